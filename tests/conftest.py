@@ -73,7 +73,7 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
             "tracecloak.anonymizers.noise.randomness",
             "tracecloak.pipelines.attack.run",
             "tracecloak.pipelines.attack.neighbours",
-            "tracecloak.pipelines.budget.key_store",
+            "tracecloak.pipelines.keys.key_store",
         ):
             patch.setattr(f"{module}.secrets", repeatable)
         yield

@@ -105,7 +105,7 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
 LOADED_BY_OTHERS = {
     "aws": ("transforms/files.py", "boto3"),
     "gcp": ("pipelines/runners/options.py", "apache_beam.runners.dataflow.internal.apiclient"),
-    "postgresql": ("pipelines/budget/database.py", "psycopg"),
+    "postgresql": ("pipelines/ledger/database.py", "psycopg"),
 }
 
 

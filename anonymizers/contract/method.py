@@ -116,6 +116,7 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
+        version: Rises whenever a default, or a step up to the noise, is another than before.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
@@ -129,6 +130,7 @@ class Anonymizer(Protocol):
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
+    version: ClassVar[int] = 1
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property

@@ -1,9 +1,6 @@
-"""Who pays: ledger, accounts, key store.
+"""Who pays for a release, from its reservation to its end: the gate that all others see.
 
-Here: what must be exact after years and crashes. Not here: how much a method costs
-(anonymizers/accounting).
+Here: what a release is by ledger, folder and key, and what the next run does. Not here: the ledger
+itself (pipelines/ledger), keys and receipts (pipelines/keys), which units a window counted
+(pipelines/units), or what a method costs (anonymizers/accounting).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,25 +1,28 @@
-"""Where it is written down what becomes of a release: ledger, key store, manifest, statement."""
+"""What ledger, key store and folder are told of one release, from its reservation to its end.
+
+The ledger is told first, whatever happens: what it says is what is spent.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, cast
+from typing import cast
 
 from apache_beam.io.filesystems import FileSystems
 
-from tracecloak.pipelines.budget.accounts import load_accounts
-from tracecloak.pipelines.budget.balance import charges_of
-from tracecloak.pipelines.budget.database import place_of
-from tracecloak.pipelines.budget.entries import UNDRAWN
-from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
-from tracecloak.pipelines.budget.noted_cases import note_cases
-from tracecloak.pipelines.budget.opening import ledger_of, store_at
+from tracecloak.pipelines.budget.standing import FolderShows, State, ledger_says, state_of
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import Origin, Receipt
+from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
+from tracecloak.pipelines.ledger.entries import OfKey, Reservation
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import reason_of
-from tracecloak.pipelines.runners.names import is_local
-from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import require_file_system
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.transforms.files import read_if_there
+from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -31,188 +34,104 @@ class AfterReleaseError(TracecloakError):
     exit_code = 7
 
 
-class PayingConfig(Protocol):
-    """What a configuration says of who pays."""
+@dataclass(frozen=True)
+class Standing:
+    """What a release is now.
 
-    @property
-    def key_store(self) -> str | None:
-        """Folder of the key store, or None for the usual one."""
-        ...
-
-    @property
-    def worker_keys(self) -> str | None:
-        """Folder where workers elsewhere find keys."""
-        ...
-
-    @property
-    def key_encryption_key(self) -> str | None:
-        """Reference to the key that wraps keys, or None for that of the environment."""
-        ...
-
-    @property
-    def ledger(self) -> str | None:
-        """URL of the ledger, or None for that of the key store."""
-        ...
-
-    @property
-    def account(self) -> str:
-        """Which account pays."""
-        ...
-
-    @property
-    def accounts(self) -> str | None:
-        """File of the accounts' caps."""
-        ...
-
-    @property
-    def new_ledger(self) -> bool:
-        """Whether a ledger is begun where there is none."""
-        ...
-
-    @property
-    def runner(self) -> str:
-        """Beam runner."""
-        ...
-
-
-def open_store(config: PayingConfig) -> KeyStore:
-    """Returns the key store of a configuration, whose keys can be read and lie as they shall.
-
-    Raises:
-        UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
-            what wrapped them was not named; see `KeyStore.check_secrets`.
-        RetryLater: The key-encryption key cannot be had now.
-        KeyStoreError: The store cannot be used.
+    Attributes:
+        state: See `standing.TABLE`.
+        folder: What a reader sees in its place.
+        receipt: Of what it was begun; None: this key store did not begin it.
     """
-    if config.worker_keys is not None:
-        require_file_system("worker_keys", config.worker_keys)
-    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
-    store.check_secrets()
-    return store
 
-
-def check_worker_keys(config: PayingConfig) -> None:
-    """Makes sure that workers can find the key, as far as it can be told.
-
-    Raises:
-        UsageError: They run where nobody sees this machine's disk.
-    """
-    if config.runner == "DataflowRunner" and (
-        config.worker_keys is None or FileSystems.get_scheme(config.worker_keys) is None
-    ):
-        raise UsageError(
-            "runner DataflowRunner has workers that cannot read this machine's key store; name a "
-            "folder that they alone can read with worker_keys, such as gs://BUCKET/keys"
-        )
-
-
-def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
-    """Returns the ledger of a configuration.
-
-    Raises:
-        UsageError: There is none and none is to be begun, it cannot be opened, or is on this
-            machine and the run is not.
-        LedgerError: It, or the key store, was restored from an old backup, as it seems.
-    """
-    accounts = {} if config.accounts is None else load_accounts(config.accounts)
-    if config.accounts is not None and config.account not in accounts:
-        raise UsageError(
-            f"account {config.account!r} is not in {config.accounts}; name one of "
-            f"{', '.join(sorted(accounts))}"
-        )
-    ledger = ledger_of(store, config.ledger, accounts, config.new_ledger)
-    if not ledger.is_shared and not is_local(config.runner):
-        raise UsageError(
-            f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
-            "URL of a shared database with ledger"
-        )
-    ledger.check_remembered()
-    return ledger
+    state: State
+    folder: FolderShows
+    receipt: Receipt | None
 
 
 @dataclass(frozen=True)
 class Books:
-    """Where it is written down what became of a release: the ledger first, then the key store."""
+    """Where it is written down what became of a release.
+
+    Attributes:
+        store: Keys and receipts.
+        ledger: Who paid.
+        folder: Where the release is built and will lie.
+    """
 
     store: KeyStore
     ledger: Ledger
     folder: ReleaseFolder
 
-    def shown(self, key_fingerprint: str) -> Literal["nothing", "release", "overtaken", "other"]:
-        """Returns what a reader finds in the release's place.
+    def look(self) -> Standing:
+        """Returns what the release is now.
 
-        Returns:
-            `release`: it is complete, under this key. `overtaken`: it is, under another key.
-            `other`: files of a commit that was cut off, as it can be where files are moved one by
-            one.
+        Raises:
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be read.
         """
-        made = self.folder.committed()
-        if made is not None:
-            is_ours = made["randomness"]["key_fingerprint"] == key_fingerprint
-            return "release" if is_ours else "overtaken"
+        named = self.folder.output, self.folder.release_id
+        receipt = self.store.receipt(*named)
+        key = self.store.key_state(receipt)
+        fingerprint = None if receipt is None else receipt.key_fingerprint
+        says = ledger_says(self.ledger.entries(), *named, fingerprint)
+        if key == "there" and says == "nothing":
+            begun_with = self.store.ledger_of(*named)
+            if begun_with is not None and place_of(begun_with) != self.ledger.place:
+                says = "another ledger"
+        shows = self._shows(fingerprint)
+        return Standing(state_of(says, shows, key), shows, receipt)
+
+    def is_visible_under(self, key_fingerprint: str) -> bool:
+        """Returns whether the release is complete in its place, made with a key."""
+        return self._shows(key_fingerprint) == "this release"
+
+    def _shows(self, key_fingerprint: str | None) -> FolderShows:
+        manifest = self.folder.committed()
+        if manifest is not None:
+            is_ours = manifest["randomness"]["key_fingerprint"] == key_fingerprint
+            return "this release" if is_ours else "another's"
         pattern = FileSystems.join(self.folder.final, "**")
-        return "other" if FileSystems.match([pattern])[0].metadata_list else "nothing"
+        return "parts" if FileSystems.match([pattern])[0].metadata_list else "nothing"
 
-    def check_not_withdrawn(self) -> None:
-        """Makes sure that the release was not taken back, before anything is made for it.
-
-        Raises:
-            UsageError: It was.
-            LedgerError: The ledger cannot be read.
-        """
+    def refusal(self, standing: Standing) -> UsageError | None:
+        """Returns why the next run refuses, in a state in which it does; None: it does not."""
         output, release_id = self.folder.output, self.folder.release_id
-        receipt = self.store.receipt(output, release_id)
-        if receipt is not None:
-            receipt.check_not_withdrawn()
-        self.ledger.check_not_withdrawn(output, release_id)
-
-    def check_not_gone(self) -> None:
-        """Makes sure that the release was not committed before, where it is not there.
-
-        Raises:
-            UsageError: It was, and is not drawn and paid for again.
-            LedgerError: The ledger cannot be read.
-        """
-        output, release_id = self.folder.output, self.folder.release_id
-        receipt = self.store.receipt(output, release_id)
-        if receipt is None or self.store.unfinished(output, release_id) is not None:
-            return  # with its key it is finished for nothing
-        is_committed = receipt.state == "committed" or (
-            receipt.state == "reserved"  # cut off between its key's end and the receipt
-            and self.ledger.state(output, release_id, receipt.key_fingerprint) == "commit"
-        )
-        if is_committed:
-            raise receipt.gone_from(self.folder.final)
-
-    def has_drawn(self, receipt: Receipt) -> bool:
-        """Returns whether a release may have drawn noise, by the ledger or by what is not known.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        state = self.ledger.state(receipt.output, receipt.release_id, receipt.key_fingerprint)
-        return receipt.left_machine or state not in (None, *UNDRAWN, "void")
-
-    def was_given_up(self, receipt: Receipt) -> bool:
-        """Returns whether somebody gave a release up, elsewhere: its key is destroyed here, too.
-
-        Raises:
-            UsageError: It was begun with another ledger, which alone knows.
-            LedgerError: The ledger cannot be read.
-        """
-        output, release_id = receipt.output, receipt.release_id
-        begun_with = self.store.ledger_of(output, release_id)
-        if begun_with is not None and place_of(begun_with) != self.ledger.place:
-            raise UsageError(
-                f"release_id {release_id!r} in {output} was begun with {place_of(begun_with)}, and "
+        where = f"release_id {release_id!r} in {output}"
+        if standing.state == "withdrawn":
+            return UsageError(
+                f"{where} was withdrawn, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
+        if standing.state == "made elsewhere":
+            return UsageError(
+                f"release_id {release_id!r} exists in {output}, and was made with another key "
+                "store, so this one cannot tell whether it was made of this input; use the "
+                "key_store of that run, or choose another release_id"
+            )
+        if standing.state == "another ledger":
+            begun_with = place_of(self.store.ledger_of(output, release_id) or "")
+            return UsageError(
+                f"{where} was begun with {begun_with}, and "
                 "is not finished; name that ledger, or give the release up in it with `tracecloak "
                 "ledger forfeit`"
             )
-        if self.ledger.state(output, release_id, receipt.key_fingerprint) != "forfeit":
-            return False
-        replace(self.folder, staging_area=receipt.staging_area).clear()
-        self.store.forget(output, release_id)
-        return True
+        if standing.state == "gone":
+            return UsageError(
+                f"release_id {release_id!r} was committed, and {self.folder.final} is not there "
+                "any more: its disk may not be mounted, somebody may have moved it, or a retention "
+                "rule deleted it. What it spent stays spent, and the same id is not drawn and paid "
+                "for again. Mount the disk or restore the files, and run again; or, if they are "
+                "gone for good, write that down with `tracecloak ledger withdraw --output "
+                f"{output} --release_id {release_id} --by NAME --reason TEXT`; or choose another "
+                "release_id, which is another spend"
+            )
+        return None
+
+    def end_given_up(self, receipt: Receipt) -> None:
+        """Destroys here, too, the key of a release that somebody gave up elsewhere."""
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear()
+        self.store.forget(receipt.output, receipt.release_id)
 
     def check_payer(self, receipt: Receipt, account: str) -> None:
         """Makes sure that the account pays that a release was charged to before it was cut off.
@@ -221,8 +140,7 @@ class Books:
             UsageError: It was another.
             LedgerError: The ledger cannot be read.
         """
-        of_release = receipt.output, receipt.release_id, receipt.key_fingerprint
-        for entry in charges_of(self.ledger.entries(), *of_release)[-1:]:
+        for entry in charges_of(self.ledger.entries(), *self.of_key(receipt.key_fingerprint))[-1:]:
             if entry.account != account:
                 raise UsageError(
                     f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it "
@@ -236,9 +154,40 @@ class Books:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        of_release = receipt.output, receipt.release_id, receipt.key_fingerprint
-        found = charges_of(self.ledger.entries(), *of_release)
-        return all(entry.account == account for entry in found if entry.is_open)
+        last = charges_of(self.ledger.entries(), *self.of_key(receipt.key_fingerprint))
+        return all(entry.account == account for entry in last if entry.is_open)
+
+    def reserve(
+        self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]
+    ) -> KeyReference:
+        """Makes or returns the key of the release, and takes what it costs from its account.
+
+        Args:
+            digests: (Fingerprint of the input, digest of the configuration).
+            origin: What else it is made of.
+            asked: Returns what it costs, by the fingerprint of its key.
+
+        Raises:
+            UsageError: It was begun otherwise, or its account may not pay for it.
+            BudgetExhausted: The account has too little left.
+            MadeElsewhere: It is paid once, and another key store began it.
+            LedgerError: The ledger cannot be used.
+            KeyStoreError: The key store cannot be used.
+        """
+        named = self.folder.output, self.folder.release_id
+        is_new = self.store.unfinished(*named) is None
+        key = self.store.reserve(*named, *digests, origin)
+        try:
+            self.ledger.reserve(asked(key.fingerprint))
+        except (UsageError, BudgetExhausted, MadeElsewhere) as error:
+            # Refused, so nothing is charged or drawn under a new key. With an old one something may
+            # be, and after any other error the ledger may hold the charge: those keys stay.
+            if is_new:
+                self.store.forget(*named)
+                if not isinstance(error, MadeElsewhere):  # who may be building in the folder
+                    self.folder.clear()
+            raise
+        return key
 
     def void(self, key_fingerprint: str) -> bool:
         """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.
@@ -248,15 +197,11 @@ class Books:
         Returns:
             Whether it is free, or why not was told.
         """
-        output, release_id = self.folder.output, self.folder.release_id
         try:
-            receipt = self.store.receipt(output, release_id)
-            if receipt is not None and receipt.left_machine:
-                return False
-            if not self.ledger.void(output, release_id, key_fingerprint):
+            if not self.ledger.void(*self.of_key(key_fingerprint)):
                 return False
             self.folder.clear()
-            self.store.forget(output, release_id)
+            self.store.forget(self.folder.output, self.folder.release_id)
         except Exception as error:
             _LOG.warning(
                 "nothing was released, but that could not be written down: %s. Run the same "
@@ -265,21 +210,9 @@ class Books:
             )
         return True
 
-    def forfeit(self, key_fingerprint: str, by: str, reason: str) -> None:
-        """Gives up a release that is not finished: it stays spent, its key is destroyed.
-
-        The ledger first: what draws meanwhile is stopped there.
-
-        Raises:
-            UsageError: It has no open reservation.
-            LedgerError: The ledger cannot be used.
-            KeyStoreError: The key store cannot be used.
-        """
-        output, release_id = self.folder.output, self.folder.release_id
-        self.note_cases(key_fingerprint)
-        self.ledger.forfeit(output, release_id, key_fingerprint, by, reason)
-        self.store.forget(output, release_id)
-        self.folder.clear()
+    def of_key(self, key_fingerprint: str) -> OfKey:
+        """Returns the names by which the ledger knows the release."""
+        return self.folder.output, self.folder.release_id, key_fingerprint
 
     def decisions(self, key_fingerprint: str) -> str:
         """Returns where what is decided under a key is kept.
@@ -293,15 +226,23 @@ class Books:
         return cast(str, FileSystems.join(self.decisions(key_fingerprint), "cases.sketch"))
 
     def note_cases(self, key_fingerprint: str) -> None:
-        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`."""
-        output, release_id = self.folder.output, self.folder.release_id
+        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`.
+
+        Nothing else depends on it, and the run may have failed: so what fails is told.
+        """
+        release_id = self.folder.release_id
         try:
+            sketch = read_if_there(self.sketch_path(key_fingerprint))
+            if sketch is None:
+                return
+            from tracecloak.pipelines.ledger.noted_cases import note_cases
+
             entries = self.ledger.entries()
-        except LedgerError as error:  # nothing else depends on it, and the run may have failed
+        except (LedgerError, OSError) as error:
             _LOG.warning("which cases release %s read was not noted: %s", release_id, error)
             return
-        for entry in charges_of(entries, output, release_id, key_fingerprint)[-1:]:
-            note_cases(self.ledger.url, entries, entry, self.sketch_path(key_fingerprint))
+        for entry in charges_of(entries, *self.of_key(key_fingerprint))[-1:]:
+            note_cases(self.ledger.url, entries, entry, sketch)
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.
@@ -313,7 +254,7 @@ class Books:
         try:
             self.note_cases(key_fingerprint)
             folder.point_latest()
-            self.ledger.commit(folder.output, folder.release_id, key_fingerprint)
+            self.ledger.commit(*self.of_key(key_fingerprint))
             folder.clear()
             self.store.commit(folder.output, folder.release_id)
         except BaseException as error:  # an interrupt, too: the release is visible

@@ -13,15 +13,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.budget.entries import UNDRAWN
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.entries import UNDRAWN, OfKey
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import SourceFile, is_on_this_machine
-
-if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.key_store import KeyStore
-    from tracecloak.pipelines.budget.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,10 @@ class Gate:
             LedgerError: The ledger cannot be used.
         """
         ledger = self.ledger()
-        charge = self.output, self.release_id, self.key_fingerprint
         # What changes after the first round decided is no longer read.
-        if self.inputs is not None and ledger.state(*charge) in UNDRAWN:
+        if self.inputs is not None and ledger.state(*self.of_key) in UNDRAWN:
             self.inputs()
-        ledger.draw(*charge)
+        ledger.draw(*self.of_key)
 
     def check_open(self) -> None:
         """Makes sure, before the release appears, that nobody gave it up meanwhile.
@@ -107,14 +103,16 @@ class Gate:
             UsageError: Somebody did, with whatever key store: nothing appears.
             LedgerError: The ledger cannot be used.
         """
-        state = self.ledger().state(self.output, self.release_id, self.key_fingerprint)
-        if state in (None, "void", "forfeit", "withdraw"):
+        if self.ledger().state(*self.of_key) in (None, "void", "forfeit", "withdraw"):
             raise self._ended()
+
+    @property
+    def of_key(self) -> OfKey:
+        """Whose release under which key it is the gate of."""
+        return self.output, self.release_id, self.key_fingerprint
 
     def store(self) -> KeyStore:
         """Returns the key store that the gate is of."""
-        from tracecloak.pipelines.budget.key_store import KeyStore
-
         return KeyStore(Path(self.path).parents[1])
 
     def ledger(self) -> Ledger:
@@ -124,13 +122,11 @@ class Gate:
             UsageError: The release was ended meanwhile.
             LedgerError: The ledger cannot be used.
         """
-        from tracecloak.pipelines.budget.ledger import Ledger
-
         try:
-            found = json.loads(Path(self.path).read_text(encoding="utf-8"))
+            noted = json.loads(Path(self.path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise self._ended() from None
-        return Ledger(found["ledger"], store=self.store())
+        return Ledger(noted["ledger"], store=self.store())
 
     def _ended(self) -> UsageError:
         return UsageError(
@@ -139,13 +135,27 @@ class Gate:
         )
 
 
+def gate_of(
+    store: KeyStore, of_key: OfKey, ledger_url: str, inputs: Unchanged | None = None
+) -> Gate:
+    """Returns what a run passes before it draws, and puts it where its workers find it.
+
+    Args:
+        store: The key store.
+        of_key: The folder of all releases, the release's name, and the fingerprint of its key.
+        ledger_url: Of the ledger that pays.
+        inputs: What is to be as it was where the gate is passed first; None: nobody looks.
+    """
+    return Gate(store.note_ledger(*of_key[:2], ledger_url), *of_key, inputs)
+
+
 def _state(path: str) -> str:
     if is_on_this_machine(path):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return ""
-        return f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
+        return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
     from apache_beam.io.filesystems import FileSystems
 
     return str(FileSystems.checksum(path)) if FileSystems.exists(path) else ""

@@ -1,14 +1,22 @@
-"""Opening a ledger with the key store that remembers it."""
+"""Opening key store and ledger: by a configuration that pays, or by what a command names."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.runners.names import is_local
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import is_on_this_machine, require_file_system
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.paying import PayingConfig
+    from tracecloak.pipelines.ledger.accounts import Account
+    from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 
 def store_at(
@@ -32,27 +40,85 @@ def store_at(
     )
 
 
-def ledger_of(
+def open_store(config: PayingConfig) -> KeyStore:
+    """Returns the key store of a configuration, whose keys can be read and lie as they shall.
+
+    Raises:
+        UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
+            what wrapped them was not named; see `KeyStore.check_secrets`.
+        RetryLater: The key-encryption key cannot be had now.
+        KeyStoreError: The store cannot be used.
+    """
+    if config.worker_keys is not None:
+        require_file_system("worker_keys", config.worker_keys)
+    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    store.check_secrets()
+    return store
+
+
+def check_worker_keys(config: PayingConfig) -> None:
+    """Makes sure that workers can find the key, as far as it can be told.
+
+    Raises:
+        UsageError: They run where nobody sees this machine's disk.
+    """
+    if config.runner == "DataflowRunner" and (
+        config.worker_keys is None or is_on_this_machine(config.worker_keys)
+    ):
+        raise UsageError(
+            "runner DataflowRunner has workers that cannot read this machine's key store; name a "
+            "folder that they alone can read with worker_keys, such as gs://BUCKET/keys"
+        )
+
+
+def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
+    """Returns the ledger of a configuration.
+
+    Raises:
+        UsageError: There is none and none is to be begun, it cannot be opened, or is on this
+            machine and the run is not.
+        LedgerError: It, or the key store, was restored from an old backup, as it seems.
+    """
+    accounts: Mapping[str, Account] = {}
+    if config.accounts is not None:
+        from tracecloak.pipelines.ledger.accounts import load_accounts
+
+        accounts = load_accounts(config.accounts)
+        if config.account not in accounts:
+            raise UsageError(
+                f"account {config.account!r} is not in {config.accounts}; name one of "
+                f"{', '.join(sorted(accounts))}"
+            )
+    if config.ledger is None and config.new_ledger:
+        store.make_ledger_file()
+    url = config.ledger or store.ledger_url
+    ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
+    if not ledger.is_shared and not is_local(config.runner):
+        raise UsageError(
+            f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
+            "URL of a shared database with ledger"
+        )
+    ledger.check_remembered()
+    return ledger
+
+
+def officers_ledger(
     store: KeyStore,
     url: str | None = None,
     accounts: Mapping[str, Account] | None = None,
     new: bool = False,
     after_loss: bool = False,
-    is_by_officer: bool = False,
-) -> Ledger:
-    """Returns the ledger at a URL, or that in the key store, which remembers it; see `Ledger`.
+) -> OfficersLedger:
+    """Returns the ledger at a URL, or that in the key store, as people have it; see `Ledger`.
 
     Raises:
         UsageError: There is none, or it cannot be opened.
         LedgerError: There is none any more.
     """
+    from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+
     if url is None and (new or after_loss):
         store.make_ledger_file()
-    return Ledger(
-        url or store.ledger_url,
-        accounts,
-        new=new,
-        store=store,
-        after_loss=after_loss,
-        is_by_officer=is_by_officer,
+    return OfficersLedger(
+        url or store.ledger_url, accounts, new=new, store=store, after_loss=after_loss
     )

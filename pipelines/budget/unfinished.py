@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.operator_log import operator_log
@@ -30,7 +31,7 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
 
 
 def forfeit(
-    store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
+    store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
 ) -> str:
     """Gives up a release that was cut off: it stays spent, its key and its workplace go.
 
@@ -62,9 +63,9 @@ def forfeit(
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
-    folder = ReleaseFolder(place, release_id, None if receipt is None else receipt.staging_area)
-    told_in = store.operator_folder(place, release_id)
-    with store.alone(place, release_id), operator_log(told_in):
+    staging_area = None if receipt is None else receipt.origin.staging_area
+    books = Books(store, ledger, ReleaseFolder(place, release_id, staging_area))
+    with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         open_charges = [
             entry
             for entry in _unfinished(ledger.entries())
@@ -76,15 +77,20 @@ def forfeit(
                 "`tracecloak ledger resume` lists those that have one"
             )
         for entry in open_charges:
-            if Books(store, ledger, folder).shown(entry.key_fingerprint) == "release":
-                Books(store, ledger, folder).finish(entry.key_fingerprint)
+            if books.is_visible_under(entry.key_fingerprint):
+                books.finish(entry.key_fingerprint)
                 raise UsageError(
                     f"release {release_id!r} in {place} is visible and complete, which the ledger "
                     "says now, too, so there is nothing to give up; take it back with `tracecloak "
                     "ledger withdraw`"
                 )
-            Books(store, ledger, folder).forfeit(entry.key_fingerprint, by, reason)
-    return folder.final
+            books.note_cases(entry.key_fingerprint)
+            # The ledger first: what draws meanwhile is stopped there.
+            ledger.forfeit(*entry.of_key, by, reason)
+            if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
+                store.forget(place, release_id)
+                books.folder.clear()
+    return books.folder.final
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace
 
 
 def withdraw(
-    store: KeyStore, ledger: Ledger, output: str, release_id: str, by: str, reason: str
+    store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
 ) -> str:
     """Takes a committed release back; what was cut off is finished by the same call again.
 
@@ -40,9 +41,12 @@ def withdraw(
     place = absolute(output)
     with store.alone(place, release_id):
         receipt = store.receipt(place, release_id)
-        staging_area = None if receipt is None else receipt.staging_area
+        staging_area = None if receipt is None else receipt.origin.staging_area
         ledger.withdraw(place, release_id, by, reason)
-        store.withdraw(place, release_id)
+        if (
+            receipt is not None
+        ):  # the key of a stream, which may have steps to publish, goes as well
+            store.commit(place, release_id)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:

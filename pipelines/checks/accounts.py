@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.budget.balance import balance_of
-from tracecloak.pipelines.budget.declarations import bound_datasets, declared_accounts
 from tracecloak.pipelines.checks.finding import Check, NotApplicable, NotHeld, expect
 from tracecloak.pipelines.checks.trial import OFFICER, REASON, Place, Trial
+from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.declarations import bound_datasets, declared_accounts
 from tracecloak.pipelines.release.records import reservation_of
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

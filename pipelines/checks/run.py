@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.ledger import Ledger
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.checks import accounts, inputs, interrupted, ledgers
 from tracecloak.pipelines.checks.finding import (
@@ -20,6 +18,8 @@ from tracecloak.pipelines.checks.finding import (
     NotHeld,
 )
 from tracecloak.pipelines.checks.trial import Trial
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError

@@ -19,14 +19,15 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.balance import charges
-from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.key_store import KeyStore, new_key_file
-from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.budget.opening import ledger_of, store_at
+from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.checks.log_files import format_of, write_log
 from tracecloak.pipelines.checks.made_up_log import Case, MadeUp
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.rewrapping import new_key_file
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import run_release
 from tracecloak.pipelines.release.source import source_of
@@ -270,13 +271,13 @@ class Place:
         return f"file:{self.folder / _ENCRYPTION_KEY}"
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> OfficersLedger:
         """The ledger, with the key store that remembers it."""
-        return ledger_of(self.store, self.ledger_url)
+        return officers_ledger(self.store, self.ledger_url)
 
     def begin_ledger(self) -> None:
         """Makes the ledger, as the officer does."""
-        ledger_of(self.store, self.ledger_url, new=True)
+        officers_ledger(self.store, self.ledger_url, new=True)
 
     def declare(self, n_releases: int = 1, name: str | None = None) -> None:
         """Declares an account whose caps are what so many releases cost.
@@ -293,7 +294,7 @@ class Place:
 
     def paid(self) -> list[Entry]:
         """The charges that count as spent, by the ledger's file as it is."""
-        found = charges(Ledger(f"sqlite:///{self.ledger_file}").entries())
+        found = charges(OfficersLedger(f"sqlite:///{self.ledger_file}").entries())
         return [entry for entry in found.values() if entry.action != "void"]
 
     @property

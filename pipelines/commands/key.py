@@ -56,7 +56,7 @@ def run(given: Given) -> int:
 
 
 def _new(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.key_store import new_key_file
+    from tracecloak.pipelines.keys.rewrapping import new_key_file
 
     path = Path(flags["output"])
     new_key_file(path)
@@ -81,8 +81,9 @@ def _sign_pair(flags: Flags) -> Result:
 
 def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
+    from tracecloak.pipelines.keys.rewrapping import rewrap
 
-    n_wrapped = store_at(flags.get("key_store")).rewrap(flags["from"], flags["to"])
+    n_wrapped = rewrap(store_at(flags.get("key_store")), flags["from"], flags["to"])
     told = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "

@@ -18,8 +18,8 @@ from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.key_store import KeyStore
-    from tracecloak.pipelines.budget.ledger import Ledger
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 Flags = Mapping[str, Any]
 
@@ -112,18 +112,17 @@ def _store(flags: Flags) -> KeyStore:
     return store_at(flags.get("key_store"), key_encryption_key=flags.get("key_encryption_key"))
 
 
-def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Ledger:
-    from tracecloak.pipelines.budget.accounts import load_accounts
-    from tracecloak.pipelines.budget.opening import ledger_of
+def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> OfficersLedger:
+    from tracecloak.pipelines.budget.opening import officers_ledger
+    from tracecloak.pipelines.ledger.accounts import load_accounts
 
     accounts = flags.get("accounts")
-    return ledger_of(
+    return officers_ledger(
         _store(flags),
         flags.get("ledger"),
         None if accounts is None else load_accounts(accounts),
         new,
         after_loss,
-        is_by_officer=True,
     )
 
 
@@ -132,8 +131,8 @@ def _show(flags: Flags) -> Result:
     return _shown(ledger, account)
 
 
-def _shown(ledger: Ledger, account: str | None) -> Result:
-    from tracecloak.pipelines.budget.reading import show, show_json
+def _shown(ledger: OfficersLedger, account: str | None) -> Result:
+    from tracecloak.pipelines.ledger.reading import show, show_json
 
     return Result((), show_json(ledger, account), _lines(show(ledger, account)))
 
@@ -143,14 +142,14 @@ def _lines(text: str) -> list[str]:
 
 
 def _verify(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.reading import verify
+    from tracecloak.pipelines.ledger.reading import verify
 
     found = verify(_opened(flags))
     return Result((), {"is_sound": found.is_sound, "said": found.text}, _lines(found.text))
 
 
 def _export(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.reading import export
+    from tracecloak.pipelines.ledger.reading import export
 
     text = export(_opened(flags))
     return Result((), {}, _lines(text) if text else [])
@@ -164,7 +163,7 @@ def _new(flags: Flags) -> Result:
 
 
 def _account(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.accounts import Account
+    from tracecloak.pipelines.ledger.accounts import Account
 
     ledger = _opened(flags)
     account = Account(
@@ -180,7 +179,7 @@ def _account(flags: Flags) -> Result:
 
 
 def _cap(flags: Flags, name: str) -> Fraction | None:
-    from tracecloak.pipelines.budget.accounts import parse_decimal
+    from tracecloak.pipelines.ledger.decimals import parse_decimal
 
     if flags[name] == "none":
         return None
@@ -191,7 +190,7 @@ def _cap(flags: Flags, name: str) -> Fraction | None:
 
 
 def _dataset(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.reading import dataset_text
+    from tracecloak.pipelines.ledger.reading import dataset_text
 
     ledger = _opened(flags)
     ledger.bind_dataset(flags["name"], flags["account"], flags["by"], flags["reason"])
@@ -200,22 +199,12 @@ def _dataset(flags: Flags) -> Result:
 
 
 def _accept(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.reading import accepted_text
+    from tracecloak.pipelines.ledger.reading import accepted_text
 
     ledger = _opened(flags, after_loss=True)
     accepted = ledger.accept(flags["by"], flags["reason"])
     data = {"complaints": list(accepted.complaints), "entries_again": len(accepted.again)}
     return Result((), data, _lines(accepted_text(accepted)))
-
-
-def _migrate(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.table import migrate
-
-    is_changed = migrate(flags.get("ledger") or _store(flags).ledger_url)
-    told = "migrated from version 0.1" if is_changed else "nothing to migrate"
-    verified = _verify(flags)
-    data = {"is_migrated": is_changed, **verified.data}
-    return Result((), data, [told, *verified.above])
 
 
 def _resume(flags: Flags) -> Result:
@@ -248,7 +237,8 @@ def _withdraw(flags: Flags) -> Result:
 
 
 def _cases(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.noted_cases import NotedCases, cases_text
+    from tracecloak.pipelines.ledger.cases_reading import cases_text
+    from tracecloak.pipelines.ledger.noted_cases import NotedCases
 
     ledger = _opened(flags)
     said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
@@ -256,7 +246,7 @@ def _cases(flags: Flags) -> Result:
 
 
 def _erase(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.noted_cases import erase
+    from tracecloak.pipelines.ledger.cases_reading import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])
@@ -312,5 +302,4 @@ ACTIONS: Mapping[str, Action] = {
         _SIGNED,
         _accept,
     ),
-    "migrate": Action("make a ledger of version 0.1 one of this version", (), _migrate),
 }

@@ -15,9 +15,9 @@ from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 from tracecloak.schemas.errors import TracecloakError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.balance import Balance
+    from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.release.config import ReleaseConfig
-    from tracecloak.pipelines.release.run import Outcome
+    from tracecloak.pipelines.release.values import Outcome
     from tracecloak.pipelines.windows.several import Ended
     from tracecloak.schemas.published.yields import Yield
 

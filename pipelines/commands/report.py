@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
-    from tracecloak.pipelines.budget.opening import ledger_of, store_at
+    from tracecloak.pipelines.budget.opening import officers_ledger, store_at
     from tracecloak.pipelines.evaluation import require_extras, share_noted_in
     from tracecloak.pipelines.measure.released import read_manifest, release_folder
     from tracecloak.pipelines.release.config import load_source
@@ -81,7 +81,7 @@ def run(given: Given) -> int:
     entries = balance = None
     # A page without the budget is of use, too, unless a ledger was asked for.
     with contextlib.nullcontext() if url else contextlib.suppress(TracecloakError):
-        ledger = ledger_of(store, url)
+        ledger = officers_ledger(store, url)
         all_entries = ledger.entries()
         entries = [entry for entry in all_entries if entry.account == account]
         balance = ledger.balance_in(all_entries, account)

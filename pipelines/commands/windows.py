@@ -40,7 +40,7 @@ def run(given: Given) -> int:
     Raises:
         LedgerError: The book is to be verified, and does not say what was counted.
     """
-    from tracecloak.pipelines.budget.books import open_ledger, open_store
+    from tracecloak.pipelines.budget.opening import open_ledger, open_store
     from tracecloak.pipelines.release.config import load
     from tracecloak.pipelines.release.window import verify_book
     from tracecloak.pipelines.windows.calendar import calendar_of

@@ -3,7 +3,7 @@
 A release says next to nothing of its input, so mostly this cannot be told from its files. What can
 be told: none of its activities is in the log, or the log lies outside of its public dates. Where
 the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
-(`pipelines.budget.noted_cases`), which is a matter of the operator alone.
+(`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
-from tracecloak.pipelines.budget.database import LedgerError
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.noted_cases import SHARED, NotedCases, share_text
-from tracecloak.pipelines.budget.opening import ledger_of
+from tracecloak.pipelines.budget.opening import officers_ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
@@ -118,7 +118,7 @@ def share_noted_in(store: KeyStore, ledger: str | None) -> NotedShare:
 def _share_noted(
     store: KeyStore, ledger: str | None, output: str, release_id: str, original: TraceBatch
 ) -> float | None:
-    url, place = ledger_of(store, ledger).url, absolute(output)
+    url, place = officers_ledger(store, ledger).url, absolute(output)
     noted = [
         one for one in NotedCases(url).all() if (one.output, one.release_id) == (place, release_id)
     ]

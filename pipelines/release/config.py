@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.budget.paying import PayingConfig
 from tracecloak.pipelines.release.flag_texts import kinds_of
 from tracecloak.pipelines.release.flag_values import given_value
 from tracecloak.pipelines.release.schedule_config import (
@@ -235,15 +236,13 @@ IN_FILES_ONLY = ("schedule",)
 _C = TypeVar("_C", bound=SourceConfig)
 
 
-class ReleaseConfig(SourceConfig):
+class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
     method: str
     """Name of the method; `tracecloak catalogue` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
-    output: str = Field(min_length=1)
-    """Folder of all releases; this one goes to run_id=<release_id> in it."""
     formats: Annotated[
         tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
     ] = ("parquet", "xes")
@@ -259,35 +258,6 @@ class ReleaseConfig(SourceConfig):
     max_error_ratio: float | None = Field(None, ge=0, le=1)
     """Largest share of malformed records with which the run goes on; by default 0.01, and of a
     rigorous release any: whether it ends would tell something of the log."""
-    staging_area: str | None = None
-    """Folder, on the file system of the output, in which releases are built before they are seen;
-    only their owner can read them there. By default beside the output."""
-    dead_letter: str | None = None
-    """Folder for the places of malformed records; by default one beside the keys, which only the
-    operator reads."""
-    key_store: str | None = None
-    """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
-    worker_keys: str | None = None
-    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise,
-    unless key_encryption_key is set. By default they find them in the key store."""
-    key_encryption_key: str | None = None
-    """Where the key of a key management service is that encrypts the keys in the key store and in
-    worker_keys: file:PATH, env:NAME or command:WORDS, which prints it. Workers ask there too. By
-    default TRACECLOAK_KEY_ENCRYPTION_KEY; without it the keys lie in clear."""
-    ledger: str | None = None
-    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
-    which does for runs on this machine."""
-    new_ledger: bool = False
-    """Begin a ledger, in which nothing is spent, where there is none; for the first release."""
-    account: str = "default"
-    """Account of the ledger that pays for the release: one for each population of cases."""
-    accounts: str | None = None
-    """YAML file with caps of the accounts, which hold beside those that the ledger declares; by
-    default only those do."""
-    dataset: str | None = None
-    """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
-    account; by default none, and nothing is checked."""
     deployment_key: str | None = None
     """Key of the sketches by which the ledger recognises the same cases under another account:
     file:PATH, env:NAME or command:WORDS with 64 hex digits, the same for all jobs that share a

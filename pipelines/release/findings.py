@@ -42,7 +42,7 @@ from tracecloak.schemas.events.tally import (
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
-    from tracecloak.transforms.batch.validate import DeadLetter
+    from tracecloak.transforms.batch.dead_letter import DeadLetter
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")

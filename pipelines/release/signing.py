@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
 
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.runners.names import is_local
+from tracecloak.pipelines.release.values import Concern, Outcome, Run, Signature
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
-Signature = Literal["none", "there", "by another key"]
 
+class SignatureConcern(Concern):
+    """Has whoever commits the release sign its manifest."""
 
-def check_signer(config: ReleaseConfig) -> None:
-    """Makes sure that the key is there which signs, if one is named.
+    def open(self, run: Run) -> None:
+        """Makes sure that the key is there which signs.
 
-    Raises:
-        UsageError: It is not, or is of another kind, or lies on this machine only while the release
-            is committed by a worker elsewhere.
-        RetryLater: Its source does not answer now.
-    """
-    if config.signer is None:
-        return
-    scheme, _, path = config.signer.text.partition(":")
-    if not is_local(config.runner) and scheme == "file" and is_on_this_machine(path):
-        raise UsageError(
-            f"sign names a file of this machine, and with runner {config.runner} a worker "
-            "elsewhere commits the release and signs it: name a key that it can ask for, as "
-            "command:WORDS or env:NAME, or a file on a file system that it can read"
-        )
-    config.signer.key()
+        Raises:
+            UsageError: It is not, or is of another kind, or lies on this machine only while the
+                release is committed by a worker elsewhere.
+            RetryLater: Its source does not answer now.
+        """
+        signer = run.config.signer
+        if signer is None:
+            return
+        scheme, _, path = signer.text.partition(":")
+        if not run.driver.is_local and scheme == "file" and is_on_this_machine(path):
+            raise UsageError(
+                f"sign names a file of this machine, and with runner {run.config.runner} a worker "
+                "elsewhere commits the release and signs it: name a key that it can ask for, as "
+                "command:WORDS or env:NAME, or a file on a file system that it can read"
+            )
+        signer.key()
+
+    def claim(self, run: Run, job: Job) -> Job:
+        """Returns the job with the key that signs."""
+        spec = replace(job.target.spec, signer=run.config.signer)
+        return replace(job, target=replace(job.target, spec=spec))
+
+    def tell(self, run: Run, outcome: Outcome) -> Outcome:
+        """Says whether the release is signed, and by which key."""
+        return replace(outcome, signature=signature_of(run.config, run.folder))
 
 
 def signature_of(config: ReleaseConfig, folder: ReleaseFolder) -> Signature:
@@ -40,9 +52,9 @@ def signature_of(config: ReleaseConfig, folder: ReleaseFolder) -> Signature:
         UsageError: That key is not there any more.
         RetryLater: Its source does not answer now.
     """
-    found = folder.read_signature()
-    if found is None:
+    signed = folder.read_signature()
+    if signed is None:
         return "none"
-    if config.signer is None or config.signer.signed(*found):
+    if config.signer is None or config.signer.signed(*signed):
         return "there"
     return "by another key"

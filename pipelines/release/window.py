@@ -2,42 +2,117 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
 
-from tracecloak.anonymizers.contract import in_memory
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.entries import WindowCharge
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.budget.unit_book import UnitBook, scope_of
+from tracecloak.anonymizers.rigorous.windows import windows_sentence
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.pipeline import build_units
 from tracecloak.pipelines.release.schedule_config import check_composes
-from tracecloak.pipelines.release.window_facts import moment
+from tracecloak.pipelines.release.values import Concern, Outcome, Run
+from tracecloak.pipelines.release.window_facts import moment, window_facts
 from tracecloak.pipelines.runners.names import is_local
+from tracecloak.pipelines.units.unit_book import UnitBook, scope_of
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.files import absolute, require_file_system, write_anew
 from tracecloak.transforms.keys import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.publish.release_folder import remove_folder
 
+_OPERATOR = logging.getLogger("tracecloak.operator")
 _UNITS = "units"
+
+
+class WindowConcern(Concern):
+    """Has a release count the units of one window that no other window has, and pay for these."""
+
+    # What came late into a window that is released stays outside, so its input may be another.
+    compares_input = False
+
+    def __init__(self) -> None:
+        """Nothing is opened or claimed yet."""
+        self._opened: ReleasedWindow | None = None
+        self._frozen: str | None = None
+        self._n_left_out: int | None = None
+
+    def check(self, config: ReleaseConfig) -> None:
+        """Makes sure that the window can be released now.
+
+        Raises:
+            RetryLater: It is not over, or what belongs to it can still come.
+        """
+        if config.made_window is not None:
+            check_due(config.made_window)
+
+    def open(self, run: Run) -> None:
+        """Opens the book of counted units.
+
+        Raises:
+            UsageError: Its key is not there, or a promise for each window is none for all.
+        """
+        self._opened = released_window(run.config, run.books.store, run.books.ledger)
+
+    def reserved(self, reservation: Reservation) -> Reservation:
+        """Returns what is asked of the account, for this window.
+
+        Raises:
+            BookError: The book does not say what was counted, so nothing may be paid.
+        """
+        assert self._opened is not None  # a release of a window has one
+        self._opened.book.check(self._opened.charge.scope)
+        return replace(reservation, window=self._opened.charge)
+
+    def claim(self, run: Run, job: Job) -> Job:
+        """Claims the units of the window, which a first run over the log finds, unless they are.
+
+        Raises:
+            LedgerError: A file of the book is missing or changed, or the ledger cannot be used.
+        """
+        opened, key = self._opened, run.key
+        assert opened is not None and key is not None  # the run is claimed
+        part = opened.part(run.operator_folder)
+        job = replace(job, part=part)
+        of_key = run.books.of_key(key.fingerprint)
+        claimed = opened.book.frozen(*of_key)
+        if claimed is None:
+            claimed = opened.book.claim(*of_key, run.driver.units(job))
+        write_anew(part.frozen, claimed.units.to_bytes())
+        self._frozen, self._n_left_out = part.frozen, claimed.n_left_out
+        if claimed.n_left_out:
+            _OPERATOR.info(
+                "units that are left out, as they counted in other windows: %d", claimed.n_left_out
+            )
+        return job
+
+    def described(self, config: ReleaseConfig, manifest: ReleaseManifest) -> ReleaseManifest:
+        """Says which window it is, and what several cost together."""
+        schedule, window = config.made_schedule, config.made_window
+        if schedule is None or window is None:
+            return manifest
+        costs = windows_sentence(method_named(config.method), config.method_params)
+        composition = "none" if not costs else "sum" if config.windows_add_up else "largest"
+        return replace(manifest, window=window_facts(schedule, window, composition, costs))
+
+    def settle(self, run: Run) -> None:
+        """Removes the copy of the units that the run read."""
+        if self._frozen is not None:
+            remove_folder(self._frozen)
+
+    def tell(self, run: Run, outcome: Outcome) -> Outcome:
+        """Says how many units are left out."""
+        return replace(outcome, n_left_out=self._n_left_out)
 
 
 @dataclass(frozen=True)
@@ -67,41 +142,13 @@ class ReleasedWindow:
             place: Folder that the operator and the workers alone read: the size of a file of units
                 tells how many there are.
         """
-        # Of each run its own, so that none finds what another one with other input left.
+        # Of each run its own, so that none reads what another one with other input left.
         found = FileSystems.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
         frozen = FileSystems.join(place, _UNITS)
         return WindowPart(
             self.schedule, self.window, self.key, self.by_individual,
             cast(str, found), cast(str, frozen),
         )  # fmt: skip
-
-    def freeze(self, part: WindowPart, folder: ReleaseFolder, key_fingerprint: str) -> int | None:
-        """Puts the frozen set of a charge where the run reads it.
-
-        Returns:
-            How many units are left out, as they counted in other windows; None: nothing was claimed
-            yet under this key.
-        """
-        claimed = self.book.frozen(folder.output, folder.release_id, key_fingerprint)
-        if claimed is None:
-            return None
-        write_anew(part.frozen, claimed.units.to_bytes())
-        return claimed.n_left_out
-
-    def claim(
-        self, units: CountedUnits, part: WindowPart, folder: ReleaseFolder, key_fingerprint: str
-    ) -> int:
-        """Claims units for the charge, and puts those that may count where the run reads them.
-
-        Returns:
-            How many units are left out, as they counted in other windows.
-
-        Raises:
-            LedgerError: A file of the book is missing or changed, or the ledger cannot be used.
-        """
-        claimed = self.book.claim(folder.output, folder.release_id, key_fingerprint, units)
-        write_anew(part.frozen, claimed.units.to_bytes())
-        return claimed.n_left_out
 
 
 def released_window(
@@ -201,45 +248,6 @@ def check_due(window: Window, now_us: int | None = None) -> None:
         )
 
 
-def find_units(
-    config: ReleaseConfig,
-    options: PipelineOptions | None,
-    source: EventSource,
-    dead_letter: DeadLetter,
-    part: WindowPart,
-) -> CountedUnits:
-    """Reads the log once and returns the units of the window's cases.
-
-    Raises:
-        InputSchemaError: The input cannot be read, or too much of it is malformed.
-    """
-    if options is None:
-        return _found_in_memory(config, source, dead_letter, part)
-    with beam.Pipeline(options=options) as pipeline:
-        build_units(pipeline, source, dead_letter, part, config.shards)
-    units = part.found_units()
-    remove_folder(part.found)
-    return units
-
-
-def _found_in_memory(
-    config: ReleaseConfig, source: EventSource, dead_letter: DeadLetter, part: WindowPart
-) -> CountedUnits:
-    events, tallies = [], []
-    for file in source.files:
-        tally = TallyOfFile(file.rank)
-        rejects = []
-        for batch, rejected in source.read(file, tally):
-            events.append(batch)
-            rejects.extend([rejected] if rejected.num_rows else [])
-        if rejects:
-            dead_letter.write(file.rank, rejects)
-        tallies.append(tally.result())
-    dead_letter.check(ReadTally.merge(tallies))
-    traces = in_memory.group_into_traces(events, config.shards, part.by_individual)
-    return CountedUnits.merge([part.units(batch) for batch in traces])
-
-
 def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
     """Returns where the key of the book is.
 
@@ -252,10 +260,3 @@ def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
         return replace(key, fingerprint=key.resolve().fingerprint)
     check_book_key(config)
     return store.book_key()
-
-
-def counted_in(part: WindowPart, traces: Sequence[TraceBatch]) -> list[TraceBatch]:
-    """Returns the cases of batches that count in a window, in batches of one vocabulary."""
-    kept = [found for found in (part.counted(batch) for batch in traces) if found.n_cases]
-    vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in kept])
-    return [batch.recode(vocabulary) for batch in kept]

@@ -20,9 +20,9 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.pipelines.attack.report import epsilons_of
-from tracecloak.pipelines.budget.balance import Balance
-from tracecloak.pipelines.budget.entries import Entry
 from tracecloak.pipelines.evaluation import evaluate
+from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.linkage.knowledge import LinkedLog, Settings
 from tracecloak.pipelines.linkage.run import Linkage, link
 from tracecloak.pipelines.measure.registry import MEASURES

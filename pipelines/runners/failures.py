@@ -66,6 +66,21 @@ def reason_of(error: BaseException) -> str:
     return _innermost_class(error) + where
 
 
+def told_error(error: Exception) -> TracecloakError:
+    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
+    own = own_error(error)
+    if own is None and is_out_of_memory(error):
+        return TracecloakError(
+            "the release needs more memory than there is, and nothing was released: take a machine "
+            "with more, another runner than InMemory with more shards, or a smaller "
+            "max_trace_length or max_prefix_length where one was declared"
+        )
+    return own or TracecloakError(
+        f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
+        "--traceback to see where; that output can hold private data"
+    )
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether a run on this machine failed because there was no more memory."""
     return any(isinstance(cause, MemoryError) for cause in _chain(error))

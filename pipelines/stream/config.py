@@ -20,6 +20,7 @@ from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, Rigorou
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.pipelines.budget.paying import PayingConfig
 from tracecloak.pipelines.release.config import (
     Columns,
     OneOf,
@@ -120,10 +121,8 @@ _AROUND = (
 )
 
 
-class StreamConfig(pydantic.BaseModel):
-    """Everything that a stream depends on, and where it goes."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+class StreamConfig(PayingConfig):
+    """Everything that a stream depends on, and where it goes. Its JSON goes to the output, too."""
 
     release_id: Name
     """Name of the stream; its files go to run_id=<release_id>/epoch=<epoch> in the output."""
@@ -235,11 +234,6 @@ class StreamConfig(pydantic.BaseModel):
     once, before they are over, with what is there. The epoch is spent then. Without it a step that
     is not over is not published."""
 
-    output: str = Field(min_length=1)
-    """Folder of all releases, on any Beam file system. It always gets the JSON of every step."""
-    staging_area: str | None = None
-    """Folder, on the file system of the output, in which files are written before they are seen;
-    only their owner can read them there. By default beside the output."""
     formats: (
         Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)] | None
     ) = None
@@ -248,34 +242,8 @@ class StreamConfig(pydantic.BaseModel):
     output_topic: str | None = None
     """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
     well; by default none does."""
-    dead_letter: str | None = None
-    """Folder for the times and places of messages that cannot be read, and why; by default one
-    beside the keys, which only the operator reads."""
     reject_topic: str | None = None
     """Pub/Sub topic that gets these as well; by default none does."""
-    key_store: str | None = None
-    """Folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in the home folder."""
-    worker_keys: str | None = None
-    """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
-    find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise,
-    unless key_encryption_key is set. By default they find them in the key store."""
-    key_encryption_key: str | None = None
-    """Where the key of a key management service is that encrypts the keys in the key store and in
-    worker_keys: file:PATH, env:NAME or command:WORDS, which prints it. Workers ask there too. By
-    default TRACECLOAK_KEY_ENCRYPTION_KEY; without it the keys lie in clear."""
-    ledger: str | None = None
-    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key
-    store."""
-    new_ledger: bool = False
-    """Begin a ledger, in which nothing is spent, where there is none; for the first epoch."""
-    account: str = "default"
-    """Account of the ledger that pays for the whole horizon before anything is read."""
-    accounts: str | None = None
-    """YAML file with caps of the accounts, which hold beside those that the ledger declares; by
-    default only those do."""
-    dataset: str | None = None
-    """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
-    account; by default none, and nothing is checked."""
     runner: str = LOCAL
     """Local, for one machine, which keeps its state on disk, or a runner of Beam: FlinkRunner reads
     topics of Kafka, DataflowRunner reads Pub/Sub."""

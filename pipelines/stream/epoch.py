@@ -21,9 +21,14 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.books import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.key_store import STREAM_STATE, KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
+from tracecloak.pipelines.budget.gate import gate_of
+from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
+from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
+from tracecloak.pipelines.keys.receipts import Origin
+from tracecloak.pipelines.ledger.database import MadeElsewhere
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import LOCAL, is_durable
@@ -175,7 +180,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         private = store.operator_folder(output, name.both)
         kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
         places = Places(output, workplace, config.dead_letter or private, kept)
-        gate = store.gate(output, name.both, manifest.key_fingerprint, ledger.url)
+        gate = gate_of(store, (output, name.both, manifest.key_fingerprint), ledger.url)
         noted = NotedSteps(gate)
         epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
         _LOG.info("what is found in the messages is for the operator alone, in %s", places.rejected)
@@ -183,7 +188,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
             yield epoch
         remove_folder(workplace)
         if epoch.is_spent:
-            store.commit(output, name.both)
+            noted.end(product.horizon - 1)
             remove_folder(kept.folder)
 
 
@@ -302,31 +307,12 @@ def _paid(
         TracecloakError: Steps of it were decided, and its key is gone.
     """
     name = config.name
-    receipt = store.receipt(output, name.both)
-    if receipt is not None:
-        receipt.check_not_withdrawn()
-    ledger.check_not_withdrawn(output, name.both)
-    last_step = None if receipt is None else receipt.last_step
-    is_new = store.unfinished(output, name.both) is None
-    # Without its key nothing is left to do for an epoch whose last step was decided.
-    was_last = is_new and last_step == product.horizon - 1
-    if receipt is not None and (receipt.state == "committed" or was_last):
-        store.commit(output, name.both)  # who noted that may have been stopped before the end of it
-        raise BudgetExhausted(
-            f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
-            "step is published. Begin another epoch, which is another spend"
-        )
-    ReleaseFolder(output, config.release_id, config.staging_area).prepare()
-    if is_new and receipt is not None and receipt.last_step is not None:
-        raise TracecloakError(
-            f"step {receipt.last_step} of epoch {config.epoch!r} of {config.release_id!r} was "
-            "decided, and the key of the epoch is gone from the key store: what is drawn under "
-            "another key would be a second release. Restore the whole key store as it was when the "
-            "stream stopped, or begin another epoch, which is another spend"
-        )
+    workplace = ReleaseFolder(output, config.release_id, config.staging_area)
+    is_new = _check_goes_on(config, store, ledger, output, product.horizon)
+    workplace.prepare()
     try:
         key = store.reserve(
-            output, name.both, "", name.config_digest, staging_area=config.staging_area
+            output, name.both, "", name.config_digest, Origin(staging_area=config.staging_area)
         )
     except UsageError as error:
         if is_new:
@@ -363,6 +349,41 @@ def _paid(
         raise
     ledger.commit(output, name.both, fingerprint)
     return key, identities
+
+
+def _check_goes_on(
+    config: StreamConfig, store: KeyStore, ledger: Ledger, output: str, horizon: int
+) -> bool:
+    """Makes sure that an epoch can begin or go on; returns whether it begins.
+
+    Raises:
+        UsageError: It was withdrawn.
+        BudgetExhausted: It is over.
+        TracecloakError: Steps of it were decided, and its key is gone.
+    """
+    both = config.name.both
+    if ledger_says(ledger.entries(), output, both, None) == "withdrawn":
+        raise UsageError(
+            f"release_id {both!r} in {output} was withdrawn, and is not released again; begin "
+            "another epoch, which is another spend"
+        )
+    receipt = store.receipt(output, both)
+    key = store.key_state(receipt)
+    last_step = store.last_step(output, both)
+    if key == "ended" and last_step == horizon - 1:
+        store.commit(output, both)  # who noted that may have been stopped before the end of it
+        raise BudgetExhausted(
+            f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
+            "step is published. Begin another epoch, which is another spend"
+        )
+    if key != "there" and last_step is not None:
+        raise TracecloakError(
+            f"step {last_step} of epoch {config.epoch!r} of {config.release_id!r} was "
+            "decided, and the key of the epoch is gone from the key store: what is drawn under "
+            "another key would be a second release. Restore the whole key store as it was when the "
+            "stream stopped, or begin another epoch, which is another spend"
+        )
+    return key != "there"
 
 
 def _iso(micros: int) -> str:

@@ -110,7 +110,7 @@ def run_epoch(
     decided = epoch.last_decided()
     if not store.exists:
         if epoch.last_published == stream.horizon - 1:  # nothing is left to draw or to write
-            epoch.noted.end()
+            epoch.noted.end(stream.horizon - 1)
             return
         if decided is not None:
             raise older_than_decided(str(epoch.state_path), decided, None)
@@ -143,7 +143,7 @@ def run_epoch(
             config.release_id,
             stream.horizon - 1,
         )
-        epoch.noted.end()
+        epoch.noted.end(stream.horizon - 1)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 A stream whose state is lost, and whose files a consumer moved away, looks as if it had published
 nothing. Its steps would be drawn once more, on other counts, for one spend. So a step is noted in
-the ledger and in the receipt before anybody sees a byte of it, and who begins with less than is
+the ledger and in the key store before anybody sees a byte of it, and who begins with less than is
 noted publishes nothing.
 """
 
@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.pipelines.budget.entries import OfKey, decided_of
 from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.ledger.decided_steps import note_step
+from tracecloak.pipelines.ledger.entries import decided_of
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kept_steps import KeptSteps
@@ -28,7 +29,7 @@ _EVERY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class NotedSteps:
-    """The steps of one epoch that are decided, as ledger and receipt note them; it pickles.
+    """The steps of one epoch that are decided, as ledger and key store note them; it pickles.
 
     Attributes:
         gate: Of the epoch; by it workers on this machine find the ledger.
@@ -51,46 +52,39 @@ class NotedSteps:
         """
         step = released.key[-1]
         sha256 = hashlib.sha256(released.to_kept()).hexdigest()
-        self.gate.ledger().note_step(*self._of_key, step, sha256)
+        note_step(self.gate.ledger(), self.gate.of_key, step, sha256)
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
     def last(self) -> int | None:
-        """Returns the last step that ledger or receipt have; None: there is none.
+        """Returns the last step that ledger or key store have; None: there is none.
 
         Raises:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        steps = [*decided_of(self.gate.ledger().sound_entries(), self._of_key)]
-        in_receipt = self.last_in_receipt()
-        return max(steps if in_receipt is None else [*steps, in_receipt], default=None)
+        steps = [*decided_of(self.gate.ledger().sound_entries(), self.gate.of_key)]
+        noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
+        return max(steps if noted is None else [*steps, noted], default=None)
 
-    def last_in_receipt(self) -> int | None:
-        """Returns the last step that the receipt has, also when the epoch has ended.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
-        return None if receipt is None else receipt.last_step
-
-    def end(self) -> None:
+    def end(self, last_step: int) -> None:
         """Notes that all steps are published: the key of the epoch and its state are deleted.
+
+        Args:
+            last_step: The last of the horizon.
 
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        self.gate.store().commit(self.gate.output, self.gate.release_id)
+        store = self.gate.store()
+        store.note_step(self.gate.output, self.gate.release_id, last_step)
+        store.commit(self.gate.output, self.gate.release_id)
 
     @property
     def has_ended(self) -> bool:
         """Whether that is noted."""
-        receipt = self.gate.store().receipt(self.gate.output, self.gate.release_id)
-        return receipt is not None and receipt.state == "committed"
-
-    @property
-    def _of_key(self) -> OfKey:
-        return self.gate.output, self.gate.release_id, self.gate.key_fingerprint
+        store = self.gate.store()
+        receipt = store.receipt(self.gate.output, self.gate.release_id)
+        return receipt is not None and store.key_state(receipt) == "ended"
 
 
 def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from tracecloak.pipelines.budget.books import open_store
+from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute

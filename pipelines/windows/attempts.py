@@ -9,7 +9,7 @@ import datetime
 import json
 from dataclasses import asdict, dataclass
 
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.transforms.files import read_if_there, write_anew
 
 _NAME = "attempt.json"

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from tracecloak.pipelines.budget.books import open_ledger, open_store
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.run import Outcome, run_release
+from tracecloak.pipelines.release.run import run_release
+from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.windows.attempts import Attempt

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from tracecloak.pipelines.budget.books import open_ledger, open_store
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.outcomes.lineage import LineageRun, event_of, send
 from tracecloak.pipelines.outcomes.metrics import Metrics, Windows, note_metrics
 from tracecloak.pipelines.release.config import ReleaseConfig

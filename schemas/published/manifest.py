@@ -83,6 +83,7 @@ class ReleaseManifest:
         window: Which window of a schedule it is of, as `schemas.windows` tells it, and what all
             windows together cost; None: it is of none.
         time_caveats: What a reader of its times must know that they do not show, in sentences.
+        noted: What else is said of it, by who says it; see `pipelines.release.concerns`.
     """
 
     release_id: str
@@ -101,6 +102,7 @@ class ReleaseManifest:
     released_on: str | None = None
     window: dict[str, Any] | None = None
     time_caveats: tuple[str, ...] = ()
+    noted: dict[str, Any] = field(default_factory=dict)
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -137,6 +139,8 @@ class ReleaseManifest:
             body["verified"] = verified
             if self.time_caveats:
                 body["time_caveats"] = list(self.time_caveats)
+            if self.noted:
+                body["noted"] = dict(self.noted)
             body["came_out"] = (self.came_out or Yield()).to_json()
             body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
@@ -168,4 +172,5 @@ class ReleaseManifest:
             released_on=body.get("released_on"),
             window=body.get("window"),
             time_caveats=tuple(body.get("time_caveats", ())),
+            noted=dict(body.get("noted", {})),
         )

@@ -20,10 +20,10 @@ from tests.benchmarks.harness import ratio
 from tests.support.books import book_at, of_window, scope
 from tests.support.ledgers import account
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.budget.table import TABLE
-from tracecloak.pipelines.budget.unit_book import _File
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.table import TABLE
+from tracecloak.pipelines.units.unit_book import _File
 
 # Windows, and cases of each: a day for ten years, and an hour for four.
 PASTS = ((100, 1000), (3_650, 1000), (35_000, 100))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.commands import main as cli
+from tracecloak.pipelines.keys import key_store
 
 SECRET = b"k" * 32
 DAY = "2026-11-23"

@@ -18,7 +18,7 @@ from tests.engines.prism import prism
 from tests.engines.skipping import or_skip
 from tests.pipelines.windows.test_releases_of_windows import ROWS, Lake
 from tests.support.releasing import digests, fix_key
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 
 pytestmark = [
     pytest.mark.engines,

@@ -13,10 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.database import Database
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.database import Database, MadeElsewhere
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 
 ROOT = Path(__file__).parents[2]

@@ -26,11 +26,12 @@ import pytest
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.pipelines.budget import key_store
-from tracecloak.pipelines.budget.balance import charges
-from tracecloak.pipelines.budget.ledger import Entry, Ledger
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.pipelines.keys import key_store
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.transforms.formats.csv import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 
@@ -244,21 +245,21 @@ class Commands:
 STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     name: (module, called, which)
     for name, module, called, which in (
-        ("key", "tracecloak.pipelines.budget.key_store", "KeyStore.reserve", lambda *_: True),
+        ("key", "tracecloak.pipelines.keys.key_store", "KeyStore.reserve", lambda *_: True),
         (
             "private file",
-            "tracecloak.pipelines.budget.key_store",
+            "tracecloak.pipelines.keys.key_store",
             "write_private",
             lambda *_, **__: True,
         ),
         (
             "wrapped",
-            "tracecloak.pipelines.budget.kept_secrets",
+            "tracecloak.pipelines.keys.kept_secrets",
             "write_private",
             lambda *_: True,
         ),
-        ("charge", "tracecloak.pipelines.budget.ledger", "Ledger.reserve", lambda *_: True),
-        ("copy", "tracecloak.pipelines.budget.memory", "LedgerMemory.remember", lambda *_: True),
+        ("charge", "tracecloak.pipelines.ledger.ledger", "Ledger.reserve", lambda *_: True),
+        ("copy", "tracecloak.pipelines.ledger.memory", "LedgerMemory.remember", lambda *_: True),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",
@@ -309,8 +310,8 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.point_latest",
             lambda *_: True,
         ),
-        ("ledger", "tracecloak.pipelines.budget.ledger", "Ledger.commit", lambda *_: True),
-        ("receipt", "tracecloak.pipelines.budget.key_store", "KeyStore.commit", lambda *_: True),
+        ("ledger", "tracecloak.pipelines.ledger.ledger", "Ledger.commit", lambda *_: True),
+        ("receipt", "tracecloak.pipelines.keys.key_store", "KeyStore.commit", lambda *_: True),
         ("key's end", "pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
         (
             "discard",
@@ -325,8 +326,8 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_: True,
         ),
         ("units", "tracecloak.transforms.addressed", "write_anew", lambda *_: True),
-        ("claim", "tracecloak.pipelines.budget.ledger", "Ledger.claim", lambda *_: True),
-        ("draw", "tracecloak.pipelines.budget.ledger", "Ledger.draw", lambda *_: True),
+        ("claim", "tracecloak.pipelines.ledger.ledger", "Ledger.claim", lambda *_: True),
+        ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
         (
             "statement",
             "tracecloak.pipelines.release.run",

@@ -20,6 +20,8 @@ from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.streams import continual
+from tracecloak.pipelines.budget.opening import officers_ledger, store_at
+from tracecloak.pipelines.budget.withdrawing import withdraw
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.run import StreamOutcome, run_stream
 from tracecloak.schemas.events.events import EVENT_SCHEMA
@@ -238,3 +240,10 @@ def made(folder: Path, *names: str) -> tuple[str, ...]:
 def one_key(patch: pytest.MonkeyPatch) -> None:
     """Makes every epoch that is begun in this process use one key."""
     fix_key(patch)
+
+
+def taken_back(config: StreamConfig, keys: Path) -> None:
+    """Takes the epoch of a stream back, as its officer does."""
+    store = store_at(str(keys))
+    signed = ("A. Officer", "a name was in it")
+    withdraw(store, officers_ledger(store), config.output, config.name.both, *signed)

@@ -1,11 +1,11 @@
 from .anonymize import AnonymizeEventLog as AnonymizeEventLog
 from .anonymize import AnonymizeTraces as AnonymizeTraces
-from .anonymize import Run as Run
+from .commit import commit as commit
 from .count import MergeStatisticsFn as MergeStatisticsFn
+from .dead_letter import DeadLetter as DeadLetter
+from .job import ReleaseSpec as ReleaseSpec
 from .read import EVENTS as EVENTS
 from .read import ReadEventLog as ReadEventLog
 from .traces import GroupIntoTraces as GroupIntoTraces
 from .validate import CheckRejects as CheckRejects
-from .validate import DeadLetter as DeadLetter
 from .write import WriteRelease as WriteRelease
-from .write import commit as commit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,68 +17,25 @@ from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
-from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
+from tracecloak.anonymizers.contract.draws import decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.anonymizers.contract.method import Counter, Params
+from tracecloak.anonymizers.contract.method import Counter
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch, with_attributes
-from tracecloak.schemas.published.rows import no_traces
 from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.keys import KeyReference, SigningReference
+from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one release is, as every stage of it needs to know.
-
-    Attributes:
-        method: Name of a registered method.
-        params: Its parameters.
-        release_id: The release's name; with the key, the input and the configuration it fixes all
-            noise.
-        key: Where the worker finds the release key.
-        config_digest: Digest of the configuration.
-        draws: Where decisions are made and kept; it pickles.
-        sketch: Where the sketch of the cases goes; None: none is made.
-        check_open: Called before the release appears; raises where it was given up meanwhile. None:
-            whoever gives it up ends the run's key, and that must do.
-        signer: Where the key is that signs the manifest; None: nobody signs.
-        operator_folder: Where workers put what they find in the data; None: into their logs.
-    """
-
-    method: str
-    params: Params
-    release_id: str
-    key: KeyReference
-    config_digest: str
-    draws: Draws = field(default_factory=Unkept)
-    sketch: SketchFile | None = None
-    check_open: Callable[[], None] | None = None
-    signer: SigningReference | None = None
-    operator_folder: str | None = None
-
-    @property
-    def by_individual(self) -> bool:
-        """Whether the cases of an individual must meet in one batch, to be bounded together."""
-        bounds = method_named(self.method).bounds(self.params)
-        return bounds.max_cases_per_individual is not None
-
-    @property
-    def columns(self) -> list[TraceBatch]:
-        """A batch without cases that tells the attributes of the released log, if it has any."""
-        attributes = method_named(self.method).attributes(self.params)
-        return [no_traces({a.name: a.arrow_type for a in attributes})] if attributes else []
 
 
 class AnonymizeEventLog(beam.PTransform):
@@ -112,7 +69,7 @@ class AnonymizeEventLog(beam.PTransform):
             known = method_named(method).Params.model_fields
             raise usage_error(error, method, known) from None
         digest = text_digest(method, json.dumps(checked.resolved()))
-        self._run = Run(method, checked, release_id, key, digest)
+        self._run = ReleaseSpec(method, checked, release_id, key, digest)
         self._n_shards = n_shards
         self._product = product
         if product is None and method_named(method).log == "none":
@@ -144,7 +101,7 @@ class AnonymizeTraces(beam.PTransform):
     """
 
     def __init__(
-        self, run: Run, n_pieces: int, wait_on: beam.PCollection[Any] | None = None
+        self, run: ReleaseSpec, n_pieces: int, wait_on: beam.PCollection[Any] | None = None
     ) -> None:
         """Keeps the run.
 
@@ -221,7 +178,7 @@ class _Keyed(beam.DoFn):
     # Element type of the output, for its coder.
     gives: ClassVar[Any]
 
-    def __init__(self, run: Run, known: tuple[str, ...]) -> None:
+    def __init__(self, run: ReleaseSpec, known: tuple[str, ...]) -> None:
         self._run = run
         self._known = known
 
@@ -291,7 +248,7 @@ class _Count(_Keyed, CountBatches):
 
     def __init__(
         self,
-        run: Run,
+        run: ReleaseSpec,
         counters: Mapping[str, _AnyCounter],
         known: tuple[str, ...],
     ) -> None:
@@ -322,7 +279,7 @@ class _Count(_Keyed, CountBatches):
 class _Decide(_Keyed):
     gives = CHUNK
 
-    def __init__(self, run: Run, round_name: str, known: tuple[str, ...]) -> None:
+    def __init__(self, run: ReleaseSpec, round_name: str, known: tuple[str, ...]) -> None:
         super().__init__(run, known)
         self._round = round_name
 
@@ -358,7 +315,7 @@ class _Apply(_Keyed):
 class _Generate(_Keyed):
     gives = TraceBatch
 
-    def __init__(self, run: Run, known: tuple[str, ...], n_pieces: int) -> None:
+    def __init__(self, run: ReleaseSpec, known: tuple[str, ...], n_pieces: int) -> None:
         super().__init__(run, known)
         self._n_pieces = n_pieces
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.transforms.files import read_if_there, write_new
+from tracecloak.transforms.files import write_new
 from tracecloak.transforms.keys import KeyReference
 
 
@@ -46,15 +46,12 @@ class WrittenSketch:
     kept_until: str
 
     @classmethod
-    def read(cls, path: str) -> WrittenSketch | None:
-        """Returns what is in a file; None: no run wrote it.
+    def parse(cls, data: bytes) -> WrittenSketch:
+        """Returns what is in a file.
 
         Raises:
-            ValueError: No run wrote what is there.
+            ValueError: No run wrote it.
         """
-        found = read_if_there(path)
-        if found is None:
-            return None
-        head, _, body = found.partition(b"\n")
+        head, _, body = data.partition(b"\n")
         about = json.loads(head)
         return cls(CaseSketch.from_bytes(body), about["key"], about["kept_until"])

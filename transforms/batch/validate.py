@@ -2,86 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.tally import Finding, ReadTally
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
-from tracecloak.transforms.files import write_anew
-
-_TALLY = "tally.json"
-
-
-@dataclass(frozen=True)
-class DeadLetter:
-    """Where malformed records are listed, and how many may be.
-
-    A line says the file's rank among the inputs, the record's number in it, from 1, and the reason;
-    nothing of the record itself. The list is the operator's: the numbers in it come from private
-    data.
-
-    Attributes:
-        folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json` if
-            anything is to be told of what was read.
-        max_error_ratio: Largest share of malformed records among all, in [0, 1].
-    """
-
-    folder: str
-    max_error_ratio: float
-
-    def write(self, rank: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Lists the malformed records of one input file, in the order of their numbers."""
-        rows = sorted((row for b in batches for row in b.to_pylist()), key=lambda r: r["record"])
-        numbered = ({**row, "record": row["record"] + 1} for row in rows)
-        self._write(f"file-{rank:05d}.jsonl", "".join(json.dumps(r) + "\n" for r in numbered))
-
-    def check(self, tally: ReadTally) -> None:
-        """Notes what was read, for `told`, and ends the run if too many records were malformed.
-
-        Raises:
-            InputSchemaError: They are more than `max_error_ratio` of all records. No number of the
-                data is in its text, as this may be after something was paid: `told` has them.
-        """
-        if tally.found():
-            self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
-        if tally.n_rejects > self.max_error_ratio * tally.n_records:
-            raise InputSchemaError(
-                f"more than max_error_ratio={self.max_error_ratio:g} of the records are malformed; "
-                f"{self.folder} says why, and where each one is. Mend the source or its column "
-                "mapping, or raise max_error_ratio"
-            )
-
-    def begin(self) -> None:
-        """Forgets what an earlier run noted."""
-        path = FileSystems.join(self.folder, _TALLY)
-        if FileSystems.exists(path):
-            FileSystems.delete([path])
-
-    def told(self) -> tuple[int, list[Finding]]:
-        """Returns the number of records and what was found of them, once `check` has noted it.
-
-        Read from the folder, as workers elsewhere have no other way to tell it.
-        """
-        path = FileSystems.join(self.folder, _TALLY)
-        if not FileSystems.exists(path):
-            return 0, []
-        with contextlib.closing(FileSystems.open(path)) as stream:
-            body = json.loads(stream.read())
-        return body["records"], [Finding.of_json(finding) for finding in body["findings"]]
-
-    def _write(self, name: str, text: str) -> None:
-        write_anew(FileSystems.join(self.folder, name), text.encode())
+from tracecloak.transforms.batch.dead_letter import DeadLetter
 
 
 class CheckRejects(beam.PTransform):

@@ -1,4 +1,4 @@
-"""A window's part of a log: which cases belong to it, which of them count, and on Beam how.
+"""A window's part of a log: which cases belong to it, and which of them count.
 
 A release of a window runs twice over what it reads. First the units of the window's cases are
 written down, which whoever keeps the book of counted units claims. Then the release is made of the
@@ -8,13 +8,11 @@ cases whose units were claimed, as they are in the frozen set, and of no others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-import apache_beam as beam
-from apache_beam import pvalue
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
@@ -22,8 +20,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.files import open_raw, write_new
 from tracecloak.transforms.keys import KeyReference
 
@@ -63,6 +59,12 @@ class WindowPart:
         belonging = members(traces, self.schedule, self.window)
         return self._frozen.kept(belonging, self._key).with_used_names()
 
+    def counted_of_all(self, traces: Sequence[TraceBatch]) -> list[TraceBatch]:
+        """Returns the cases of batches that belong and may count, in batches of one vocabulary."""
+        counted = [batch for batch in map(self.counted, traces) if batch.n_cases]
+        vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in counted])
+        return [batch.recode(vocabulary) for batch in counted]
+
     def write_units(self, units: CountedUnits) -> None:
         """Writes units that were found; the same units are the same file, however often."""
         data = units.to_bytes()
@@ -91,64 +93,3 @@ class WindowPart:
 def _read(path: str) -> bytes:
     with open_raw(path) as stream:
         return stream.read()
-
-
-class WriteUnits(beam.PTransform):
-    """Writes the units of the window's cases among PCollection[TraceBatch] into files."""
-
-    def __init__(self, part: WindowPart) -> None:
-        super().__init__()
-        self._part = part
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[None]:
-        """Adds one stage."""
-        return traces | "WriteUnits" >> beam.ParDo(_WriteUnits(self._part))
-
-
-class _WriteUnits(beam.DoFn):
-    def __init__(self, part: WindowPart) -> None:
-        self._part = part
-
-    def process(self, traces: TraceBatch) -> None:
-        self._part.write_units(self._part.units(traces))
-
-
-class KeepCounted(beam.PTransform):
-    """Keeps of PCollection[TraceBatch] the window's cases that may count, of one vocabulary."""
-
-    def __init__(self, part: WindowPart) -> None:
-        super().__init__()
-        self._part = part
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
-        """Adds the filter, and the vocabulary of what passes it."""
-        counted = traces | "OfWindow" >> beam.ParDo(_KeepCounted(self._part)).with_output_types(
-            TraceBatch
-        )
-        vocabulary = (
-            counted
-            | "BatchVocabulary"
-            >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
-            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
-        )  # PCollection[Chunk]
-        return counted | "Recode" >> beam.Map(
-            _recoded, pvalue.AsIter(vocabulary)
-        ).with_output_types(TraceBatch)
-
-
-class _KeepCounted(beam.DoFn):
-    def __init__(self, part: WindowPart) -> None:
-        self._part = part
-
-    def process(self, traces: TraceBatch) -> Iterator[TraceBatch]:
-        counted = self._part.counted(traces)
-        if counted.n_cases:
-            yield counted
-
-
-def _vocabulary(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
-    return {"vocabulary": traces.vocabulary}
-
-
-def _recoded(traces: TraceBatch, names: Iterable[Chunk]) -> TraceBatch:
-    return traces.recode(only(names).by_name["vocabulary"])

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.ledgers import account, reservation
 from tests.support.releasing import as_typed, csv_log, ledger_entries, small_rows, visible
-from tracecloak.pipelines.budget import reading
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger import reading
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 OFFICER = ("the officer", "file 17")
@@ -115,7 +115,8 @@ def test_caps_about_different_units_are_told(url: str) -> None:
 def test_a_declaration_that_no_ledger_writes_is_noticed(
     ledger: Ledger, change: dict[str, Any]
 ) -> None:
-    from tracecloak.pipelines.budget.entries import Entry, problems
+    from tracecloak.pipelines.ledger.chain import problems
+    from tracecloak.pipelines.ledger.entries import Entry
 
     ledger.declare_account(account(), *OFFICER)
     columns = {**asdict(ledger.entries()[0]), **change}

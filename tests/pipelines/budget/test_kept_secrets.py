@@ -22,8 +22,9 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget import kept_secrets
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.keys import kept_secrets
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.rewrapping import rewrap
 from tracecloak.pipelines.release.config import load
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
@@ -323,7 +324,7 @@ def test_who_opened_the_store_before_its_keys_were_wrapped_anew_makes_none(
     named = key and hospital.first
     store = hospital.store(named)
     store.identity()
-    hospital.store(named).rewrap(hospital.first, hospital.second)
+    rewrap(hospital.store(named), hospital.first, hospital.second)
     before = hospital.secrets()
     with pytest.raises(UsageError, match=r"is encrypted( by another key than|; name the key)"):
         store.reserve("out", "r", "input", "configuration")

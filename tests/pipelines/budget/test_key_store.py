@@ -1,15 +1,23 @@
 """The key store: one key a release, found again after a crash, gone after the commit."""
 
+import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tracecloak.pipelines.budget import key_store
-from tracecloak.pipelines.budget.key_store import KeyStore, snapshot_of
+from tracecloak.pipelines.keys import store_folder
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import (
+    InputFile,
+    KeyStoreError,
+    Origin,
+    Receipt,
+    snapshot_of,
+)
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import match_files, write_private
 from tracecloak.transforms.keys import KeyReference
@@ -28,7 +36,59 @@ def test_a_reserved_key_is_found_again_and_a_committed_one_is_not(store: KeyStor
         KeyReference(f"file:{store._path('out', 'r', '.key')}").resolve()
     receipt = store.receipt("out", "r")
     assert receipt is not None
-    assert receipt.state == "committed"
+    assert store.key_state(receipt) == "ended"
+
+
+RECEIPT = json.loads(Receipt("r", "/out", "in", "conf", "k", "2026-11-23").to_json())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (json.dumps({**RECEIPT, "colour": "red"}), "has colour, which this version .* not know"),
+        (json.dumps({**RECEIPT, "origin": {**RECEIPT["origin"], "size": 1}}), "has size, which"),
+        (json.dumps({"release_id": "r0"}), "is damaged; restore the key store"),
+        ("[]", "is damaged"),
+        ("{", "is damaged"),
+    ],
+)
+def test_a_receipt_that_cannot_be_read_is_told(text: str, told: str) -> None:
+    with pytest.raises(KeyStoreError, match=told):
+        Receipt.read(text)
+
+
+def test_a_receipt_is_read_as_it_was_written() -> None:
+    origin = Origin(3, (InputFile("/log.csv", 5, "d" * 64),), "/staging")
+    receipt = Receipt("r", "/out", "in", "conf", "k", "2026-11-23", origin)
+    assert Receipt.read(receipt.to_json()) == receipt
+
+
+def test_who_was_cut_off_while_a_release_was_forgotten_left_no_receipt_alone(
+    store: KeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a receipt without its key, which says that the release was committed."""
+    for n_removed in range(4):
+        store.reserve("out", "r", "in", "conf")
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", _only(n_removed))
+            with pytest.raises(KeyboardInterrupt):
+                store.forget("out", "r")
+        assert store.key_state(store.receipt("out", "r")) != "ended"
+    store.forget("out", "r")
+    assert store.names("releases/*.key") == []
+
+
+def _only(n: int) -> Callable[..., None]:
+    """`Path.unlink` that does its work so often, and is interrupted then."""
+    unlink, left = Path.unlink, [n]
+
+    def some(path: Path, missing_ok: bool = False) -> None:
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        unlink(path, missing_ok)
+
+    return some
 
 
 def test_releases_and_outputs_have_keys_of_their_own(store: KeyStore) -> None:
@@ -106,7 +166,7 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
 def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
     store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_store, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(store_folder, "_LOCK_SECONDS", 0.1)
     with store.locked("keys.lock"):
         with pytest.raises(RetryLater, match=r"another process holds .*/store/keys\.lock") as told:
             store.reserve("out", "r", "in", "conf")

@@ -26,12 +26,14 @@ import numpy as np
 import pytest
 
 from tests.support.ledgers import account, contend, python, reservation
-from tracecloak.pipelines.budget import database as ledger_database
-from tracecloak.pipelines.budget import reading, table
-from tracecloak.pipelines.budget.entries import Chain, Entry, problems
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable, Reservation
-from tracecloak.pipelines.budget.table import read_entries
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import database as ledger_database
+from tracecloak.pipelines.ledger import reading, table
+from tracecloak.pipelines.ledger.chain import Chain, problems
+from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.entries import Entry, Reservation
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.table import read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534
@@ -509,12 +511,12 @@ def test_who_comes_second_decides_again(
         found = read(connection, *known)
         n_reads.append(len(found.entries))
         if len(n_reads) == 1:
-            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", read)
+            monkeypatch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", read)
             other.reserve(reservation(1, epsilon="0.6"))
-            monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
+            monkeypatch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", overtaken)
         return found
 
-    monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", overtaken)
+    monkeypatch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", overtaken)
     with pytest.raises(BudgetExhausted, match=r"spent 0\.6"):
         ledger.reserve(reservation(2, epsilon="0.6"))
     assert n_reads == [0, 1]

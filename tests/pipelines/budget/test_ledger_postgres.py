@@ -20,10 +20,14 @@ from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, LedgerUnavailable
-from tracecloak.pipelines.budget.noted_cases import NotedCases, erase, note_cases
-from tracecloak.pipelines.budget.table import migrate, read_entries
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.cases_reading import erase
+from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.decided_steps import note_step
+from tracecloak.pipelines.ledger.noted_cases import NotedCases, note_cases
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.table import migrate, read_entries
+from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
 from tracecloak.transforms.keys import KeyReference
@@ -165,9 +169,9 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
         pipeline.reserve(reservation(2, "0.2"))
     pipeline.reserve(reservation(3))
     pipeline.reserve(of_window(4, "2026-11", "0"))
-    pipeline.claim("/out", "r4", "k", lambda entries, window: "0" * 64)
+    claim(pipeline, ("/out", "r4", "k"), lambda entries, window: "0" * 64)
     pipeline.draw("/out", "r4", "k")
-    pipeline.note_step("/out", "r0", "k", 0, "0" * 64)
+    note_step(pipeline, ("/out", "r0", "k"), 0, "0" * 64)
     for declare in (
         lambda: pipeline.declare_account(account("100"), "me", "more"),
         lambda: pipeline.bind_dataset("d", "a", "me", "mine"),
@@ -241,31 +245,6 @@ def test_what_a_login_of_the_pipeline_can_still_do_is_what_the_documents_say(
     assert not pipeline.void("/out", "r1", "k")
 
 
-def test_a_ledger_of_0_1_on_a_server_is_migrated_by_its_owner(url: str) -> None:
-    Ledger(url, new=True)
-    ledger = Ledger(url)
-    ledger.reserve(reservation())  # without details, as version 0.1 wrote it
-    hashes = [entry.hash for entry in ledger.entries()]
-    role = f"pipeline_{secrets.token_hex(4)}"
-    execute(
-        url,
-        "ALTER TABLE tracecloak_ledger DROP COLUMN details",
-        f"CREATE ROLE {role} LOGIN",
-        f"GRANT SELECT, INSERT ON tracecloak_ledger TO {role}",
-    )
-    theirs = url.replace("postgres@", f"{role}@")
-    with pytest.raises(UsageError, match=r"of version 0\.1: run `tracecloak ledger migrate`"):
-        Ledger(theirs)
-    with pytest.raises(LedgerError, match="and to the table's owner to make or migrate it"):
-        migrate(theirs)
-    assert migrate(url) and not migrate(theirs)
-    again = Ledger(theirs)
-    assert again.verify() == []
-    assert [entry.hash for entry in again.entries()] == hashes
-    again.commit("/out", "r0", "k")
-    assert again.verify() == []
-
-
 def test_a_server_that_was_played_back_is_noticed(url: str, tmp_path: Path) -> None:
     store = KeyStore(tmp_path / "keys")
     ledger = Ledger(url, new=True, store=store)
@@ -307,7 +286,7 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
             time.sleep(0.2)
         return read(connection, *known)
 
-    monkeypatch.setattr("tracecloak.pipelines.budget.ledger.read_entries", breaking)
+    monkeypatch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", breaking)
     ledger.reserve(reservation())
     assert broken
     assert ledger.balance("a").n_releases == 1

@@ -15,10 +15,12 @@ import pytest
 
 from tests.support.ledgers import account, reservation
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
-from tracecloak.pipelines.budget import reading
-from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
-from tracecloak.pipelines.budget.memory import LedgerMemory
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger import reading
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "the disk broke")
@@ -218,7 +220,7 @@ def test_a_restored_ledger_that_has_grown_since_is_noticed_all_the_same(
 def test_a_chain_that_was_computed_anew_is_noticed(
     opened: Callable[..., Ledger], file: Path
 ) -> None:
-    from tracecloak.pipelines.budget.entries import Entry
+    from tracecloak.pipelines.ledger.entries import Entry
 
     ledger = opened()
     ledger.reserve(reservation(0, "0.9"))
@@ -253,10 +255,10 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     assert len(ledger.entries()) == 3
     assert opened().complaints() == []
     with monkeypatch.context() as patch:  # after the key store has counted, before the ledger has
-        patch.setattr("tracecloak.pipelines.budget.ledger.read_entries", _interrupted)
+        patch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             ledger.reserve(reservation(2))
-    KeyStore.next_generation(ledger._memory._store)  # type: ignore[union-attr]
+    KeyStore.next_generation(ledger.memory.store)  # type: ignore[union-attr]
     assert opened().complaints() == []
     ledger.reserve(reservation(2))
     assert opened().complaints() == []
@@ -280,7 +282,7 @@ def test_a_line_that_is_cut_off_in_the_copy_is_written_again(
 def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledger]) -> None:
     ledger = opened()
     ledger.reserve(reservation(0))
-    memory = ledger._memory
+    memory = ledger.memory
     assert memory is not None
     copies, entries = memory.copies(), ledger.entries()
     opened().reserve(reservation(1))  # another process with the same key store

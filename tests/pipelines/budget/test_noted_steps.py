@@ -11,10 +11,15 @@ import pytest
 
 from tests.support.books import of_window
 from tests.support.ledgers import account, epochs_begun, reservation
-from tracecloak.pipelines.budget import reading
-from tracecloak.pipelines.budget.entries import Entry, decided_of, problems
-from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
-from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere, Reservation
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger import reading
+from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.database import MadeElsewhere
+from tracecloak.pipelines.ledger.decided_steps import note_step
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, decided_of
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 EPOCH = ("/out", "ward@1", "k")
@@ -51,7 +56,7 @@ def ledger(opened: Callable[..., Ledger]) -> Ledger:
 def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
     before = ledger.balance("a")
     for step in (0, 1, 1, 0):
-        ledger.note_step(*EPOCH, step, ONE)
+        note_step(ledger, EPOCH, step, ONE)
     assert [e.action for e in ledger.entries()] == ["reserve", "commit", "step", "step"]
     assert decided_of(ledger.entries(), EPOCH) == {0: ONE, 1: ONE}
     assert decided_of(ledger.entries(), ("/out", "ward@2", "k")) == {}
@@ -65,18 +70,18 @@ def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
 
 
 def test_a_step_that_came_out_otherwise_is_refused(ledger: Ledger) -> None:
-    ledger.note_step(*EPOCH, 3, ONE)
+    note_step(ledger, EPOCH, 3, ONE)
     with pytest.raises(GuaranteeError, match=r"step 3 of 'ward@1' in /out was decided before"):
-        ledger.note_step(*EPOCH, 3, OTHER)
+        note_step(ledger, EPOCH, 3, OTHER)
     assert decided_of(ledger.entries(), EPOCH) == {3: ONE}
 
 
 def test_a_step_of_an_epoch_that_is_not_paid_or_withdrawn_is_refused(ledger: Ledger) -> None:
     with pytest.raises(UsageError, match="was never reserved"):
-        ledger.note_step("/out", "ward@1", "other key", 0, ONE)
+        note_step(ledger, ("/out", "ward@1", "other key"), 0, ONE)
     ledger.withdraw("/out", "ward@1", "me", "wrong data")
     with pytest.raises(UsageError, match="is withdrawn"):
-        ledger.note_step(*EPOCH, 0, ONE)
+        note_step(ledger, EPOCH, 0, ONE)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_a_step_of_an_epoch_that_is_not_paid_or_withdrawn_is_refused(ledger: Led
 def test_steps_that_no_ledger_writes_are_noticed(
     ledger: Ledger, release_id: str, details: dict[str, Any], told: str
 ) -> None:
-    ledger.note_step(*EPOCH, 0, ONE)
+    note_step(ledger, EPOCH, 0, ONE)
     entries = ledger.entries()
     columns = {**vars(entries[-1]), "release_id": release_id}
     fields = {name: columns[name] for name in Entry.__dataclass_fields__}
@@ -103,7 +108,7 @@ def test_steps_that_no_ledger_writes_are_noticed(
 
 def test_the_tables_show_the_last_step_and_the_export_has_all(ledger: Ledger) -> None:
     for step in range(5):
-        ledger.note_step(*EPOCH, step, ONE)
+        note_step(ledger, EPOCH, step, ONE)
     shown = reading.show(ledger)
     assert "step 4" in shown and "step 3" not in shown
     assert "Account a (no caps): 1 release, 0 of them open" in shown
@@ -114,10 +119,10 @@ def test_steps_that_a_restored_ledger_has_forgotten_come_back(
     ledger: Ledger, opened: Callable[..., Ledger], tmp_path: Path
 ) -> None:
     file = tmp_path / "shared.sqlite"
-    ledger.note_step(*EPOCH, 0, ONE)
+    note_step(ledger, EPOCH, 0, ONE)
     shutil.copy(file, tmp_path / "backup")
     for step in (1, 2, 3):
-        ledger.note_step(*EPOCH, step, OTHER)
+        note_step(ledger, EPOCH, step, OTHER)
     shutil.copy(tmp_path / "backup", file)
     restored = opened()
     assert "lacks entry 6" in restored.complaints()[0]
@@ -136,10 +141,10 @@ def test_a_receipt_has_the_last_step_and_goes_never_back(tmp_path: Path) -> None
     found = []
     for step in (0, 1, 0):
         store.note_step("/out", "ward@1", step)
-        found.append(store.reserved("/out", "ward@1").last_step)
+        found.append(store.last_step("/out", "ward@1"))
     assert found == [0, 1, 1]
     store.commit("/out", "ward@1")
-    assert store.reserved("/out", "ward@1").last_step == 1
+    assert store.last_step("/out", "ward@1") == 1
 
 
 # --- One key store for an epoch, or a window --------------------------------------------------
@@ -180,7 +185,7 @@ def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     """Between its look at the output and its reservation, the other's release became visible."""
     ledger, other = opened(), opened("their keys")
     ledger.reserve(of_window(1, "2026-11"))
-    ledger.claim("/out", "r1", "k", lambda *_: ONE)
+    claim(ledger, ("/out", "r1", "k"), lambda *_: ONE)
     ledger.draw("/out", "r1", "k")
     ledger.commit("/out", "r1", "k")
     before = ledger.entries()

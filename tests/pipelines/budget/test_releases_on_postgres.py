@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tests.support.postgres import database, server
 from tests.support.releasing import Commands, Ended, csv_log, key_files, manifest, small_rows
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted
 
 __all__ = ["database", "server"]  # fixtures

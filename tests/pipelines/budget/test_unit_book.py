@@ -18,9 +18,12 @@ from tests.support.books import KEY, book_at, claimed_by_window, of_window, scop
 from tests.support.keys import release_key
 from tests.support.ledgers import account, python, reservation
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError, WindowCharge
-from tracecloak.pipelines.budget.unit_book import BookError, UnitBook, scope_of, units_to_count
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.rewrapping import rewrap
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.entries import WindowCharge
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.units.unit_book import BookError, UnitBook, scope_of, units_to_count
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "its input is gone")
@@ -541,7 +544,7 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
     assert wrapped.book_key().resolve().hex() == key.hex()
     (tmp_path / "kek2").write_text("6" * 64)
     after = f"file:{tmp_path}/kek2"
-    assert wrapped.rewrap(f"file:{tmp_path}/kek", after) == 3
+    assert rewrap(wrapped, f"file:{tmp_path}/kek", after) == 3
     assert KeyStore(tmp_path / "keys", None, after).book_key().resolve().hex() == key.hex()
 
 

@@ -15,18 +15,16 @@ from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
 from tests.support.ledgers import account, reservation
-from tracecloak.pipelines.budget import reading
-from tracecloak.pipelines.budget.balance import (
-    added_by,
-    balance_of,
-    check_affordable,
-    scopes_of,
-)
-from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.entries import Entry, Reservation, problems, windowed
-from tracecloak.pipelines.budget.gate import Gate
-from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger, WindowCharge
+from tracecloak.pipelines.budget.gate import gate_of
+from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import reading, window_claims
+from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.caps import added_by, check_affordable
+from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge, windowed
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.scopes import scopes_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, UsageError
 
 OFFICER = ("the officer", "a reason")
@@ -39,7 +37,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def claim(ledger: Ledger, number: int, sha256: str = SHA) -> None:
-    ledger.claim("/out", f"r{number}", "k", lambda entries, window: sha256)
+    window_claims.claim(ledger, ("/out", f"r{number}", "k"), lambda entries, window: sha256)
 
 
 def release(ledger: Ledger, of: Reservation) -> None:
@@ -310,9 +308,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
     store = KeyStore(tmp_path / "keys")
     ledger.reserve(of_window(1, "2026-11"))
     claim(ledger, 1)
-    receipt = Receipt("r1", "/out", "i", "c", "k", "reserved")
-    books = Books(store, ledger, None)  # type: ignore[arg-type]
-    assert not books.has_drawn(receipt)
+    assert ledger_says(ledger.entries(), "/out", "r1", "k") == "reserved"
     looked = []
 
     def look(self: object) -> None:
@@ -320,15 +316,14 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
         raise RetryLater("it changed")
 
     monkeypatch.setattr("tracecloak.pipelines.budget.gate.Unchanged.__call__", look)
-    path = store.gate("/out", "r1", "k", ledger.url).path
-    gate = Gate(path, "/out", "r1", "k", inputs=_unchanged())
+    gate = gate_of(store, ("/out", "r1", "k"), ledger.url, _unchanged())
     with pytest.raises(RetryLater):
         gate()
     assert ledger.state("/out", "r1", "k") == "claim"
     monkeypatch.undo()
     gate()
     gate.check_open()
-    assert books.has_drawn(receipt)
+    assert ledger_says(ledger.entries(), "/out", "r1", "k") == "drawn"
 
 
 def _unchanged() -> Any:

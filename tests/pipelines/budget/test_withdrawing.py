@@ -17,7 +17,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.stream_runs import run, stream_config
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.step_files import epoch_workplace

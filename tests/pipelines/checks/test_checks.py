@@ -22,20 +22,24 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
 from tracecloak.pipelines.budget import books as books_module
-from tracecloak.pipelines.budget import ledger as ledger_module
-from tracecloak.pipelines.budget.balance import charges_of
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.entries import Entry
 from tracecloak.pipelines.budget.gate import Gate
-from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.budget.memory import LedgerMemory
 from tracecloak.pipelines.checks.finding import ChecksReport, Finding
 from tracecloak.pipelines.checks.made_up_log import MadeUp
 from tracecloak.pipelines.checks.run import CHECKS, check_configuration
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger import caps, officers_ledger
+from tracecloak.pipelines.ledger import ledger as ledger_module
+from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.release import claiming
 from tracecloak.pipelines.release import records as records_module
 from tracecloak.pipelines.release import run as release_module
 from tracecloak.pipelines.release.config import ReleaseConfig, load
+from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.transforms import sealed
 from tracecloak.transforms.batch.draws import KeptDraws
@@ -260,7 +264,7 @@ def nothing(*_: Any, **__: Any) -> None:
 
 def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_: Any) -> bool:
     """Gives back whatever is open."""
-    ledger._append(
+    ledger.append(
         lambda entries: [
             ("void", asdict(entry), None)
             for entry in charges_of(entries, output, release_id, key_fingerprint)
@@ -290,7 +294,7 @@ def keys_that_are_drawn_when_they_are_asked_for(patch: pytest.MonkeyPatch) -> No
 def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "check_same", nothing)
     patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
-    patch.setattr(release_module, "_to_go_on_with", lambda _, source, __, files: (source, files))
+    patch.setattr(claiming, "_going_on", lambda run, _: run)
     patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
     patch.setattr(Gate, "check_open", nothing)
 
@@ -361,23 +365,24 @@ def a_ratio_by_default(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_manifest_with_a_digest_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    made = records_module.manifest_of
+    made = claiming.manifest_of_run
 
-    def telling(config: ReleaseConfig, *others: Any) -> Any:
-        size = Path(config.input[0]).stat().st_size
-        return replace(made(config, *others), config_digest=f"{size:064x}")
+    def telling(run: Run) -> Any:
+        size = Path(run.config.input[0]).stat().st_size
+        return replace(made(run), config_digest=f"{size:064x}")
 
-    patch.setattr(release_module, "manifest_of", telling)
+    patch.setattr(claiming, "manifest_of_run", telling)
 
 
 def parts_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
-    run = release_module._run
+    made = release_module.job_of
 
-    def telling(config: ReleaseConfig, *others: Any) -> None:
-        n = Path(config.input[0]).read_bytes().count(b"\n")
-        run(config.model_copy(update={"parts": 1 + n % 97}), *others)
+    def telling(run: Run) -> Any:
+        job = made(run)
+        n = Path(run.config.input[0]).read_bytes().count(b"\n")
+        return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
-    patch.setattr(release_module, "_run", telling)
+    patch.setattr(release_module, "job_of", telling)
 
 
 def names_by_the_input(patch: pytest.MonkeyPatch) -> None:
@@ -389,15 +394,15 @@ def a_digest_of_the_filters(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_ledger_that_ignores_what_is_declared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_module, "check_declared", nothing)
+    patch.setattr(caps, "check_declared", nothing)
 
 
 def caps_that_do_not_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_module, "check_affordable", nothing)
+    patch.setattr(caps, "check_affordable", nothing)
 
 
 def data_sets_of_anybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_module, "check_dataset", nothing)
+    patch.setattr(caps, "check_dataset", nothing)
 
 
 def no_look_at_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
@@ -406,7 +411,7 @@ def no_look_at_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_at_the_chain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger_module, "problems", lambda _: [])
+    patch.setattr(officers_ledger, "problems", lambda *_: [])
     patch.setattr(Ledger, "check_remembered", nothing)
 
 
@@ -494,7 +499,7 @@ def test_the_officers_caps_that_do_not_hold_are_found(
 ) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     Ledger(url, new=True).declare_account(account("2.5"), "the officer", "a test")
-    monkeypatch.setattr(ledger_module, "check_affordable", nothing)
+    monkeypatch.setattr(caps, "check_affordable", nothing)
     monkeypatch.setattr("tracecloak.pipelines.checks.accounts._MOST_RESERVATIONS", 5)
     found = finding(configured(**RIGOROUS, ledger=url, account="a"), "officer's caps",
                     with_declared=True)  # fmt: skip

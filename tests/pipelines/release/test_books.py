@@ -27,9 +27,9 @@ from tests.support.releasing import (
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.budget.key_store import KeyStore, KeyStoreError
-from tracecloak.pipelines.release import run as release_module
-from tracecloak.pipelines.runners import reach
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.runners import on_beam, reach
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -268,9 +268,9 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
     "step",
     [
         "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
-        "tracecloak.pipelines.budget.ledger.Ledger.commit",
-        "tracecloak.pipelines.budget.key_store.KeyStore.commit",
-        "tracecloak.pipelines.release.records.internal_statement",
+        "tracecloak.pipelines.ledger.ledger.Ledger.commit",
+        "tracecloak.pipelines.keys.key_store.KeyStore.commit",
+        "tracecloak.pipelines.release.telling.internal_statement",
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])
@@ -309,9 +309,9 @@ def test_what_goes_to_another_machine_is_spent_before_it_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches a spend given back while a job elsewhere goes on, which outlives its client."""
-    monkeypatch.setattr(release_module, "is_local", lambda runner: runner == "InMemory")
+    monkeypatch.setattr(on_beam, "is_local", lambda _: False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_module, "build_release", _raising(ValueError))
+        patch.setattr(on_beam, "build_release", _raising(ValueError))
         assert tracecloak(*common, "--runner", "FnApiRunner") == 6
         assert "Its budget stays spent" in capsys.readouterr().err
     assert actions(keys) == ["reserve", "draw"]
@@ -327,7 +327,7 @@ def test_workers_that_cannot_write_are_found_out_before_anything_is_drawn(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches a release on a shared disk that is paid for, and which its workers cannot write."""
-    monkeypatch.setattr(release_module, "is_local", lambda runner: runner == "InMemory")
+    monkeypatch.setattr(on_beam, "is_local", lambda _: False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reach, "_write", str)
         assert tracecloak(*common, "--runner", "FnApiRunner") == 2
@@ -395,7 +395,7 @@ def test_a_key_that_belongs_to_no_receipt_is_replaced(tmp_path: Path) -> None:
     receipt = store.receipt("out", "r")
     assert receipt is not None
     assert receipt.key_fingerprint == new.fingerprint not in (old.fingerprint, "ab" * 32)
-    assert receipt.state == "reserved"
+    assert store.key_state(receipt) == "there"
 
 
 def test_an_error_of_the_stores_disk_says_the_mend_and_where_not_what(tmp_path: Path) -> None:

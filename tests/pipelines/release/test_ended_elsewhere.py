@@ -16,7 +16,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -123,7 +123,7 @@ def test_what_is_visible_is_noted_whatever_became_of_its_input(
     csv_log(place.log, list(small_rows(31)))
     assert place.run() == 2
     told = capsys.readouterr().err
-    assert "is committed in" in told and "the input changed since" in told
+    assert "was begun in" in told and "the input changed since" in told
     assert "give the release up" not in told
     assert place.actions == ["reserve", "draw", "commit"]
     assert (place.folder / "out" / "latest.json").exists()

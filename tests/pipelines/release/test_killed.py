@@ -28,7 +28,7 @@ from tests.support.releasing import (
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.pipelines.budget.entries import problems
+from tracecloak.pipelines.ledger.chain import problems
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 

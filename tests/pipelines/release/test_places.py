@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,9 @@ from tests.support.releasing import (
     visible,
 )
 from tracecloak.pipelines.budget.gate import Gate, Unchanged
-from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.publish.places import check_places
@@ -322,8 +321,8 @@ def test_a_release_that_is_gone_is_not_paid_for_again(
 ) -> None:
     """Catches a second draw and a second charge because a disk is not mounted."""
     with pytest.MonkeyPatch.context() as patch:
-        if cut_off:  # between the end of its key and the receipt
-            patch.setattr("tracecloak.pipelines.budget.key_store.KeyStore._note", noted_reserved)
+        if cut_off:  # once its key is gone
+            patch.setattr("tracecloak.pipelines.keys.key_store.KeyStore.commit", keys_end_alone)
         assert places.release("out") == (7 if cut_off else 0)
     out, away = places.folder / "out", places.folder / "away"
     out.rename(away)
@@ -342,18 +341,15 @@ def test_a_release_that_is_gone_is_not_paid_for_again(
     assert places.actions() == ["reserve", "draw", "commit"] * 2 + ["withdraw"]
 
 
-def noted_reserved(store: KeyStore, receipt: Receipt) -> None:
-    if receipt.state == "committed":
-        raise OSError("cut off")
-    store.write(
-        str(store._path(receipt.output, receipt.release_id, ".json").relative_to(store._folder)),
-        json.dumps(asdict(receipt)),
-    )
+def keys_end_alone(store: KeyStore, output: str, release_id: str) -> None:
+    """`KeyStore.commit` that is cut off once the key is gone."""
+    store._path(output, release_id, ".key").unlink()
+    raise OSError("cut off")
 
 
 def test_a_release_that_is_gone_and_has_its_key_is_finished_for_nothing(places: Places) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.budget.key_store.KeyStore.commit", fail)
+        patch.setattr("tracecloak.pipelines.keys.key_store.KeyStore.commit", fail)
         assert places.release("out") == 7
     before = digests(places.folder / "out" / "run_id=a")
     shutil.rmtree(places.folder / "out")

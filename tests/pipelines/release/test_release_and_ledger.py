@@ -35,9 +35,11 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget import opening as opening_module
-from tracecloak.pipelines.budget.entries import problems
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger, LedgerError
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.records import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError
@@ -741,7 +743,9 @@ def check_numbers(chosen: dict[str, Any]) -> tuple[str, ...]:
     """
     config = ReleaseConfig(input=("x.csv",), output="/nowhere", **chosen)
     folder = ReleaseFolder("/nowhere", "r")
-    text = json.dumps(manifest_of(config, folder, "k", "2026-11-23").to_json(()))
+    text = json.dumps(
+        manifest_of(config, Receipt("r", "/nowhere", "", "", "k", "2026-11-23")).to_json(())
+    )
     said = json.loads(text, parse_float=Fraction, parse_int=Fraction)
     charged = reservation_of(config, folder, "k")
     asked = tuple(Fraction(chosen["params"][name]) for name in ("epsilon", "delta"))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
-from tracecloak.pipelines.release.signing import check_signer
+from tracecloak.pipelines.release.signing import SignatureConcern
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -89,12 +89,13 @@ def test_a_key_that_cannot_sign_is_found_before_anything_is_spent(
 
 
 def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, key: Path) -> None:
-    def config(text: str) -> Any:
-        return SimpleNamespace(runner="DataflowRunner", signer=SigningReference.given(text))
+    def run(text: str) -> Any:
+        config = SimpleNamespace(runner="DataflowRunner", signer=SigningReference.given(text))
+        return SimpleNamespace(config=config, driver=SimpleNamespace(is_local=False))
 
     with pytest.raises(UsageError, match="sign names a file of this machine"):
-        check_signer(config(str(key)))
-    check_signer(config(f"command:cat {key}"))
+        SignatureConcern().open(run(str(key)))
+    SignatureConcern().open(run(f"command:cat {key}"))
 
 
 def test_in_an_object_store_the_signature_is_there_before_the_manifest(

@@ -28,18 +28,19 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from apache_beam.transforms.environments import DockerEnvironment
 
 from tests.support.releasing import ROOT, hospital_files
+from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.config import load
-from tracecloak.pipelines.release.pipeline import build_release
 from tracecloak.pipelines.release.records import manifest_of
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options
+from tracecloak.pipelines.runners.on_beam import build_release
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.batch.anonymize import Run
-from tracecloak.transforms.batch.validate import DeadLetter
+from tracecloak.transforms.batch.dead_letter import DeadLetter
+from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -183,7 +184,8 @@ def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
     tmp_path: Path, runner: str, unsafe: bool, local: bool
 ) -> None:
     config = load(None, {**of_release(tmp_path, ["log.csv"]), "runner": runner})
-    manifest = manifest_of(config, ReleaseFolder(config.output, "r"), "fingerprint", "2026-11-23")
+    beam_version = None if runner == IN_MEMORY else version()
+    manifest = manifest_of(config, BEGUN, beam_version)
     assert manifest.unsafe_barrier is unsafe
     assert is_local(runner) is local
 
@@ -252,6 +254,7 @@ def test_a_missing_client_of_dataflow_is_told_with_what_to_install(
         check_ready(options("DataflowRunner", *ORDINARY, DRY, must_end=False))
 
 
+BEGUN = Receipt("r", "/out", "", "", "fingerprint", "2026-11-23")
 # Nobody here can read it, so that it cannot be in what is built.
 KEY = KeyReference("file:gs://hospital-secrets/release.key")
 
@@ -259,17 +262,11 @@ KEY = KeyReference("file:gs://hospital-secrets/release.key")
 def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     config = load(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(config.output, "r")
-    build_release(
-        pipeline,
-        source_of(config),
-        DeadLetter(str(tmp_path / "rejects"), config.max_error_ratio),
-        Run(config.method, config.method_params, "r", KEY, config.digest),
-        folder,
-        manifest_of(config, folder, "fingerprint", "2026-11-23"),
-        config.formats,
-        config.shards,
-        config.parts,
-    )
+    spec = ReleaseSpec(config.method, config.method_params, "r", KEY, config.digest)
+    manifest = manifest_of(config, BEGUN, version())
+    target = Target(spec, folder, manifest, config.formats, config.parts)
+    dead_letter = DeadLetter(str(tmp_path / "rejects"), config.largest_error_ratio)
+    build_release(pipeline, Job(source_of(config), dead_letter, target, config.shards))
 
 
 def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:

@@ -36,10 +36,11 @@ from tests.support.stream_runs import (
     run,
     stream_config,
     stream_of,
+    taken_back,
     ticking,
 )
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import (
@@ -240,7 +241,7 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
 def test_an_epoch_that_was_withdrawn_is_said_to_be(tmp_path: Path) -> None:
     config = stream_config(tmp_path, horizon=1)
     assert run(config, [20.0]).is_spent
-    KeyStore(tmp_path / "keys").withdraw(config.output, "ward@1")
+    taken_back(config, tmp_path / "keys")
     with pytest.raises(UsageError, match=r"'ward@1' in .* was withdrawn"):
         run_stream(config, messages=NeverRead())
 

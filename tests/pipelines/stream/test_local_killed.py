@@ -26,8 +26,8 @@ from tests.support.stream_runs import (
     stream_config,
     ticking,
 )
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.stream import noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
@@ -109,9 +109,8 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
         around(LocalState, name)  # the head is the last that a transaction writes
     around(FileSystems, "rename")
     around(Appending, "send")
-    for notes in (Ledger, KeyStore):
-        around(notes, "note_step")
-    for name in ("commit", "_note"):  # the key goes before the note, and the state behind it
+    around(noted_steps, "note_step")
+    for name in ("note_step", "commit", "remove"):  # the note, the key, and the state behind it
         around(KeyStore, name)
     for source in (Script, Acknowledged):
         around(source, "let_go")

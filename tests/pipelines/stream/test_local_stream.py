@@ -35,11 +35,11 @@ from tests.support.stream_runs import (
     random_messages,
     run,
     stream_config,
+    taken_back,
     ticking,
 )
 from tracecloak.anonymizers.streams import running
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
-from tracecloak.pipelines.budget.key_store import KeyStore
 from tracecloak.pipelines.stream import local_run
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
@@ -526,7 +526,7 @@ def test_an_epoch_that_is_withdrawn_leaves_no_state(tmp_path: Path) -> None:
     config = stream_config(tmp_path)
     run_script(config, script(), until=4)
     assert state_files(tmp_path / "keys")
-    KeyStore(tmp_path / "keys").withdraw(config.output, config.name.both)
+    taken_back(config, tmp_path / "keys")
     assert state_files(tmp_path / "keys") == []
     with pytest.raises(TracecloakError, match=r"withdrawn|taken back"):
         run_script(config, script())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,9 @@ from tests.support.stream_runs import (
     stream_config,
 )
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
-from tracecloak.pipelines.budget.database import LedgerUnavailable
-from tracecloak.pipelines.budget.key_store import KeyStore, Receipt
-from tracecloak.pipelines.budget.ledger import Ledger, MadeElsewhere
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
@@ -103,9 +102,8 @@ def test_steps_that_were_moved_away_are_not_drawn_again(
         shutil.rmtree(keys / "ledgers")
     elif known_by == "ledger":
         store = KeyStore(keys)
-        receipt = store.reserved(config.output, EPOCH)
-        assert receipt.last_step == last
-        store._note(replace(receipt, last_step=None))
+        assert store.last_step(config.output, EPOCH) == last
+        store._path(config.output, EPOCH, ".step").unlink()
     refused(config, monkeypatch, rf"step {last} of this epoch was decided, .*another epoch")
     assert len(counting_charges(keys)) == 1
 
@@ -135,7 +133,7 @@ def test_a_step_is_noted_before_a_byte_of_it_is_visible(
     def watched(self: FileSink, released: Any) -> None:
         step = released.key[-1]
         assert steps_noted(keys)[-1] == step
-        assert KeyStore(keys).reserved(config.output, EPOCH).last_step == step
+        assert KeyStore(keys).last_step(config.output, EPOCH) == step
         assert len(steps_of(config)) == 2 * step
         sent.append(step)
         send(self, released)
@@ -152,17 +150,16 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     one_key(monkeypatch)
     whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
     run_script(whole, happenings())
-    note, failures = Ledger.note_step, [2, 2, 2, 4]
+    note, failures = noted_steps.note_step, [2, 2, 2, 4]
 
-    def away(self: Ledger, *arguments: Any) -> None:
-        step = arguments[3]
+    def away(ledger: Ledger, of_key: Any, step: int, sha256: str) -> None:
         if step in failures:
             failures.remove(step)
             assert len(published(config)) == step
             raise LedgerUnavailable("the ledger does not answer")
-        note(self, *arguments)
+        note(ledger, of_key, step, sha256)
 
-    monkeypatch.setattr(Ledger, "note_step", away)
+    monkeypatch.setattr(noted_steps, "note_step", away)
     assert run_script(config, happenings()).is_spent
     assert failures == []
     assert steps_of(config) == steps_of(whole)
@@ -208,29 +205,24 @@ def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> Non
     assert state_files(tmp_path / "keys") == []
 
 
-@pytest.mark.parametrize("dies", ["with the key", "with the receipt", "with the state"])
+@pytest.mark.parametrize("dies", ["before the key", "with the key", "with the state"])
 def test_an_epoch_that_dies_as_it_ends_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """And is not told to restore what nobody needs any more; a consumer took the files."""
     config = stream_config(tmp_path)
-    note, unlink = KeyStore._note, Path.unlink
-
-    def dying_note(self: KeyStore, receipt: Receipt) -> None:
-        is_last = receipt.state == "committed"
-        if is_last and dies == "with the key":
-            raise KeyboardInterrupt
-        note(self, receipt)
-        if is_last and dies == "with the receipt":
-            raise KeyboardInterrupt
+    unlink = Path.unlink
 
     def dying_unlink(self: Path, missing_ok: bool = False) -> None:
+        if dies == "before the key" and self.suffix == ".key":
+            raise KeyboardInterrupt
         unlink(self, missing_ok)
+        if dies == "with the key" and self.suffix == ".key":
+            raise KeyboardInterrupt
         if dies == "with the state" and self.name.startswith("state.sqlite"):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeyStore, "_note", dying_note)
         patch.setattr(Path, "unlink", dying_unlink)
         with pytest.raises(KeyboardInterrupt):
             run_script(config, happenings())
@@ -241,8 +233,9 @@ def test_an_epoch_that_dies_as_it_ends_has_ended(
         run_script(config, happenings())
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     assert state_files(tmp_path / "keys") == []
-    receipt = KeyStore(tmp_path / "keys").receipt(config.output, EPOCH)
-    assert receipt is not None and receipt.state == "committed"
+    store = KeyStore(tmp_path / "keys")
+    receipt = store.receipt(config.output, EPOCH)
+    assert receipt is not None and store.key_state(receipt) == "ended"
 
 
 def test_of_two_machines_with_one_key_the_first_decides_a_step(
@@ -280,7 +273,7 @@ def test_workers_on_this_machine_note_steps_before_they_hand_them_on(
     def watched(released: Any, *others: Any) -> None:
         step = released.key[-1]
         assert step in steps_noted(keys)
-        assert (KeyStore(keys).reserved(config.output, EPOCH).last_step or 0) >= step
+        assert (KeyStore(keys).last_step(config.output, EPOCH) or 0) >= step
         write(released, *others)
 
     monkeypatch.setattr(step_files, "write_step", watched)

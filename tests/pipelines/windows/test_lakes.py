@@ -22,11 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.pipelines.budget import unit_book
-from tracecloak.pipelines.budget.entries import Reservation
-from tracecloak.pipelines.budget.key_store import KeyStore
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.window import ReleasedWindow, counted_in, released_window
+from tracecloak.pipelines.release.window import ReleasedWindow, released_window
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -113,14 +113,15 @@ class World:
         ))  # fmt: skip
         part = window.part(folder.workplace)
         Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
-        if window.freeze(part, folder, key) is None:
-            window.claim(part.units(traces), part, folder, key)
+        of_key = self._output, release_id, key
+        claimed = window.book.frozen(*of_key) or window.book.claim(*of_key, part.units(traces))
+        Path(part.frozen).write_bytes(claimed.units.to_bytes())
         if step.ends == "claim":
             self._ledger.void(self._output, release_id, key)
             del self._keys[release_id]
             return None
         self._ledger.draw(self._output, release_id, key)
-        counted = [batch for batch in counted_in(part, [traces]) if batch.n_cases]
+        counted = [batch for batch in part.counted_of_all([traces]) if batch.n_cases]
         if step.forfeits:
             self._ledger.forfeit(self._output, release_id, key, "officer", "test")
             del self._keys[release_id]

@@ -27,8 +27,8 @@ from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.entries import windowed
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger.entries import windowed
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.windows.several import exit_code_of
 from tracecloak.schemas.errors import RetryLater
 
@@ -520,7 +520,7 @@ def test_another_account_pays_where_nothing_was_drawn(
     """A run claims its units and is cut off; before the next one, account is set to another."""
     with monkeypatch.context() as cut:
         cut.setattr(Books, "void", lambda *_: True)  # as of a process that was killed
-        cut.setattr("tracecloak.pipelines.release.run.manifest_of", _interrupted)
+        cut.setattr("tracecloak.pipelines.runners.in_memory.InMemoryDriver.run", _interrupted)
         assert lake.release("2026-01") == 6
     assert [e.action for e in ledger_entries(lake.folder / "keys")] == ["reserve", "claim"]
     assert lake.release("2026-01", "--account", "ward") == 0

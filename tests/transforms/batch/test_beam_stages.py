@@ -25,9 +25,10 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTraces
 from tracecloak.transforms.batch.count import MergeStatisticsFn
+from tracecloak.transforms.batch.dead_letter import DeadLetter
+from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.files import match_files, open_source
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.keys import KeyReference
@@ -212,17 +213,16 @@ def test_a_retried_bundle_draws_the_same_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tracecloak.anonymizers.amun.method import Amun
-    from tracecloak.transforms.batch.anonymize import Run
 
     monkeypatch.setenv("TEST_KEY", "cd" * 32)
-    run = Run("amun", Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
+    spec = ReleaseSpec("amun", Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
     with beam.Pipeline("BundleBasedDirectRunner") as pipeline:
         grouped = (
             pipeline
             | beam.Create(events(30)).with_output_types(pa.RecordBatch)
             | GroupIntoTraces(1)
         )
-        made = grouped["traces"] | AnonymizeTraces(run, 1)
+        made = grouped["traces"] | AnonymizeTraces(spec, 1)
         _ = made["traces"] | beam.ParDo(FailingOnce(str(tmp_path / "marker")))
     attempts = (tmp_path / "marker.seen").read_text().splitlines()
     assert len(attempts) >= 2

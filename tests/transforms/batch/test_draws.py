@@ -15,7 +15,8 @@ from tests.support.keys import randomness, release_key
 from tracecloak.anonymizers.contract.draws import Unkept, decided
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
-from tracecloak.pipelines.budget.key_store import KeyStore
+from tracecloak.pipelines.budget.gate import gate_of
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.batch.draws import KeptDraws
@@ -137,7 +138,7 @@ def test_a_gate_of_a_release_that_ended_is_closed(tmp_path: Path) -> None:
     """Catches a worker that draws after the command has given the reservation back."""
     store = KeyStore(tmp_path)
     key = store.reserve("out", "r", "in", "conf")
-    gate = store.gate("out", "r", key.fingerprint, "sqlite://")
+    gate = gate_of(store, ("out", "r", key.fingerprint), "sqlite://")
     assert b"sqlite" not in pickle.dumps(gate)  # a URL can have a password
     store.forget("out", "r")
     with pytest.raises(UsageError, match="was ended meanwhile, so nothing more is drawn"):

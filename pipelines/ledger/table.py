@@ -1,4 +1,4 @@
-"""The table of a ledger's entries: its columns, what is read of it, and what version 0.1 had."""
+"""The table of a ledger's entries: its columns, and what is read of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.budget.database import Database
-from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.budget.noted_cases import NotedCases
+from tracecloak.pipelines.ledger.database import Database
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.schemas.errors import UsageError
 
 TABLE = sa.Table(
@@ -43,8 +42,6 @@ TABLE = sa.Table(
 
 _COLUMNS: frozenset[str] = frozenset(TABLE.columns.keys())
 _NAMES = tuple(field.name for field in fields(Entry))
-# Of version 0.1.
-_EARLIER_COLUMNS = _COLUMNS - {"details"}
 
 
 # A ledger with fewer entries is read whole every time, which takes no longer.
@@ -107,16 +104,11 @@ def is_there(database: Database, connection: sa.Connection) -> bool:
     """Returns whether the table is there, and may be read.
 
     Raises:
-        UsageError: Another table is, or one of version 0.1.
+        UsageError: Another table is.
     """
     found = _columns_there(database, connection)
     if found is None:
         return False
-    if found == _EARLIER_COLUMNS:
-        raise UsageError(
-            f"{database.place} is of version 0.1: run `tracecloak ledger migrate` once "
-            "with the same ledger or key_store, which keeps all that it says"
-        )
     if found != _COLUMNS:
         raise UsageError(
             f"{database.place} is not a ledger of this version: its table "
@@ -124,37 +116,6 @@ def is_there(database: Database, connection: sa.Connection) -> bool:
         )
     connection.execute(sa.select(TABLE.c.seq).limit(1))  # may this user read it?
     return True
-
-
-def migrate(url: str) -> bool:
-    """Gives a ledger of version 0.1 what it lacks; its entries and hashes stay.
-
-    Args:
-        url: See `Ledger`.
-
-    Returns:
-        Whether it lacked a column.
-
-    Raises:
-        UsageError: There is no ledger.
-        LedgerError: It cannot be changed; on a server its owner must do that.
-    """
-    database = Database(url, 30.0)
-
-    def columns(connection: sa.Connection) -> frozenset[str] | None:
-        return _columns_there(database, connection)
-
-    def change(connection: sa.Connection) -> bool:
-        is_earlier = columns(connection) == _EARLIER_COLUMNS  # another may have been first
-        if is_earlier:
-            connection.exec_driver_sql(f"ALTER TABLE {TABLE.name} ADD COLUMN details TEXT")
-        return is_earlier
-
-    found = None if database.is_missing else database.transact(columns, writes=False)
-    if found not in (_COLUMNS, _EARLIER_COLUMNS):
-        raise UsageError(f"{database.place} is no ledger; correct ledger or key_store")
-    NotedCases(url).make()
-    return found == _EARLIER_COLUMNS and database.transact(change, writes=True)
 
 
 def _columns_there(database: Database, connection: sa.Connection) -> frozenset[str] | None:

@@ -12,15 +12,18 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.balance import Balance, ScopeBalance, counting, scopes_of
-from tracecloak.pipelines.budget.declarations import (
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.balance import Balance, counting
+from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.declarations import (
     accounts_that_paid,
     bound_datasets,
     declared_accounts,
 )
-from tracecloak.pipelines.budget.entries import Entry, problems, windowed
-from tracecloak.pipelines.budget.ledger import Accepted, Ledger
+from tracecloak.pipelines.ledger.entries import Entry, windowed
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import Accepted
+from tracecloak.pipelines.ledger.scopes import ScopeBalance, scopes_of
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40

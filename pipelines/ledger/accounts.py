@@ -1,6 +1,6 @@
 """Accounts: how much epsilon and delta the releases of one data set may spend together.
 
-Caps are declared in the ledger (`pipelines.budget.declarations`), where no pipeline can leave them
+Caps are declared in the ledger (`pipelines.ledger.declarations`), where no pipeline can leave them
 out. An accounts file holds beside them, and of two caps the lower counts. It belongs to whoever
 answers for the privacy of the data; the pipeline only reads it.
 
@@ -22,19 +22,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.ledger.decimals import parse_decimal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Unit
 from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, StrictLoader, bounded_yaml
 
-# Short enough that no text stands for a number that fills the memory, like 1e999999999.
-_DECIMAL = re.compile(r"(?:\d{1,400}(?:\.\d{0,1200})?|\.\d{1,1200})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _REQUIRED = ("epsilon", "delta", "unit")
 _OPTIONAL = ("max_cases", "note")
 
@@ -80,18 +78,6 @@ class Account:
                     f"{where}: delta {decimal_text(self.delta_cap)} is above 1 / max_cases, which "
                     f"permits to publish a whole case; give at most 1/{self.max_cases}"
                 )
-
-
-@lru_cache(maxsize=1024)
-def parse_decimal(text: str) -> Fraction:
-    """Returns the exact value of a decimal that is not negative, such as 10, 0.1 or 1e-5.
-
-    Raises:
-        UsageError: The text is no such decimal, or far too long for one.
-    """
-    if _DECIMAL.fullmatch(text) is None:
-        raise UsageError(f"expected a decimal such as 0.1 or 1e-5, got {text[:80]!r}")
-    return Fraction(text)
 
 
 def load_accounts(path: str | Path) -> dict[str, Account]:

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.budget.accounts import Account
-from tracecloak.pipelines.budget.entries import Entry, OfKey, require_text
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, require_text
 from tracecloak.schemas.errors import UsageError
 
 # Columns that a declaration has not.

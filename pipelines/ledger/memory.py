@@ -18,33 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracecloak.pipelines.budget.entries import (
-    Action,
-    Charge,
-    Entry,
-    decided_of,
-    may_follow,
-    windowed,
-)
-from tracecloak.pipelines.budget.key_store import KeyStore
-
-# An action, the columns of what it is about, and its details.
-Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
-
-# How a charge came to be what it is, at least: `may_follow` leaves out what is there already.
-_WAYS: Mapping[str, Sequence[Action]] = {
-    "reserve": ("reserve",),
-    "claim": ("reserve",),
-    "draw": ("reserve", "draw"),
-    "commit": ("reserve", "commit"),
-    "forfeit": ("reserve", "forfeit"),
-    "withdraw": ("reserve", "commit", "withdraw"),
-}
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.entries import Entry
 
 # The files of the copies of all ledgers.
 _ALL = "ledgers/*.jsonl"
@@ -76,7 +55,7 @@ class LedgerMemory:
             store: The key store.
             place: How messages name the ledger; another name is another ledger.
         """
-        self._store = store
+        self.store = store
         self._place = place
         self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
 
@@ -86,7 +65,7 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        found = self._copy(self._own)
+        found = self._copy(self.file)
         return None if found is None else found.head
 
     def copies(self) -> list[Copy]:
@@ -95,7 +74,7 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        found = (self._copy(name) for name in sorted(self._store.names(_ALL)))
+        found = (self._copy(name) for name in sorted(self.store.names(_ALL)))
         return [copy for copy in found if copy is not None]
 
     def knows_others(self) -> bool:
@@ -113,7 +92,7 @@ class LedgerMemory:
             KeyStoreError: The key store cannot be read.
         """
         return any(
-            entry.action == "account" for name in self._others() for entry in self._entries(name)
+            entry.action == "account" for name in self._others() for entry in self.entries_in(name)
         )
 
     def remember(self, entries: Sequence[Entry], is_accepted: bool = False) -> None:
@@ -129,12 +108,12 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        with self._store.locked(f"{self._name}.lock"):
+        with self.store.locked(f"{self._name}.lock"):
             head = self.head()
             if is_accepted:
-                self._store.write(self._own, _written(entries))
+                self.store.write(self.file, _written(entries))
             elif has(entries, head):
-                self._store.append(self._own, _written(entries[0 if head is None else head.seq :]))
+                self.store.append(self.file, _written(entries[0 if head is None else head.seq :]))
 
     def stamp(self) -> dict[str, Any]:
         """Returns what a reservation notes of the key store that makes it.
@@ -142,7 +121,7 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        return {"store": self._store.identity(), "generation": self._store.next_generation()}
+        return {"store": self.store.identity(), "generation": self.store.next_generation()}
 
     def complaints(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.
@@ -155,119 +134,58 @@ class LedgerMemory:
             KeyStoreError: The key store cannot be read.
         """
         found = []
-        lost = self._lost(entries, copies)
+        lost = self.lost(entries, copies)
         if lost:
-            is_here = lost[-1].name == self._own
+            is_here = lost[-1].name == self.file
             found.append((lost_text if is_here else _older_text)(self._place, lost[-1].head))
-        noted = self._noted(entries)
-        if noted > self._store.generation():
+        noted = self.noted(entries)
+        if noted > self.store.generation():
             found.append(
                 f"this key store has forgotten what it did: {self._place} notes {noted} of its "
-                f"reservations, and it counts {self._store.generation()}. It was restored from an "
+                f"reservations, and it counts {self.store.generation()}. It was restored from an "
                 f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
             )
         return found
 
-    def accepting(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> dict[str, Any]:
-        """Returns the details of an entry `accept`, which end the complaints."""
-        noted = self._noted(entries)
-        details: dict[str, Any] = {}
-        for copy in self._lost(entries, copies)[-1:]:
-            details["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
-        if noted > self._store.generation():
-            details |= {"store": self._store.identity(), "generation": noted}
-        return details
-
-    def accepted(self, entries: Sequence[Entry]) -> None:
-        """Takes a ledger with its entry `accept` for what holds.
-
-        Raises:
-            KeyStoreError: The key store cannot be written.
-        """
-        self.remember(entries, is_accepted=True)
-        self._store.next_generation(at_least=self._noted(entries))
-
-    def forgotten(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Step]:
-        """Returns what to write into a ledger so that it knows again what the copy knows.
-
-        What counts as spent in the copy counts again, and what was declared later than what the
-        ledger has is declared again. Nothing is taken away. Of several copies that know more, it is
-        the one that knows most.
-
-        What a window counted is claimed again, too. Where others claimed units of the same scope
-        while that was forgotten, one unit may be in two windows: so it adds up from then on.
-        """
-        lost = self._lost(entries, copies)
-        seen = self._entries(lost[-1].name if lost else self._own)
-        marked = {"again": True}
-        steps: list[Step] = [
-            (entry.action, asdict(entry), {**entry.facts, **marked})
-            for name, entry in _declarations(seen).items()
-            if name not in (now := _declarations(entries))
-            or now[name].recorded_at < entry.recorded_at
-        ]
-        pasts = _actions(entries)
-        claims = {charge: one.claim for charge, one in windowed(seen).items()}
-        overtaken = _scopes_claimed_since(entries, seen)
-        for charge, actions in _actions(seen).items():
-            reserved, last = _ends(seen, charge)
-            claim, window = claims.get(charge), reserved.window
-            past = pasts[charge]
-            for action in _way(actions[-1], claim is not None):
-                if may_follow(action, past):
-                    past.append(action)
-                    facts = reserved.facts if action == "reserve" else {}
-                    facts = last.facts if action == last.action != "reserve" else facts
-                    if action == "claim" and claim is not None:
-                        facts = claim.facts
-                        if window is not None and window.scope in overtaken:
-                            facts = {**facts, **replace(window, adds_up=True).facts()}
-                    steps.append((action, asdict(last), {**facts, **marked}))
-        of_keys = {entry.of_key for entry in seen if entry.decided is not None}
-        known = {of_key: decided_of(entries, of_key) for of_key in of_keys}
-        for entry in seen:
-            if entry.decided is not None and entry.decided[0] not in known[entry.of_key]:
-                steps.append((entry.action, asdict(entry), {**entry.facts, **marked}))
-        return steps
-
     @property
-    def _own(self) -> str:
+    def file(self) -> str:
         """The file of the copy of this ledger."""
         return f"{self._name}.jsonl"
 
     def _others(self) -> Iterator[str]:
         """Yields the files of the copies of other ledgers."""
-        yield from (name for name in self._store.names(_ALL) if name != self._own)
+        yield from (name for name in self.store.names(_ALL) if name != self.file)
 
-    def _lost(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Copy]:
+    def lost(self, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Copy]:
         """Returns the copies that know more of the ledger than it does; the last knows most."""
         first_hash = entries[0].hash if entries else ""
         lost = [
             copy
             for copy in copies
-            if (copy.name == self._own or copy.first_hash == first_hash)
+            if (copy.name == self.file or copy.first_hash == first_hash)
             and not has(entries, copy.head)
-            and not _is_accepted(entries, copy.head, copy.name == self._own)
+            and not _is_accepted(entries, copy.head, copy.name == self.file)
         ]
         return sorted(lost, key=lambda copy: copy.head.seq)
 
     def _copy(self, name: str) -> Copy | None:
-        ends = self._store.ends(name)
+        ends = self.store.ends(name)
         if ends is None:
             return None
         return Copy(name, json.loads(ends[0])["hash"], Entry(**json.loads(ends[1])))
 
-    def _entries(self, name: str) -> list[Entry]:
+    def entries_in(self, name: str) -> list[Entry]:
+        """Returns the entries of a copy, by the name of its file."""
         return [Entry(**json.loads(line)) for line in self._lines(name)]
 
     def _lines(self, name: str) -> list[str]:
         """Returns a copy's whole lines: who was cut off left a part of one, or of its entry."""
-        text = self._store.read(name) or ""
+        text = self.store.read(name) or ""
         return text.split("\n")[:-1]
 
-    def _noted(self, entries: Sequence[Entry]) -> int:
+    def noted(self, entries: Sequence[Entry]) -> int:
         """Returns as which reservation of this key store the ledger notes its last."""
-        own = self._store.identity(makes=False)
+        own = self.store.identity(makes=False)
         return max(
             (
                 int(entry.facts.get("generation", 0))
@@ -319,47 +237,3 @@ def _is_accepted(entries: Sequence[Entry], head: Entry, is_here: bool) -> bool:
 
 def _written(entries: Sequence[Entry]) -> str:
     return "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)
-
-
-def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
-    """Returns the last declaration of each account and each data set."""
-    return {
-        (entry.action, str(entry.facts.get("dataset", "")) or entry.account): entry
-        for entry in entries
-        if entry.action in ("account", "dataset")
-    }
-
-
-def _actions(entries: Sequence[Entry]) -> dict[Charge, list[Action]]:
-    """Returns what happened to each charge, in order."""
-    actions: dict[Charge, list[Action]] = defaultdict(list)
-    for entry in entries:
-        if entry.is_of_charge:
-            actions[entry.charge].append(entry.action)
-    return actions
-
-
-def _way(last: Action, has_claim: bool) -> Sequence[Action]:
-    """Returns how a charge came to be what it is, at least."""
-    way = _WAYS.get(last, ())
-    return ("reserve", "claim", *way[1:]) if way and has_claim else way
-
-
-def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> set[str]:
-    """Returns the scopes in which a ledger has claims that were not seen of it."""
-
-    def claims(of: Sequence[Entry]) -> set[tuple[Charge, str | None, str]]:
-        return {
-            (charge, one.claim.units_sha256, one.window.scope)
-            for charge, one in windowed(of).items()
-            if one.claim is not None
-        }
-
-    return {scope for _, _, scope in claims(entries) - claims(seen)}
-
-
-def _ends(entries: Sequence[Entry], charge: Charge) -> tuple[Entry, Entry]:
-    """Returns the last entry that reserved a charge, and its last entry of all."""
-    own = [entry for entry in entries if entry.is_of_charge and entry.charge == charge]
-    reserved = [entry for entry in own if entry.action == "reserve"]
-    return reserved[-1], own[-1]

@@ -72,6 +72,10 @@ class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as it
     exit_code = RetryLater.exit_code
 
 
+class MadeElsewhere(RetryLater):
+    """Another key store paid for the same release of a window, or the same epoch of a stream."""
+
+
 class Database:
     """Transactions on one database. Holds no connection in between, so it survives a fork.
 

@@ -1,11 +1,11 @@
 """What a ledger says: its entries, and the chain that binds them.
 
 A charge is one release's claim on an account. An entry `reserve` opens it before the release runs.
-`claim` says which units a release of a window counts, see `pipelines.budget.unit_book`; `draw`,
+`claim` says which units a release of a window counts, see `pipelines.units.unit_book`; `draw`,
 that noise may be drawn from now on, so what was reserved is never given back; `commit`,
 that the release is visible; `void`, that it ended before it could draw anything; `forfeit`, that
-somebody gave it up after that, which leaves it spent. `pipelines.budget.balance` adds charges up,
-`pipelines.budget.ledger` keeps the entries.
+somebody gave it up after that, which leaves it spent. `pipelines.ledger.balance` adds charges up,
+`pipelines.ledger.chain` says what is wrong, and `pipelines.ledger.ledger` keeps the entries.
 
 An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
 it released, before anybody sees a byte of that; see `pipelines.stream.noted_steps`.
@@ -23,15 +23,14 @@ import hashlib
 import json
 import operator
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.budget.accounts import parse_decimal
+from tracecloak.pipelines.ledger.decimals import parse_decimal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
@@ -45,18 +44,21 @@ Charge = tuple[str | None, ...]
 # What tells one key's release from another's: (output, release_id, key_fingerprint).
 OfKey = tuple[str, str, str]
 
+# An action, the columns of what it is about, and its details.
+Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
+
 _DECLARATIONS = get_args(Declaration)
-_NOTES = get_args(Note)
-_ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS, *_NOTES)
+NOTES = get_args(Note)
+ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS, *NOTES)
 
 # The last actions on a charge for which no noise was drawn yet, so that it can be given back.
 UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
 # Of a charge that is not finished.
-_OPEN: tuple[Action, ...] = (*UNDRAWN, "draw")
-_SHA256 = re.compile("[0-9a-f]{64}")
+OPEN: tuple[Action, ...] = (*UNDRAWN, "draw")
+SHA256 = re.compile("[0-9a-f]{64}")
 
 # The hash before the first entry.
-_FIRST_HASH = "0" * 64
+FIRST_HASH = "0" * 64
 # What tells one charge from another.
 _CHARGE = (
     "account", "output", "release_id", "key_fingerprint", "config_digest",
@@ -74,7 +76,7 @@ class WindowCharge:
 
     Attributes:
         scope: Names the schedule, the columns of its units and the book that counts them; see
-            `pipelines.budget.unit_book.scope_of`.
+            `pipelines.units.unit_book.scope_of`.
         label: The window's, such as 2026-11.
         adds_up: Whether it counts as if it were of no window, as where one individual's cases lie
             in several, and the method asks the whole price for each.
@@ -89,6 +91,11 @@ class WindowCharge:
         require_text("label", self.label)
         if not isinstance(self.adds_up, bool):
             raise UsageError(f"adds_up must be true or false, got {self.adds_up!r}")
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What tells one window from another: (scope, label)."""
+        return self.scope, self.label
 
     def facts(self) -> dict[str, Any]:
         """Returns it as the details of an entry have it."""
@@ -179,16 +186,21 @@ class Reservation:
             ) from None
         return columns
 
+    def facts(self) -> dict[str, Any]:
+        """Returns what only the entry that reserves has in its details."""
+        dataset = {} if self.dataset is None else {"dataset": self.dataset}
+        return dataset if self.window is None else dataset | self.window.facts()
+
+    @property
+    def is_paid_once(self) -> bool:
+        """Whether nobody else may make the same: it is of a window, or an epoch of a stream."""
+        return self.window is not None or "@" in self.release_id
+
     @property
     def charge(self) -> Charge:
         """What tells one charge from another."""
         columns = self.columns()
         return tuple(columns[name] for name in _CHARGE)
-
-
-def today() -> str:
-    """Returns the day in UTC, such as 2026-11-23."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 @dataclass(frozen=True)
@@ -210,7 +222,7 @@ class Entry:
         previous_hash: The hash of the entry before; 64 zeros for the first.
         hash: SHA-256 of all other columns, see `digest`.
         details: What only some entries have, a JSON object as text: who did it and why, say. Empty
-            where there is nothing, as in all entries of version 0.1.
+            where there is nothing.
     """
 
     seq: int
@@ -253,7 +265,7 @@ class Entry:
             "action": action,
             "tool_version": TOOL_VERSION,
             "recorded_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
-            "previous_hash": _FIRST_HASH if previous is None else previous.hash,
+            "previous_hash": FIRST_HASH if previous is None else previous.hash,
             "hash": "",
             "details": canonical_json(details) if details else "",
         }
@@ -268,7 +280,7 @@ class Entry:
     @property
     def is_of_charge(self) -> bool:
         """Whether the entry changes a charge, and is no declaration or note."""
-        return self.action not in (*_DECLARATIONS, *_NOTES)
+        return self.action not in (*_DECLARATIONS, *NOTES)
 
     @property
     def of_key(self) -> OfKey:
@@ -302,7 +314,7 @@ class Entry:
     def units_sha256(self) -> str | None:
         """Of a `claim`: the SHA-256 of the file with the units; None: it has none."""
         found = self.facts.get("units") if self.action == "claim" else None
-        return found if isinstance(found, str) and _SHA256.fullmatch(found) else None
+        return found if isinstance(found, str) and SHA256.fullmatch(found) else None
 
     @cached_property
     def decided(self) -> tuple[int, str] | None:
@@ -312,12 +324,12 @@ class Entry:
         step, sha256 = (self.facts.get(name) for name in ("step", "sha256"))
         if type(step) is not int or step < 0 or not isinstance(sha256, str):
             return None
-        return (step, sha256) if _SHA256.fullmatch(sha256) else None
+        return (step, sha256) if SHA256.fullmatch(sha256) else None
 
     @property
     def is_open(self) -> bool:
         """Whether the charge is neither given back, nor visible, nor given up."""
-        return self.action in _OPEN
+        return self.action in OPEN
 
     def is_of(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Says whether the entry is about a release under a key."""
@@ -346,106 +358,6 @@ class Entry:
 
 # The columns that every hash covers; `details` is another where there are some.
 _HASHED = tuple(field.name for field in fields(Entry) if field.name not in ("hash", "details"))
-
-
-class Chain:
-    """What of a ledger was checked so far, so that only what came since need be checked.
-
-    Entries that were checked are told by comparing them, each as a whole, with those that were.
-    """
-
-    def __init__(self) -> None:
-        """Nothing was checked yet."""
-        self._begin()
-
-    def _begin(self) -> None:
-        self._checked: list[Entry] = []
-        self._states: dict[Charge, list[Action]] = defaultdict(list)
-        self._of_windows: set[Charge] = set()
-        self._committed: set[OfKey] = set()
-        self._decided: set[tuple[OfKey, int]] = set()
-        self._found: list[str] = []
-
-    def problems(self, entries: Sequence[Entry]) -> list[str]:
-        """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
-
-        Args:
-            entries: All entries in the order of their seq.
-        """
-        n = len(self._checked)
-        if list(entries[:n]) != self._checked:
-            self._begin()
-            n = 0
-        for entry in entries[n:]:
-            self._found += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
-            self._checked.append(entry)
-        return list(self._found)
-
-    def _problems_of(self, entry: Entry) -> list[str]:
-        found = []
-        previous = self._checked[-1] if self._checked else None
-        if entry.seq != (1 if previous is None else previous.seq + 1):
-            found.append("entries before it are missing")
-        if entry.hash != entry.digest():
-            found.append("it was changed, its hash is of other columns")
-        if entry.previous_hash != (_FIRST_HASH if previous is None else previous.hash):
-            found.append("it does not follow the entry before it")
-        found += _odd_columns(entry)
-        if entry.decided is not None:
-            found += self._problems_of_step(entry.of_key, entry.decided[0])
-        if not entry.is_of_charge:
-            return found
-        charge = entry.charge
-        past = self._states[charge]
-        if not may_follow(entry.action, past):
-            found.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
-        past.append(entry.action)
-        if entry.action == "commit":
-            self._committed.add(entry.of_key)
-        if entry.action == "reserve":
-            is_of_window = entry.window is not None
-            (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
-        elif entry.action == "claim" and charge not in self._of_windows:
-            found.append("claim without a window")
-        elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
-            found.append("draw without claim")
-        return found
-
-    def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
-        if of_key not in self._committed:
-            yield "step without commit"
-        if (of_key, step) in self._decided:
-            yield f"step {step} is decided twice"
-        self._decided.add((of_key, step))
-
-
-def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
-    """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
-
-    Args:
-        entries: All entries in the order of their seq.
-        known_hash: The hash of an entry as it was noted elsewhere at an earlier time.
-    """
-    found = Chain().problems(entries)
-    if known_hash is not None and known_hash not in {_FIRST_HASH, *(e.hash for e in entries)}:
-        found.append(
-            "the known hash is of no entry: entries were removed from the end, or the chain was "
-            "computed anew"
-        )
-    return found
-
-
-def may_follow(action: Action, past: Sequence[Action]) -> bool:
-    """Returns whether an action on a charge can come after those that were before."""
-    if action == "reserve":
-        return not past or past[-1] == "void"
-    if action == "commit":
-        # Also after void: of two runs of one release, one may fail and the other go through.
-        return bool(past) and past[-1] not in ("commit", "withdraw")
-    if action == "withdraw":
-        return bool(past) and past[-1] == "commit"
-    before = {"claim": ("reserve",), "forfeit": _OPEN}.get(action, UNDRAWN)
-    return bool(past) and past[-1] in before
 
 
 @dataclass(frozen=True)
@@ -509,44 +421,6 @@ def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
     return dict(
         entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
     )
-
-
-def _odd_columns(entry: Entry) -> list[str]:
-    found = []
-    for name in ("epsilon", "delta"):
-        text = getattr(entry, name)
-        if text is not None and (what := _odd_decimal(text)):
-            found.append(f"{name} {what}")
-    if entry.action not in _ACTIONS:
-        found.append(f"action is none of {', '.join(_ACTIONS)}")
-    known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
-    if entry.is_of_charge:
-        if entry.epsilon is not None and entry.delta is None:
-            found.append("delta is missing")
-        if entry.action == "claim" and entry.units_sha256 is None:
-            found.append("units is no SHA-256")
-        if entry.details and "window" in entry.facts and entry.window is None:
-            found.append("window is none")
-    elif entry.action in _NOTES:
-        known = {}
-        if entry.decided is None:
-            found.append("step or sha256 is none")
-    else:
-        found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
-        known = {"unit": known["unit"]} if entry.action == "account" else {}
-    for name, values in known.items():
-        if getattr(entry, name) not in values:
-            found.append(f"{name} is none of {', '.join(values)}")
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _odd_decimal(text: str) -> str:
-    """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
-    try:
-        return "" if decimal_text(parse_decimal(text)) == text else "is not in its one form"
-    except UsageError:
-        return "is no decimal"
 
 
 def require_text(name: str, text: object) -> None:

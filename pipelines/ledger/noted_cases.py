@@ -8,28 +8,21 @@ the operator is told. Nobody is refused, as a refusal would tell what was in the
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import logging
 import math
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
-from tracecloak.pipelines.budget.balance import charges
-from tracecloak.pipelines.budget.database import Database, LedgerError
-from tracecloak.pipelines.budget.entries import UNDRAWN, Entry, today
-from tracecloak.schemas.errors import UsageError
+from tracecloak.pipelines.keys.receipts import today
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.database import Database, LedgerError
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.transforms.batch.case_sketches import WrittenSketch
-from tracecloak.transforms.files import absolute
-
-if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.ledger import Ledger
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -143,7 +136,7 @@ class NotedCases:
                 "compared; give all jobs that share a ledger the same one",
                 elsewhere,
             )
-        return list(_shared(own, others))
+        return list(shared_with(own, others))
 
     def all(self) -> list[Noted]:
         """Returns what is noted, the earliest first; nothing where there is no table.
@@ -210,46 +203,8 @@ class NotedCases:
         return self._database.transact(look, writes=False)
 
 
-def erase(
-    ledger: Ledger,
-    output: str | None,
-    release_id: str | None,
-    before: str | None,
-    by: str,
-    reason: str,
-) -> int:
-    """Erases what is noted of releases' cases, and notes in the ledger that it was erased.
-
-    The ledger first, so that nothing is gone of which nobody says why.
-
-    Args:
-        ledger: The ledger beside which it is noted.
-        output: See `NotedCases.erase`.
-        release_id: See `NotedCases.erase`.
-        before: See `NotedCases.erase`.
-        by: Who erases it.
-        reason: Why.
-
-    Returns:
-        Of how many releases it was.
-
-    Raises:
-        UsageError: `before` is no day, or nobody and no reason is named.
-        LedgerError: The ledger or the table cannot be written.
-    """
-    if before is not None:
-        try:
-            before = datetime.date.fromisoformat(before).isoformat()
-        except ValueError:
-            raise UsageError(f"before must be a day such as 2026-12-31, got {before!r}") from None
-    place = None if output is None else absolute(output)
-    given = (("output", place), ("release_id", release_id), ("before", before))
-    ledger.note_erasure({name: value for name, value in given if value is not None}, by, reason)
-    return NotedCases(ledger.url).erase(place, release_id, before)
-
-
-def note_cases(url: str, entries: Sequence[Entry], entry: Entry, path: str) -> None:
-    """Notes the sketch in a file, if a run wrote one, and tells the operator who read the same.
+def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) -> None:
+    """Notes the sketch that a run wrote, and tells the operator who read the same.
 
     Nothing else depends on it: what fails is told, and the release goes on.
 
@@ -257,13 +212,12 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, path: str) -> N
         url: The ledger's.
         entries: All that the ledger says.
         entry: One of the release's charge.
-        path: Where the run put the sketch.
+        data: The file that the run wrote.
     """
     try:
-        written = WrittenSketch.read(path)
-        if written is None or _was_erased(entries, entry):
+        if _was_erased(entries, entry):
             return
-        shared = NotedCases(url).note(entry, written)
+        shared = NotedCases(url).note(entry, WrittenSketch.parse(data))
     except (LedgerError, OSError, ValueError) as error:
         told = str(error) if isinstance(error, LedgerError) else type(error).__name__
         _LOG.warning(
@@ -296,7 +250,7 @@ def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]])
         return ""
     found = "; ".join(
         f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
-        f"{noted.account}, {_epsilon_of(entries, noted)})"
+        f"{noted.account}, {epsilon_of(entries, noted)})"
         for noted, share in shared
     )
     return (
@@ -307,49 +261,8 @@ def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]])
     )
 
 
-def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
-    """Returns what is noted, for the reader, and which accounts have cases in common."""
-    lines = [
-        f"{noted.release_id}  in {noted.output}\n"
-        f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
-        f"{noted.noted_on}, kept until {noted.kept_until}\n"
-        for noted in found
-    ]
-    pairs = [
-        f"  {share_text(share)} of the smaller: {one.release_id} ({one.account}, "
-        f"{_epsilon_of(entries, one)}) and {other.release_id} ({other.account}, "
-        f"{_epsilon_of(entries, other)})\n"
-        for one, other, share in _across_accounts(found)
-    ]
-    if pairs:
-        lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
-    lines += pairs
-    known = {(noted.output, noted.release_id) for noted in found}
-    without = [
-        f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
-        for entry in charges(entries).values()
-        if entry.action not in (*UNDRAWN, "void") and (entry.output, entry.release_id) not in known
-    ]
-    if without:
-        lines.append("\nReleases whose cases are not noted, and not compared:\n")
-    if not lines:
-        return "Nothing was released yet, and nothing is noted.\n"
-    return "".join([*lines, *without])
-
-
-def _across_accounts(found: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
-    """Yields pairs of different accounts; looks only at those with a digest in common."""
-    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for number, noted in enumerate(found):
-        for digest in noted.sketch.digests.tolist():
-            holders[noted.deployment_key, digest].append(number)
-    pairs = Counter(pair for held in holders.values() for pair in combinations(held, 2))
-    for one, other in sorted(pairs):
-        for noted, share in _shared(found[one], [found[other]]):
-            yield found[one], noted, share
-
-
-def _shared(own: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
+def shared_with(own: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
+    """Yields the releases of other accounts that read the same cases, with the smaller's share."""
     for other in others:
         if other.account == own.account or other.deployment_key != own.deployment_key:
             continue
@@ -365,7 +278,8 @@ def share_text(share: float) -> str:
     return f"about {math.floor(10 * share + 0.5) * 10} %"
 
 
-def _epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
+def epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
+    """Returns what the charges of a release cost, for the reader."""
     ended = [
         entry
         for entry in charges(entries).values()

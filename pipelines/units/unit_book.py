@@ -36,10 +36,11 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
-from tracecloak.pipelines.budget.balance import charges_of
-from tracecloak.pipelines.budget.database import LedgerError
-from tracecloak.pipelines.budget.entries import Entry, WindowCharge, Windowed, windowed
-from tracecloak.pipelines.budget.ledger import Ledger
+from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.addressed import AddressedFiles, Damage
 from tracecloak.transforms.files import is_on_this_machine
@@ -181,7 +182,7 @@ class UnitBook:
             n_left_out = units.weight - kept.weight
             return self._written(_File(window.scope, window.label, n_left_out, kept))
 
-        sha256 = self._ledger.claim(*release, freeze)
+        sha256 = claim(self._ledger, release, freeze)
         for scope in scopes:  # so that the next one need not open every file
             live = [name for name, at in _live(entries).items() if at.scope == scope]
             self._of_scope(scope).pack(live)

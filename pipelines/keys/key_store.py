@@ -1,0 +1,413 @@
+"""The key store: keys of running releases, and receipts of all that were begun.
+
+A folder that only the operator reads, on a disk that is kept: it holds the key from which all noise
+of a running release derives. A key is deleted when its release is committed, given up, or ended
+before it could draw; the receipt of one that was committed stays, and lets a second run under the
+same id be told from a run on changed input. With a key-encryption key, keys and the store's own
+secret lie wrapped in it (`kept_secrets`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
+from tracecloak.pipelines.keys.receipts import InputFile, KeyStoreError, Origin, Receipt, today
+from tracecloak.pipelines.keys.store_folder import StoreFolder
+from tracecloak.transforms.files import (
+    is_on_this_machine,
+    read_if_there,
+    write_anew,
+    write_private,
+)
+from tracecloak.transforms.keys import KeyReference
+
+# What a stream on this machine knows, in the folder of its operator.
+STREAM_STATE = "state.sqlite"
+# Who makes a key, or wraps those that are there, holds it.
+KEYS_LOCK = "keys.lock"
+
+# Whether the key of a release is there. `none`: neither it nor a receipt that is its. `ended`: the
+# receipt alone, as of a release that was committed, or of a store that lost the key.
+KeyState = Literal["none", "there", "ended"]
+
+
+class KeyStore(StoreFolder):
+    """The store in one folder; see the module."""
+
+    def __init__(
+        self,
+        folder: Path,
+        worker_keys: str | None = None,
+        key_encryption_key: str | None = None,
+    ) -> None:
+        """Reads nothing yet, and asks for no key.
+
+        Args:
+            folder: On this machine.
+            worker_keys: Folder on any Beam file system where workers that cannot read this one find
+                the keys that are in use; whoever reads it can subtract noise, unless they are
+                wrapped.
+            key_encryption_key: Reference to the key that wraps keys and the store's secret; None:
+                they lie in clear. It is asked for when one of them is needed.
+
+        Raises:
+            UsageError: That is no reference.
+        """
+        super().__init__(folder)
+        self._worker_keys = worker_keys
+        self.secrets = KeptSecrets(folder, key_encryption_key)
+
+    @classmethod
+    def default_folder(cls) -> Path:
+        """Returns TRACECLOAK_KEY_STORE, or a folder for state in the user's home."""
+        named = os.environ.get("TRACECLOAK_KEY_STORE")
+        return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
+
+    def check_secrets(self) -> None:
+        """Makes sure that every key can be read, and wraps those that lie in clear and shall not.
+
+        Raises:
+            UsageError: A key is wrapped, and what wrapped it was not named or is not this; or there
+                is no such key-encryption key.
+            RetryLater: The source of that key does not answer now, or a release is at work whose
+                key lies in clear and shall not.
+            KeyStoreError: The store cannot be used.
+        """
+        with self.in_use():
+            in_clear = self.secrets.check()
+        if in_clear:
+            from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
+
+            wrap_what_is_in_clear(self)
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger beside the keys, for runs on this machine."""
+        return f"sqlite:///{self.path.absolute() / 'ledger.db'}"
+
+    @property
+    def has_ledger_file(self) -> bool:
+        """Whether the file of that ledger was made."""
+        return (self.path / "ledger.db").exists()
+
+    def make_ledger_file(self) -> None:
+        """Makes the file of that ledger, which only its owner reads, where there is none."""
+        with self.in_use():
+            os.close(self.descriptor("ledger.db"))
+
+    def identity(self, makes: bool = True) -> str:
+        """Returns what tells this key store from others, and nothing of its secret.
+
+        Args:
+            makes: Whether to make the secret where there is none; else the text is empty then.
+        """
+        if not makes and not self.secrets.own.exists():
+            return ""
+        return self.digest("the key store")[:16]
+
+    def generation(self) -> int:
+        """Returns how many reservations this key store has counted."""
+        return int(self.read("generation") or "0")
+
+    def next_generation(self, at_least: int = 0) -> int:
+        """Counts a reservation, and returns its number.
+
+        Args:
+            at_least: Where the count is below this number, it goes on from there.
+        """
+        with self.locked("generation.lock"):
+            counted = max(self.generation() + 1, at_least)
+            self.write("generation", str(counted))
+        return counted
+
+    def fingerprint(self, files: Sequence[InputFile]) -> str:
+        """Returns a digest of the input files, keyed by a secret of this store.
+
+        Of local files it covers the bytes, in any order of the files; of others what their file
+        system tells: name, size and checksum.
+        """
+        digests = [
+            file.digest
+            if is_on_this_machine(file.path)
+            else f"{file.path}|{file.n_bytes}|{file.digest}"
+            for file in files
+        ]
+        return self.digest("\n".join(sorted(digests)))
+
+    def digest(self, text: str) -> str:
+        """Returns 64 hex digits of a text, keyed by a secret of this store."""
+        with self.in_use():
+            secret = self._secret()
+        return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+    def deployment_key(self) -> KeyReference:
+        """Returns the key of sketches of cases where none is named; makes it where there is none.
+
+        It is of no use to workers elsewhere, and to other key stores that share the ledger.
+        """
+        return self._own_key(self.secrets.of_deployment)
+
+    def book_key(self) -> KeyReference:
+        """Returns the key of the book of counted units where none is named; makes it where none is.
+
+        What a window counted is found again by this key alone, so it is never replaced: the book
+        refuses to go on under another; see `pipelines.units.unit_book`. It is of no use to workers
+        elsewhere, and to other key stores that share the ledger.
+        """
+        return self._own_key(self.secrets.of_book)
+
+    @property
+    def has_book_key(self) -> bool:
+        """Whether that key was made here."""
+        return self.secrets.of_book.exists()
+
+    @property
+    def has_deployment_key(self) -> bool:
+        """Whether that of the sketches was made here."""
+        return self.secrets.of_deployment.exists()
+
+    @property
+    def book_folder(self) -> str:
+        """Where the book of counted units is, of runs on this machine."""
+        return str(self.path.absolute() / "book")
+
+    @contextlib.contextmanager
+    def alone(self, output: str, release_id: str) -> Iterator[None]:
+        """Keeps other processes of this machine from making the same release meanwhile.
+
+        The lock ends with the process, however it ends.
+
+        Raises:
+            RetryLater: Another process is at it.
+        """
+        refusal = (
+            f"another process is making release_id {release_id!r} in {output}; wait until it ends, "
+            "then run this again to see what became of it"
+        )
+        with self.held(_name(output, release_id, ".lock"), refusal):
+            yield
+
+    def receipt(self, output: str, release_id: str) -> Receipt | None:
+        """Returns of what a release was begun, or None.
+
+        Raises:
+            KeyStoreError: It cannot be read.
+        """
+        text = self.read(_name(output, release_id, ".json"))
+        return None if text is None else Receipt.read(text)
+
+    def key_state(self, receipt: Receipt | None) -> KeyState:
+        """Returns whether the key of a release is there.
+
+        A run that was cut off between the two left a key without a receipt, and has drawn nothing.
+        """
+        if receipt is None:
+            return "none"
+        path = self._path(receipt.output, receipt.release_id, ".key")
+        if not path.exists():
+            return "ended"
+        with self.in_use():
+            key = ReleaseKey(self.secrets.read(path))
+        return "there" if key.fingerprint == receipt.key_fingerprint else "ended"
+
+    def unfinished(self, output: str, release_id: str) -> Receipt | None:
+        """Returns the receipt whose key is there."""
+        receipt = self.receipt(output, release_id)
+        return receipt if self.key_state(receipt) == "there" else None
+
+    def all_unfinished(self) -> list[Receipt]:
+        """Returns the receipts whose keys are there."""
+        texts = (self.read(f"{name[:-4]}.json") for name in self.names("releases/*.key"))
+        receipts = [Receipt.read(text) for text in texts if text is not None]
+        return [receipt for receipt in receipts if self.key_state(receipt) == "there"]
+
+    def reserve(
+        self,
+        output: str,
+        release_id: str,
+        input_fingerprint: str,
+        config_digest: str,
+        origin: Origin | None = None,
+    ) -> KeyReference:
+        """Makes a key for a release, or returns that of an earlier run of it that did not finish.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            input_fingerprint: See `fingerprint`.
+            config_digest: Digest of the configuration.
+            origin: What else it is made of; None: nothing.
+
+        Raises:
+            UsageError: The id is reserved for another input or configuration; or the keys of this
+                store are not wrapped as this one would be.
+            RetryLater: The source of the key-encryption key does not answer now.
+            KeyStoreError: The store cannot be used.
+        """
+        key_path = self._path(output, release_id, ".key")
+        begun = self.unfinished(output, release_id)
+        if begun is not None:
+            begun.check_same(input_fingerprint, config_digest)
+            return self._reference(key_path, begun.key_fingerprint)
+        key = ReleaseKey.generate()
+        self._write_new(key_path, key)
+        receipt = Receipt(
+            release_id,
+            output,
+            input_fingerprint,
+            config_digest,
+            key.fingerprint,
+            today(),
+            origin or Origin(),
+        )
+        self.write(_name(output, release_id, ".json"), receipt.to_json())
+        return self._reference(key_path, key.fingerprint)
+
+    def reserved(self, output: str, release_id: str) -> Receipt:
+        """Returns the receipt of a release that was reserved.
+
+        Raises:
+            KeyStoreError: There is none, or it cannot be read.
+        """
+        receipt = self.receipt(output, release_id)
+        if receipt is None:
+            raise KeyStoreError(
+                f"the receipt of release_id {release_id!r} in {output} is gone from the key store; "
+                "restore the key store from a backup"
+            )
+        return receipt
+
+    def note_step(self, output: str, release_id: str, step: int) -> None:
+        """Notes beside the receipt of an epoch that a step is decided. Once noted, does nothing.
+
+        Raises:
+            KeyStoreError: There is no receipt, or it cannot be written.
+        """
+        self.reserved(output, release_id)  # which a store that was emptied has not
+        last = self.last_step(output, release_id)
+        if last is None or last < step:
+            self.write(_name(output, release_id, ".step"), str(step))
+
+    def last_step(self, output: str, release_id: str) -> int | None:
+        """Returns the last step of an epoch that is decided; None: none is, or this is no epoch."""
+        text = self.read(_name(output, release_id, ".step"))
+        return None if text is None else int(text)
+
+    def note_ledger(self, output: str, release_id: str, ledger_url: str) -> str:
+        """Notes with which ledger a release goes on; returns the path, for who may read this store.
+
+        A password in the URL stands in this file, and in no pipeline.
+        """
+        name = _name(output, release_id, ".gate")
+        self.write(name, json.dumps({"ledger": ledger_url}))
+        return str(self.path / name)
+
+    def ledger_of(self, output: str, release_id: str) -> str | None:
+        """Returns the URL of the ledger that an unfinished release is charged to, if it is known.
+
+        That is from the moment on in which it could draw.
+        """
+        text = self.read(_name(output, release_id, ".gate"))
+        return None if text is None else str(json.loads(text)["ledger"])
+
+    def commit(self, output: str, release_id: str) -> None:
+        """Deletes the key of a release that is visible or taken back, and a stream's state.
+
+        The receipt stays.
+        """
+        self._forget_for_workers(output, release_id)
+        self.remove(*(_name(output, release_id, ending) for ending in (".gate", ".key")))
+        folder = self.operator_folder(output, release_id)
+        if is_on_this_machine(folder):
+            with self.in_use():
+                for path in Path(folder).glob(f"{STREAM_STATE}*"):
+                    path.unlink()
+
+    def forget(self, output: str, release_id: str) -> None:
+        """Forgets a release that ended before it drew, or was given up: its key is destroyed.
+
+        The receipt goes before the key: a receipt alone would say that the release was committed.
+        """
+        self._forget_for_workers(output, release_id)
+        endings = (".gate", ".step", ".json", ".key")
+        self.remove(*(_name(output, release_id, ending) for ending in endings))
+
+    def operator_folder(self, output: str, release_id: str) -> str:
+        """Returns where what only the operator may read of a release lies.
+
+        That is beside the keys, which nobody else reads; where workers cannot write there, it is
+        beside those that they can read.
+        """
+        name = f"{release_id}-{_place(output, release_id)[:8]}"
+        if self._worker_keys is not None and not is_on_this_machine(self._worker_keys):
+            return f"{self._worker_keys.rstrip('/')}/operator/{name}"
+        return str(self.path.absolute() / "operator" / name)
+
+    def _own_key(self, path: Path) -> KeyReference:
+        if not path.exists():
+            self._write_new(path, ReleaseKey.generate(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}", wrapped_by=self.secrets.reference)
+
+    def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
+        """Where workers find the key at a path of this machine; puts it there, as it lies here."""
+        if self._worker_keys is None:
+            return KeyReference(f"file:{key_path}", fingerprint, self.secrets.reference)
+        from apache_beam.io.filesystems import FileSystems
+
+        path = FileSystems.join(self._worker_keys, key_path.name)
+        with self.in_use():
+            kept = key_path.read_bytes()
+            if read_if_there(path) != kept:
+                write_anew(path, kept)
+        return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
+
+    def _forget_for_workers(self, output: str, release_id: str) -> None:
+        if self._worker_keys is None:
+            return
+        from apache_beam.io.filesystems import FileSystems
+
+        name = self._path(output, release_id, ".key").name
+        path = FileSystems.join(self._worker_keys, name)
+        with self.in_use():
+            if FileSystems.exists(path):
+                FileSystems.delete([path])
+
+    def _path(self, output: str, release_id: str, ending: str) -> Path:
+        return self.path / _name(output, release_id, ending)
+
+    def _write_new(self, path: Path, key: ReleaseKey, replaces: bool = True) -> None:
+        """Writes a key as this store keeps its keys.
+
+        Raises:
+            UsageError: They are wrapped in another way since this store was opened.
+        """
+        with self.locked(KEYS_LOCK), self.in_use():
+            self._secret()  # which tells
+            write_private(path, self.secrets.kept(bytes.fromhex(key.hex())), replaces)
+
+    def _secret(self) -> bytes:
+        path = self.secrets.own
+        if not path.exists():
+            self.secrets.check_key()
+            write_private(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
+        return self.secrets.read(path)
+
+
+def _place(output: str, release_id: str) -> str:
+    """A name for a release that every file system takes."""
+    return hashlib.sha256(f"{output}\n{release_id}".encode()).hexdigest()[:32]
+
+
+def _name(output: str, release_id: str, ending: str) -> str:
+    """The file of a release, relative to the folder of the store."""
+    return f"releases/{_place(output, release_id)}{ending}"

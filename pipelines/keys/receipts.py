@@ -1,0 +1,188 @@
+"""Receipts: of what each release was begun, so that a later run is told from another release.
+
+A receipt holds what went in: digests of the input and of the configuration, and the version of the
+method. What became of the release is not in it: the ledger, the release's folder and its key say
+that (`pipelines.budget.standing`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import SourceFile, absolute, is_on_this_machine
+
+
+class KeyStoreError(TracecloakError):
+    """The key store cannot be read or written now, so nothing may be released."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that a release reads, as it was when the release was reserved.
+
+    Attributes:
+        path: Where it is, however that was written; see `transforms.files.absolute`.
+        n_bytes: Its size.
+        digest: SHA-256 of a file of this machine; of others what their file system tells.
+    """
+
+    path: str
+    n_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Of what a release is made, beside the digests by which it is recognised.
+
+    Attributes:
+        method_version: That of the method, see `contract.method.Anonymizer.version`.
+        files: What it reads.
+        staging_area: Where it is built; None: beside the output.
+    """
+
+    method_version: int = 1
+    files: tuple[InputFile, ...] = ()
+    staging_area: str | None = None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Of what a release was begun.
+
+    Attributes:
+        release_id: Its name.
+        output: The folder of all releases that it goes to.
+        input_fingerprint: Keyed digest of the input files, see `KeyStore.fingerprint`.
+        config_digest: Digest of the configuration.
+        key_fingerprint: Tells release keys apart.
+        reserved_on: The day in UTC on which it was begun, such as 2026-11-23.
+        origin: What it is made of.
+    """
+
+    release_id: str
+    output: str
+    input_fingerprint: str
+    config_digest: str
+    key_fingerprint: str
+    reserved_on: str
+    origin: Origin = Origin()
+
+    def to_json(self) -> str:
+        """Returns the text that `read` reads."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Receipt:
+        """Returns a receipt as it was written.
+
+        Raises:
+            KeyStoreError: It was written by a later version, or by none.
+        """
+        try:
+            body = json.loads(text)
+            origin = body.pop("origin")
+            unknown = sorted({*_unknown(cls, body), *_unknown(Origin, origin)})
+            if not unknown:
+                origin["files"] = tuple(InputFile(**file) for file in origin["files"])
+                return cls(**body, origin=Origin(**origin))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise KeyStoreError(
+                "a receipt in the key store is damaged; restore the key store from a backup"
+            ) from None
+        raise KeyStoreError(
+            f"a receipt in the key store has {unknown[0]}, which this version of tracecloak does "
+            "not know; use the version that wrote it, or a later one"
+        )
+
+    def changed_in(self, input_fingerprint: str, config_digest: str) -> list[str]:
+        """Returns which of `the input` and `the configuration` are others in a run."""
+        pairs = {
+            "the input": (self.input_fingerprint, input_fingerprint),
+            "the configuration": (self.config_digest, config_digest),
+        }
+        return [what for what, pair in pairs.items() if not hmac.compare_digest(*pair)]
+
+    def check_same(self, input_fingerprint: str, config_digest: str) -> None:
+        """Makes sure that a run under this release's id is this release.
+
+        Raises:
+            UsageError: The input or the configuration is another.
+        """
+        if changed := self.changed_in(input_fingerprint, config_digest):
+            raise UsageError(
+                f"release_id {self.release_id!r} was begun in {self.output} on {self.reserved_on}, "
+                f"and {' and '.join(changed)} changed since; choose another release_id"
+            )
+
+    def same_files(self, now: Sequence[InputFile]) -> tuple[InputFile, ...]:
+        """Returns which of the files that are there now a run reads that goes on with this release.
+
+        Files that came later are not among them.
+
+        Args:
+            now: The files of the source, as they are now.
+
+        Raises:
+            UsageError: One that it read changed or vanished.
+        """
+        by_path = {file.path: file for file in now}
+        begun = self.origin.files
+        gone = [file.path for file in begun if file.path not in by_path]
+        changed = [f.path for f in begun if f.path in by_path and by_path[f.path] != f]
+        if gone or changed:
+            first, what = (gone[0], "gone") if gone else (changed[0], "changed")
+            more = f", and so are others, {len(gone) + len(changed)} in all"
+            raise self.cannot_go_on(
+                f"input {first!r} is {what}{more if len(gone) + len(changed) > 1 else ''}"
+            )
+        return begun
+
+    def cannot_go_on(self, reason: str, mend: str = "restore it and run again") -> UsageError:
+        """Returns the error that a release which drew noise cannot be finished.
+
+        Args:
+            reason: What changed since.
+            mend: How it can be finished after all.
+        """
+        return UsageError(
+            f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
+            f"and {reason} since. The same noise on other counts would tell their difference, so "
+            f"{mend}, or give the release up, which leaves its budget spent, with "
+            f"`tracecloak ledger forfeit --output {self.output} --release_id {self.release_id} "
+            "--by NAME --reason TEXT`, and pay for another"
+        )
+
+
+def today() -> str:
+    """Returns the day in UTC, such as 2026-11-23."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _unknown(kind: type, body: dict[str, Any]) -> set[str]:
+    return body.keys() - {field.name for field in fields(kind)}
+
+
+def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:
+    """Returns the files of a source with sizes and digests: what a release may be finished with."""
+    snapshot = []
+    for file in files:
+        n_bytes = file.n_bytes
+        if is_on_this_machine(file.path):
+            with Path(file.path).open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                n_bytes = stream.tell()  # it may have grown since its name was listed
+        else:
+            from apache_beam.io.filesystems import FileSystems
+
+            digest = str(FileSystems.checksum(file.path))
+        snapshot.append(InputFile(absolute(file.path), n_bytes, digest))
+    return tuple(snapshot)

@@ -1,0 +1,212 @@
+"""What the charges of an account add up to, and whether its caps leave enough for another.
+
+Epsilons and deltas of one account add up (basic composition: Dwork and Roth, The Algorithmic
+Foundations of Differential Privacy, 2014, Theorem 3.16). That holds for one unit and one adjacency,
+so a release with another is refused, and no sum holds once a release without a finite epsilon is
+among them. Finer accounting happens inside a release, before it asks.
+
+Releases of windows add up within their window. Of the windows of one scope, of which no two count
+the same unit, all together cost what the dearest costs (parallel composition: McSherry, Privacy
+Integrated Queries, SIGMOD 2009). Twelve months at epsilon 1 each cost 1, and if one of them is
+released twice, 2. The dearest by epsilon and the dearest by delta may be two windows: the pair of
+both numbers bounds each window's loss, so it bounds them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.entries import (
+    Charge,
+    Entry,
+    WindowCharge,
+    windowed,
+)
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What the charges of an account add up to.
+
+    Attributes:
+        account: The account's name.
+        spent_epsilon: Sum over open and committed charges, of the windows of a scope over the
+            dearest one; None: one of the charges has no finite epsilon.
+        spent_delta: Likewise; charges without a finite epsilon add nothing.
+        open_epsilon: The part of it that is reserved and neither committed nor voided, and would be
+            free again if all of that were voided; None: no finite epsilon.
+        open_delta: Likewise.
+        n_releases: Open and committed charges.
+        n_open: Open charges.
+        remaining_epsilon: What the cap leaves, at least 0; None: there is no cap.
+        remaining_delta: Likewise.
+        is_exceeded: Whether more is spent than a cap allows, as where the cap was lowered, or came
+            after the releases.
+    """
+
+    account: str
+    spent_epsilon: Fraction | None
+    spent_delta: Fraction
+    open_epsilon: Fraction | None
+    open_delta: Fraction
+    n_releases: int
+    n_open: int
+    remaining_epsilon: Fraction | None
+    remaining_delta: Fraction | None
+    is_exceeded: bool
+
+
+_T = TypeVar("_T")
+# What a charge costs, and its window; None: it is of none, or adds up as if it were.
+Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
+
+
+def charges(entries: Sequence[Entry]) -> dict[Charge, Entry]:
+    """Returns the last entry of each charge, in the order in which they were last reserved."""
+    last: dict[Charge, Entry] = {}
+    for entry in entries:
+        if not entry.is_of_charge:
+            continue
+        if entry.action == "reserve":
+            last.pop(entry.charge, None)
+        last[entry.charge] = entry
+    return last
+
+
+def counting(entries: Sequence[Entry], account: str) -> list[Entry]:
+    """Returns the last entries of the charges of an account that count as spent."""
+    return [
+        entry
+        for entry in charges(entries).values()
+        if entry.account == account and entry.action != "void"
+    ]
+
+
+def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> Balance:
+    """Returns what an account's charges add up to.
+
+    Args:
+        entries: All entries of a ledger.
+        name: The account's name.
+        account: Its caps; None: it has none.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    spent = counting(entries, name)
+    costs = costs_of(entries, spent)
+    epsilon, delta = total_of(costs)
+    still_open = [entry for entry in spent if entry.is_open]
+    open_epsilon, open_delta = _open_part(
+        costs, [cost for cost, entry in zip(costs, spent, strict=True) if not entry.is_open]
+    )
+    caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
+    remaining_epsilon, is_above = _left(caps[0], epsilon)
+    # Where no finite epsilon holds, no delta below 1 goes with any.
+    remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
+    return Balance(
+        name, epsilon, delta, open_epsilon, open_delta, len(spent), len(still_open),
+        remaining_epsilon, remaining_delta, is_above or is_delta_above,
+    )  # fmt: skip
+
+
+def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None, bool]:
+    """Returns what a cap leaves, and whether it is exceeded."""
+    if cap is None:
+        return None, False
+    if spent is None:
+        return Fraction(0), True
+    return max(cap - spent, Fraction(0)), spent > cap
+
+
+def costs_of(entries: Sequence[Entry], spent: Sequence[Entry]) -> list[Cost]:
+    """Returns what each charge costs, and in which window it does.
+
+    Args:
+        entries: All entries of a ledger.
+        spent: The last entries of some charges.
+    """
+    of_windows = windowed(entries)
+    costs = []
+    for entry in spent:
+        epsilon, delta = entry.values()
+        charged = of_windows.get(entry.charge)
+        costs.append((epsilon, delta, None if charged is None else counting_window(charged.window)))
+    return costs
+
+
+def counting_window(window: WindowCharge | None) -> WindowCharge | None:
+    """Returns the window in which a charge counts; None: it adds up as if it were of none."""
+    return None if window is None or window.adds_up else window
+
+
+def by_window(costs: Sequence[Cost]) -> dict[str, dict[str, list[Cost]]]:
+    """Returns the costs by scope and by label, those that are of no window left out."""
+    scopes: dict[str, dict[str, list[Cost]]] = {}
+    for cost in costs:
+        if (window := cost[2]) is not None:
+            scopes.setdefault(window.scope, {}).setdefault(window.label, []).append(cost)
+    return scopes
+
+
+def total_of(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns what charges cost together: (epsilon, None if one has no finite one; delta)."""
+    parts = [summed([cost for cost in costs if cost[2] is None])]
+    for windows in by_window(costs).values():
+        sums = [summed(of_window) for of_window in windows.values()]
+        parts.append((largest(epsilon for epsilon, _ in sums), max(_each(d for _, d in sums))))
+    return summed([(epsilon, delta, None) for epsilon, delta in parts])
+
+
+def summed(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns the sums of epsilons, None if one is not finite, and of deltas."""
+    if len(costs) == 1:  # as most windows have one, and there are many
+        (epsilon, delta, _), *_ = costs
+        return epsilon, Fraction(0) if delta is None else delta
+    deltas = sum((delta for _, delta, _ in costs if delta is not None), Fraction(0))
+    epsilons = [epsilon for epsilon, _, _ in costs if epsilon is not None]
+    if len(epsilons) < len(costs):
+        return None, deltas
+    return sum(epsilons, Fraction(0)), deltas
+
+
+def largest(epsilons: Iterable[Fraction | None]) -> Fraction | None:
+    """Returns the largest epsilon; None: one of them is not finite."""
+    found = _each(epsilons)
+    finite = [epsilon for epsilon in found if epsilon is not None]
+    return None if len(finite) < len(found) else max(finite)
+
+
+def _each(values: Iterable[_T]) -> list[_T]:
+    """Returns each object once: equal numbers of a ledger are one, see `parse_decimal`."""
+    return list({id(value): value for value in values}.values())
+
+
+def _open_part(costs: Sequence[Cost], closed: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns what would be free again if all charges but the closed ones were voided.
+
+    The epsilon is None where one of the open charges has no finite one.
+    """
+    n_not_finite = [sum(epsilon is None for epsilon, _, _ in some) for some in (costs, closed)]
+    finite = [cost for cost in costs if cost[0] is not None]
+    without = total_of([cost for cost in closed if cost[0] is not None])[0]
+    total = total_of(finite)[0]
+    deltas = total_of(costs)[1] - total_of(closed)[1]
+    if n_not_finite[0] > n_not_finite[1] or total is None or without is None:
+        return None, deltas
+    return total - without, deltas
+
+
+def charges_of(
+    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
+) -> list[Entry]:
+    """Returns the last entries of the charges of a release under a key, the latest one last."""
+    return [
+        entry
+        for entry in charges(entries).values()
+        if entry.is_of(output, release_id, key_fingerprint)
+    ]

@@ -1,0 +1,179 @@
+"""Whether the caps of an account leave enough for a release, and may it be this account's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.balance import (
+    balance_of,
+    costs_of,
+    counting,
+    counting_window,
+    total_of,
+)
+from tracecloak.pipelines.ledger.declarations import check_dataset, check_declared
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+
+
+def check_caps(entries: Sequence[Entry], reservation: Reservation, in_file: Account | None) -> None:
+    """Makes sure that the account of a release may pay for it, and can.
+
+    Args:
+        entries: All entries of a ledger, without the reservation.
+        reservation: What the release asks.
+        in_file: The caps of the accounts file; None: it has none.
+
+    Raises:
+        UsageError: The data set is bound to another account, the account is not declared where
+            others are, or the release's epsilon does not add up with the account's.
+        BudgetExhausted: The sum of epsilons or of deltas would exceed a cap.
+    """
+    check_dataset(entries, reservation.dataset, reservation.account)
+    for account in (check_declared(entries, reservation.account), in_file):
+        if account is not None:
+            check_affordable(entries, reservation, account)
+
+
+def added_by(
+    entries: Sequence[Entry], reservation: Reservation
+) -> tuple[Fraction | None, Fraction]:
+    """Returns how much more an account has spent once it paid for a release.
+
+    That is its whole epsilon and delta, but for a window: one within the dearest of its scope adds
+    nothing.
+
+    Args:
+        entries: All entries of a ledger; a charge that is among them adds nothing.
+        reservation: What the release asks.
+
+    Returns:
+        (Epsilon, None if there is no finite one; delta).
+
+    Raises:
+        UsageError: A number in the ledger is no decimal.
+    """
+    spent = counting(entries, reservation.account)
+    if any(entry.charge == reservation.charge for entry in spent):
+        return Fraction(0), Fraction(0)
+    costs = [cost for cost in costs_of(entries, spent) if cost[0] is not None]
+    asked = reservation.epsilon, reservation.delta, counting_window(reservation.window)
+    before, after = total_of(costs), total_of([*costs, asked])
+    if before[0] is None or after[0] is None:
+        return None, after[1] - before[1]
+    return after[0] - before[0], after[1] - before[1]
+
+
+def check_affordable(entries: Sequence[Entry], reservation: Reservation, account: Account) -> None:
+    """Makes sure that an account can pay for a release beside all that it paid for.
+
+    Args:
+        entries: All entries of a ledger, without the reservation.
+        reservation: What the release asks.
+        account: The caps.
+
+    Raises:
+        UsageError: Its epsilon does not add up with the account's: another unit or adjacency, or
+            no finite one.
+        BudgetExhausted: The sum of epsilons or of deltas would exceed its cap.
+    """
+    _check_adds_up(entries, reservation, account)
+    if account.epsilon_cap is None and account.delta_cap is None:
+        return
+    balance = balance_of(entries, account.name, account)
+    asked = (reservation.epsilon or Fraction(0), reservation.delta or Fraction(0))
+    caps = (account.epsilon_cap, account.delta_cap)
+    spent = (balance.spent_epsilon, balance.spent_delta)
+    still_open = (balance.open_epsilon, balance.open_delta)
+    left = (balance.remaining_epsilon, balance.remaining_delta)
+    short = [
+        _Shortage(*one).text(counting_window(reservation.window))
+        for one in zip(
+            ("epsilon", "delta"), caps, spent, still_open, asked,
+            added_by(entries, reservation), left, strict=True,
+        )
+        if _Shortage(*one).is_one
+    ]  # fmt: skip
+    if balance.spent_epsilon is None:
+        short = ["no finite epsilon holds for a release that it paid for already"]
+    if short:
+        unfinished = (
+            f" ({balance.n_open} of {balance.n_releases} releases are reserved and not committed; "
+            "run those again to finish them)"
+            if balance.n_open
+            else ""
+        )
+        raise BudgetExhausted(
+            f"account {account.name!r} cannot pay for release {reservation.release_id!r}: "
+            f"{'; '.join(short)}{unfinished}. Ask for less, use another account, or have the "
+            "privacy officer raise the cap"
+        )
+
+
+def _check_adds_up(entries: Sequence[Entry], reservation: Reservation, account: Account) -> None:
+    """Makes sure that what a release asks and what its account has spent are of one kind."""
+    where = f"account {account.name!r}"
+    if account.unit != reservation.unit:
+        raise UsageError(
+            f"{where} has caps per {account.unit}, and the release's epsilon is per "
+            f"{reservation.unit}; use an account per {reservation.unit}"
+        )
+    if account.epsilon_cap is None and account.delta_cap is None:
+        return
+    if reservation.epsilon is None or reservation.delta is None:
+        raise UsageError(
+            f"{where} has a cap, and no finite epsilon holds for a release with "
+            f"{reservation.method}; choose a rigorous method, or an account without caps"
+        )
+    for entry in counting(entries, account.name):
+        for name in ("unit", "adjacency"):
+            past, now = getattr(entry, name), getattr(reservation, name)
+            if past != now:
+                raise UsageError(
+                    f"{where} holds releases with {name} {past}, and their epsilons do not add up "
+                    f"with one of {name} {now}; use another account"
+                )
+
+
+@dataclass(frozen=True)
+class _Shortage:
+    """How one number of a release compares with its cap."""
+
+    name: str
+    cap: Fraction | None
+    spent: Fraction | None
+    still_open: Fraction | None
+    asked: Fraction
+    added: Fraction | None
+    remaining: Fraction | None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the cap does not leave enough."""
+        if self.cap is None or self.spent is None or self.added is None:
+            return False
+        return self.spent + self.added > self.cap
+
+    def text(self, window: WindowCharge | None) -> str:
+        """Returns the numbers for people."""
+        opened = (
+            f" (of it {decimal_text(self.still_open)} not committed)" if self.still_open else ""
+        )
+        more = ""
+        if window is not None:
+            more = (
+                f" for window {window.label} (which adds {_text(self.added)} to the dearest window "
+                "of its schedule; one that stays within that adds nothing)"
+            )
+        return (
+            f"{self.name} cap {_text(self.cap)}, spent {_text(self.spent)}{opened}, "
+            f"asked {_text(self.asked)}{more}, remaining {_text(self.remaining)}"
+        )
+
+
+def _text(value: Fraction | None) -> str:
+    return "" if value is None else decimal_text(value)

@@ -1,0 +1,162 @@
+"""Whether a ledger is sound: each entry follows the one before, and says what a ledger writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import get_args
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.ledger.decimals import parse_decimal
+from tracecloak.pipelines.ledger.entries import (
+    ACTIONS,
+    FIRST_HASH,
+    NOTES,
+    OPEN,
+    UNDRAWN,
+    Action,
+    Charge,
+    Entry,
+    OfKey,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.guarantee import Adjacency, Unit
+
+
+class Chain:
+    """What of a ledger was checked so far, so that only what came since need be checked.
+
+    Entries that were checked are told by comparing them, each as a whole, with those that were.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was checked yet."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._checked: list[Entry] = []
+        self._states: dict[Charge, list[Action]] = defaultdict(list)
+        self._of_windows: set[Charge] = set()
+        self._committed: set[OfKey] = set()
+        self._decided: set[tuple[OfKey, int]] = set()
+        self._found: list[str] = []
+
+    def problems(self, entries: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
+
+        Args:
+            entries: All entries in the order of their seq.
+        """
+        n = len(self._checked)
+        if list(entries[:n]) != self._checked:
+            self._begin()
+            n = 0
+        for entry in entries[n:]:
+            self._found += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
+            self._checked.append(entry)
+        return list(self._found)
+
+    def _problems_of(self, entry: Entry) -> list[str]:
+        found = []
+        previous = self._checked[-1] if self._checked else None
+        if entry.seq != (1 if previous is None else previous.seq + 1):
+            found.append("entries before it are missing")
+        if entry.hash != entry.digest():
+            found.append("it was changed, its hash is of other columns")
+        if entry.previous_hash != (FIRST_HASH if previous is None else previous.hash):
+            found.append("it does not follow the entry before it")
+        found += _odd_columns(entry)
+        if entry.decided is not None:
+            found += self._problems_of_step(entry.of_key, entry.decided[0])
+        if not entry.is_of_charge:
+            return found
+        charge = entry.charge
+        past = self._states[charge]
+        if not may_follow(entry.action, past):
+            found.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
+        past.append(entry.action)
+        if entry.action == "commit":
+            self._committed.add(entry.of_key)
+        if entry.action == "reserve":
+            is_of_window = entry.window is not None
+            (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
+        elif entry.action == "claim" and charge not in self._of_windows:
+            found.append("claim without a window")
+        elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
+            found.append("draw without claim")
+        return found
+
+    def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
+        if of_key not in self._committed:
+            yield "step without commit"
+        if (of_key, step) in self._decided:
+            yield f"step {step} is decided twice"
+        self._decided.add((of_key, step))
+
+
+def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
+    """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
+
+    Args:
+        entries: All entries in the order of their seq.
+        known_hash: The hash of an entry as it was noted elsewhere at an earlier time.
+    """
+    found = Chain().problems(entries)
+    if known_hash is not None and known_hash not in {FIRST_HASH, *(e.hash for e in entries)}:
+        found.append(
+            "the known hash is of no entry: entries were removed from the end, or the chain was "
+            "computed anew"
+        )
+    return found
+
+
+def may_follow(action: Action, past: Sequence[Action]) -> bool:
+    """Returns whether an action on a charge can come after those that were before."""
+    if action == "reserve":
+        return not past or past[-1] == "void"
+    if action == "commit":
+        # Also after void: of two runs of one release, one may fail and the other go through.
+        return bool(past) and past[-1] not in ("commit", "withdraw")
+    if action == "withdraw":
+        return bool(past) and past[-1] == "commit"
+    before = {"claim": ("reserve",), "forfeit": OPEN}.get(action, UNDRAWN)
+    return bool(past) and past[-1] in before
+
+
+def _odd_columns(entry: Entry) -> list[str]:
+    found = []
+    for name in ("epsilon", "delta"):
+        text = getattr(entry, name)
+        if text is not None and (what := _odd_decimal(text)):
+            found.append(f"{name} {what}")
+    if entry.action not in ACTIONS:
+        found.append(f"action is none of {', '.join(ACTIONS)}")
+    known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
+    if entry.is_of_charge:
+        if entry.epsilon is not None and entry.delta is None:
+            found.append("delta is missing")
+        if entry.action == "claim" and entry.units_sha256 is None:
+            found.append("units is no SHA-256")
+        if entry.details and "window" in entry.facts and entry.window is None:
+            found.append("window is none")
+    elif entry.action in NOTES:
+        known = {}
+        if entry.decided is None:
+            found.append("step or sha256 is none")
+    else:
+        found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
+        known = {"unit": known["unit"]} if entry.action == "account" else {}
+    for name, values in known.items():
+        if getattr(entry, name) not in values:
+            found.append(f"{name} is none of {', '.join(values)}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _odd_decimal(text: str) -> str:
+    """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
+    try:
+        return "" if decimal_text(parse_decimal(text)) == text else "is not in its one form"
+    except UsageError:
+        return "is no decimal"

@@ -1,0 +1,47 @@
+"""What the ledger notes of a stream: which steps of an epoch are decided, each with a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecloak.pipelines.ledger.declarations import step_columns
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, Step, decided_of
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.schemas.errors import GuaranteeError
+
+
+def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
+    """Notes that a step of an epoch is decided. Once noted, does nothing.
+
+    Whoever publishes the step asks this first: of two who decided it otherwise, with one key,
+    only the first goes on.
+
+    Args:
+        ledger: The ledger.
+        of_key: The folder of all releases, the epoch's name, and the fingerprint of its key.
+        step: Number of the step, from 0.
+        sha256: Digest of all that it releases.
+
+    Raises:
+        UsageError: The epoch was never paid for, or was withdrawn.
+        GuaranteeError: The step was decided otherwise before.
+        LedgerError: The ledger cannot be used, or somebody changed what it said.
+    """
+
+    def steps(entries: Sequence[Entry]) -> list[Step]:
+        ledger.check_sound(entries)
+        live = ledger.not_ended(entries, of_key)
+        noted = decided_of(entries, of_key).get(step)
+        if noted not in (None, sha256):
+            output, release_id, _ = of_key
+            raise GuaranteeError(
+                f"step {step} of {release_id!r} in {output} was decided before, and came out "
+                "otherwise, as where two machines run one epoch, or a restart forgot what was "
+                "there: to publish it once more would be a second release of its cases. End "
+                "one of the two, or begin another epoch, which is another spend"
+            )
+        columns = step_columns(live[-1].account, of_key)
+        details = {"step": step, "sha256": sha256}
+        return [("step", columns, details)] if noted is None else []
+
+    ledger.append(steps)

@@ -1,0 +1,492 @@
+"""The privacy budget's ledger: an append-only table of what was reserved, released and voided.
+
+It is kept in any database that SQLAlchemy reaches. SQLite, a file, serves one machine; a server
+serves all. Give the pipeline's login no more than SELECT and INSERT on the table, and INSERT of no
+declaration (`deploy/ledger_roles.sql`): then the pipeline can neither forget what it spent nor
+raise a cap.
+
+A release reserves before it runs, says so before it draws its first noise, and commits when it is
+visible. Only what ended before it could draw is given back; all else counts as spent, whatever
+became of it, as noise that nobody was meant to see may have been seen.
+
+Appending is optimistic: read everything, decide, insert the next seq. Who comes second finds the
+seq taken, reads again and decides again, so a cap holds for any number of processes on any
+database. `pipelines.ledger.entries` says what the entries mean and how they are chained.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tracecloak.pipelines.ledger.balance import Balance, balance_of, charges, charges_of, counting
+from tracecloak.pipelines.ledger.chain import Chain, problems
+from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.entries import (
+    UNDRAWN,
+    Action,
+    Entry,
+    OfKey,
+    Reservation,
+    Step,
+    windowed,
+)
+from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
+from tracecloak.pipelines.ledger.table import TABLE, EntriesRead, is_there, read_entries
+from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.ledger.accounts import Account
+
+_LOG = logging.getLogger("tracecloak")
+
+# Of how many ledgers a process remembers what it read.
+_N_KNOWN = 4
+
+
+class _Known:
+    """What this process read of a ledger, and how much of it was found to be sound."""
+
+    def __init__(self) -> None:
+        self.read: EntriesRead | None = None
+        self._chain = Chain()
+        self._lock = threading.Lock()
+
+    def problems(self, entries: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong, of which only what came since the last call is looked for."""
+        with self._lock:
+            return self._chain.problems(entries)
+
+
+@lru_cache(maxsize=_N_KNOWN)
+def _known_of(url: str) -> _Known:
+    """What is known of the ledger at a URL: one release opens it several times."""
+    return _Known()
+
+
+class Ledger:
+    """The ledger at one URL; safe for any number of processes and threads.
+
+    No connection is held between calls, so a ledger survives a fork and a long run.
+
+    Attributes:
+        url: Where it is, with what else the URL has.
+        accounts: Caps by account of the accounts file.
+        memory: What the key store keeps of it; None: nothing.
+    """
+
+    # Whether one may be made though accounts are declared in another one that the key store pays
+    # with; no configuration of a pipeline says so.
+    _may_begin_beside_caps = False
+
+    def __init__(
+        self,
+        url: str,
+        accounts: Mapping[str, Account] | None = None,
+        patience_seconds: float = 30.0,
+        new: bool = False,
+        store: KeyStore | None = None,
+        after_loss: bool = False,
+    ) -> None:
+        """Connects to a ledger.
+
+        Args:
+            url: SQLAlchemy URL, `sqlite:////absolute/path/ledger.sqlite` or a server's. Its
+                password appears in no message.
+            accounts: Caps by account that hold beside those that the ledger declares; see
+                `pipelines.ledger.accounts.load_accounts`. None or empty: there are no others.
+            patience_seconds: How long a call tries while others write or hold a lock.
+            new: Whether to make a ledger, in which nothing is spent, where there is none.
+            store: The key store that keeps a copy of what is written, and is noted with what it
+                reserves; None: none does, and a ledger that is restored from a backup goes
+                unnoticed.
+            after_loss: Whether to make one where this key store saw one that is gone, for `accept`.
+
+        Raises:
+            UsageError: There is no ledger, or it may not be used or made, or something else is
+                there.
+            LedgerUnavailable: It does not answer, or others have it locked.
+            LedgerError: There is none any more, and the key store saw one.
+        """
+        self.url = url
+        self.accounts = dict(accounts or {})
+        self._database = Database(url, patience_seconds)
+        self.memory = None if store is None else LedgerMemory(store, self.place)
+        try:
+            is_there = not self._database.is_missing and self._database.transact(
+                self._is_there, writes=False
+            )
+        except LedgerUnavailable:
+            raise
+        except LedgerError as error:
+            raise UsageError(str(error)) from None
+        if is_there:
+            return
+        seen = None if self.memory is None else self.memory.head()
+        if seen is not None and not after_loss:
+            raise LedgerError(lost_text(self.place, seen))
+        if seen is None and not new:
+            raise UsageError(
+                f"{self.place} does not exist, so what was spent before is not known: "
+                "correct ledger or key_store, or begin a ledger in which nothing is spent with "
+                "`tracecloak ledger new`, or with --new_ledger at the first release"
+            )
+        if (
+            self.memory is not None
+            and not self._may_begin_beside_caps
+            and self.memory.knows_others_with_caps()
+        ):
+            raise UsageError(
+                f"{self.place} does not exist, and accounts are declared in another "
+                "ledger that this key store paid with: their caps would not hold in a fresh one. "
+                "Correct ledger, or have the privacy officer begin it with `tracecloak ledger new`"
+            )
+        try:
+            self._make()
+        except LedgerUnavailable:
+            raise
+        except LedgerError as error:
+            raise UsageError(str(error)) from None
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.place})"
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is, for people; never its password."""
+        return self._database.place
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines reach the ledger, too: whether it is anything but SQLite."""
+        return self._database.is_shared
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Takes a release's epsilon and delta from its account before the release runs.
+
+        A charge that is open or committed already is not added again: the same account, output,
+        release id, key, configuration, epsilon, delta, unit and adjacency. The same release under
+        another key or configuration is another draw of noise, and adds up.
+
+        Raises:
+            UsageError: The account is not declared, in the ledger or in the accounts file, where
+                any is. Or its caps are about another unit or adjacency, or the release has no
+                finite epsilon and the account a cap. Or the data set is bound to another account,
+                or the release was withdrawn, or is reserved for another window.
+            BudgetExhausted: The account has too little left.
+            MadeElsewhere: It is of a window, or an epoch of a stream, and another key store has
+                begun it, whatever account pays there. Nothing is paid here.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        in_file = self._account_in_file(reservation.account)
+        charge, columns = reservation.charge, reservation.columns()
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self.check_sound(entries)
+            _check_not_withdrawn(entries, reservation)
+            past = counting(entries, reservation.account)
+            is_reserved = any(entry.charge == charge for entry in past)
+            if reservation.is_paid_once or is_reserved:
+                from tracecloak.pipelines.ledger import paid_once
+
+                if reservation.is_paid_once:
+                    paid_once.check_not_elsewhere(entries, reservation)
+                if is_reserved:
+                    paid_once.check_same_window(entries, reservation)
+                    return []
+            if in_file is not None or _declares(entries):
+                from tracecloak.pipelines.ledger.caps import check_caps
+
+                check_caps(entries, reservation, in_file)
+            details = {} if self.memory is None else self.memory.stamp()
+            return [("reserve", columns, details | reservation.facts())]
+
+        self.append(steps)
+
+    def commit(self, output: str, release_id: str, key_fingerprint: str) -> None:
+        """Notes that a release is visible. Once noted, does nothing.
+
+        Raises:
+            UsageError: It was never reserved.
+            LedgerError: The ledger cannot be used.
+        """
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            found = charges_of(entries, output, release_id, key_fingerprint)
+            if not found:
+                raise UsageError(
+                    f"release {release_id!r} in {output} was never reserved under this key in "
+                    f"{self.place}; use the ledger and the key_store of that run"
+                )
+            ended = [entry for entry in found if entry.is_open]
+            if not ended and all(e.action not in ("commit", "withdraw") for e in found):
+                ended = found[-1:]  # one is visible after all, and the last is the likeliest
+            return [("commit", asdict(entry), None) for entry in ended]
+
+        self.append(steps)
+
+    def draw(self, output: str, release_id: str, key_fingerprint: str) -> None:
+        """Notes that a release draws noise from now on, after which nothing is given back.
+
+        Whoever draws asks this first: it is refused to a run whose reservation was voided or given
+        up meanwhile, and to a release of a window that has not claimed its units. Once noted, does
+        nothing.
+
+        Raises:
+            UsageError: There is no such reservation, or no longer, or units are not claimed.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self.check_sound(entries)
+            live = self.not_ended(entries, (output, release_id, key_fingerprint))
+            undrawn = [entry for entry in live if entry.action in UNDRAWN]
+            of_windows = windowed(entries)
+            for entry in undrawn:
+                charged = of_windows.get(entry.charge)
+                if charged is not None and charged.claim is None:
+                    raise UsageError(
+                        f"release {release_id!r} in {output} is of window {charged.window.label} "
+                        "and has not claimed the units that it counts, so nothing is drawn for it; "
+                        "run the command again"
+                    )
+            return [("draw", asdict(entry), None) for entry in undrawn]
+
+        self.append(steps)
+
+    def not_ended(self, entries: Sequence[Entry], of_key: OfKey) -> list[Entry]:
+        """Returns the last entries of a release's charges, of which one is open or committed.
+
+        Raises:
+            UsageError: None is.
+        """
+        last = charges_of(entries, *of_key)
+        alive = [entry for entry in last if entry.is_open or entry.action == "commit"]
+        if not alive:
+            output, release_id, _ = of_key
+            ended = f"is {_ENDED[last[-1].action]}" if last else "was never reserved"
+            raise UsageError(
+                f"release {release_id!r} in {output} {ended} in {self.place}, so "
+                "nothing is drawn for it; run the command again, which reserves anew"
+            )
+        return alive
+
+    def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
+        """Returns what happened last to a release under a key; None: it was never reserved.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        found = charges_of(self.entries(), output, release_id, key_fingerprint)
+        return found[-1].action if found else None
+
+    def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
+        """Gives back what a release reserved, if it ended before it could draw noise.
+
+        Returns:
+            Whether nothing of it counts as spent now. What was voided before, or never reserved,
+            stays as it is; what may have drawn stays spent.
+
+        Raises:
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        is_free = True
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            nonlocal is_free
+            self.check_sound(entries)
+            found = charges_of(entries, output, release_id, key_fingerprint)
+            is_free = all(entry.action in (*UNDRAWN, "void") for entry in found)
+            return [("void", asdict(entry), None) for entry in found if entry.action in UNDRAWN]
+
+        self.append(steps)
+        return is_free
+
+    def complaints(self) -> list[str]:
+        """Returns what the ledger and its key store do not agree on, a sentence each.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        if self.memory is None:
+            return []
+        copies = self.memory.copies()
+        return self.memory.complaints(self.entries(), copies)
+
+    def check_remembered(self) -> None:
+        """Makes sure that neither the ledger nor its key store has forgotten anything.
+
+        Raises:
+            LedgerError: One was restored from an old backup, as it seems, or cannot be read.
+        """
+        if found := self.complaints():
+            raise LedgerError(" ".join(found))
+
+    def sound_entries(self) -> list[Entry]:
+        """Returns all entries in their order.
+
+        Raises:
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        entries = self.entries()
+        self.check_sound(entries)
+        return entries
+
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """Returns the entries in their order, of one account or all; see `table.read_entries`.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        known = _known_of(self.url)
+        read = self._database.transact(
+            lambda connection: read_entries(connection, known.read), writes=False
+        )
+        known.read = read
+        return [entry for entry in read.entries if account is None or entry.account == account]
+
+    def balance(self, account: str) -> Balance:
+        """Returns what an account's charges add up to, and what its caps leave.
+
+        Raises:
+            UsageError: Neither the accounts file nor the ledger knows the account, or they have it
+                per different units.
+            LedgerError: The ledger cannot be read, or a number in it is no decimal.
+        """
+        return self.balance_in(self.entries(), account)
+
+    def balance_in(self, entries: Sequence[Entry], account: str) -> Balance:
+        """Returns the balance after entries that were read before.
+
+        Raises:
+            UsageError: Neither the accounts file nor the entries know the account, or they have it
+                per different units.
+            LedgerError: A number in the entries is no decimal.
+        """
+        if account not in self.accounts and all(e.account != account for e in entries):
+            known = sorted({*self.accounts, *(e.account for e in entries)})
+            raise UsageError(
+                f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
+            )
+        caps = self.account_in(entries, account)
+        try:
+            return balance_of(entries, account, caps)
+        except UsageError:
+            raise self._unsound(problems(entries)) from None
+
+    def account_in(self, entries: Sequence[Entry], account: str) -> Account | None:
+        """Returns the caps of an account: the lower one where ledger and file have one each.
+
+        Raises:
+            UsageError: Ledger and file have it per different units.
+            LedgerError: A number in the entries is no decimal.
+        """
+        in_file = self.accounts.get(account)
+        if not _declares(entries):
+            return in_file
+        from tracecloak.pipelines.ledger.declarations import both_bounds, declared_accounts
+
+        try:
+            declared = declared_accounts(entries).get(account)
+        except UsageError:
+            raise self._unsound(problems(entries)) from None
+        return both_bounds(declared, in_file)
+
+    def _account_in_file(self, name: str) -> Account | None:
+        if not self.accounts:
+            return None
+        if name not in self.accounts:
+            raise UsageError(
+                f"account {name!r} is not in the accounts file, which has "
+                f"{', '.join(sorted(self.accounts))}; have its owner add it"
+            )
+        return self.accounts[name]
+
+    def check_sound(self, entries: Sequence[Entry]) -> None:
+        """Makes sure that all entries are as a ledger wrote them.
+
+        Raises:
+            LedgerError: Somebody changed what it said.
+        """
+        found = _known_of(self.url).problems(entries)
+        if found:
+            raise self._unsound(found)
+
+    def _unsound(self, found: Sequence[str]) -> LedgerError:
+        return LedgerError(
+            f"{self.place} does not say what tracecloak wrote ({found[0]}; problems in "
+            f"all: {len(found)}); see `tracecloak ledger verify`, and restore it from a backup"
+        )
+
+    def append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
+        """Appends what the entries ask for, and returns all entries with it."""
+
+        def append(connection: sa.Connection) -> EntriesRead:
+            read = read_entries(connection, known.read)
+            entries = list(read.entries)
+            for action, columns, details in steps(list(entries)):
+                last = Entry.after(entries[-1] if entries else None, action, columns, details)
+                connection.execute(sa.insert(TABLE).values(asdict(last)))
+                entries.append(last)
+            return EntriesRead(entries, read.whole_at)
+
+        known = _known_of(self.url)
+        # The ledger first: who is cut off in between leaves a ledger that is ahead of the copy.
+        known.read = self._database.transact(append, writes=True)
+        entries = known.read.entries
+        if self.memory is not None:
+            self.memory.remember(entries)
+        return entries
+
+    def _is_there(self, connection: sa.Connection) -> bool:
+        return is_there(self._database, connection)
+
+    def _make(self) -> None:
+        def make(connection: sa.Connection) -> None:
+            if not self._is_there(connection):  # another process may have been first
+                TABLE.create(connection)
+
+        self._database.make_file()
+        try:
+            self._database.transact(make, writes=True)
+        except LedgerError:
+            # Databases have several errors for two who make one table; what counts is that it is.
+            if not self._database.transact(self._is_there, writes=False):
+                raise
+        from tracecloak.pipelines.ledger.noted_cases import NotedCases
+
+        NotedCases(self.url).make()
+        _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
+        if self.memory is not None and self.memory.knows_others():
+            _LOG.warning(
+                "this key store paid with another ledger before, and %s knows nothing of what was "
+                "spent there",
+                self.place,
+            )
+
+
+def _declares(entries: Sequence[Entry]) -> bool:
+    """Whether the privacy officer declared caps, or whose a data set is."""
+    return any(entry.action in ("account", "dataset") for entry in entries)
+
+
+def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:
+    for entry in charges(entries).values():
+        is_same = entry.of_key[:2] == (reservation.output, reservation.release_id)
+        if is_same and entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
+
+
+# What to say of a charge that is no longer open.
+_ENDED = {"void": "voided", "forfeit": "forfeited", "withdraw": "withdrawn"}

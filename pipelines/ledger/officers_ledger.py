@@ -1,0 +1,222 @@
+"""What people do to a ledger by hand, each with their name and why: caps, ends, and acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.balance import charges, charges_of
+from tracecloak.pipelines.ledger.chain import may_follow, problems
+from tracecloak.pipelines.ledger.declarations import (
+    account_columns,
+    check_declared,
+    dataset_columns,
+    nothing_columns,
+)
+from tracecloak.pipelines.ledger.entries import Declaration, Entry, Step, signed
+from tracecloak.pipelines.ledger.forgotten import accepted, accepting, forgotten
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.table import read_entries
+from tracecloak.schemas.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What an entry `accept` ended.
+
+    Attributes:
+        complaints: What ledger and key store did not agree on.
+        again: What was written into the ledger again, as it is now in it.
+    """
+
+    complaints: Sequence[str]
+    again: Sequence[Entry]
+
+
+class OfficersLedger(Ledger):
+    """A ledger as its officer has it, who declares, ends and accepts; see `Ledger`."""
+
+    _may_begin_beside_caps = True
+
+    def forfeit(
+        self, output: str, release_id: str, key_fingerprint: str, by: str, reason: str
+    ) -> None:
+        """Gives up a release that is not finished: it stays spent, and draws nothing any more.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            key_fingerprint: Tells release keys apart.
+            by: Who gives it up.
+            reason: Why.
+
+        Raises:
+            UsageError: There is no open charge of it, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        self._end(
+            "forfeit",
+            lambda entries: charges_of(entries, output, release_id, key_fingerprint),
+            f"release {release_id!r} in {output} has no open reservation in {self.place}; "
+            "`tracecloak ledger resume` lists those that have one",
+            signed(by, reason),
+        )
+
+    def withdraw(self, output: str, release_id: str, by: str, reason: str) -> None:
+        """Notes that a committed release is taken back; it stays spent. Once noted, does nothing.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name, under whatever keys it was made.
+            by: Who takes it back.
+            reason: Why.
+
+        Raises:
+            UsageError: There is no committed charge of it, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+
+        def charged(entries: Sequence[Entry]) -> list[Entry]:
+            last = charges(entries).values()
+            return [entry for entry in last if entry.of_key[:2] == (output, release_id)]
+
+        is_open = [entry for entry in charged(self.entries()) if entry.is_open]
+        if "@" in release_id:
+            # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
+            for entry in is_open:
+                self.commit(*entry.of_key)
+        mend = (
+            "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
+            if is_open
+            else "correct output, release_id or ledger; `tracecloak ledger show` lists all, "
+            "each epoch of a stream as NAME@EPOCH"
+        )
+        self._end(
+            "withdraw",
+            charged,
+            f"release {release_id!r} in {output} is not committed in {self.place}: {mend}",
+            signed(by, reason),
+        )
+
+    def _end(
+        self,
+        action: Literal["forfeit", "withdraw"],
+        charged: Callable[[Sequence[Entry]], Sequence[Entry]],
+        refusal: str,
+        details: Mapping[str, str],
+    ) -> None:
+        """Ends charges, each of which can be ended so by `chain.may_follow`.
+
+        Args:
+            action: What is noted. Once noted, nothing is noted again.
+            charged: Returns the last entries of the charges that it is about.
+            refusal: What to say if none can be ended so, and none was before.
+            details: Who ends them, and why.
+        """
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self.check_sound(entries)
+            last = charged(entries)
+            ended = [entry for entry in last if may_follow(action, (entry.action,))]
+            if not ended and all(entry.action != action for entry in last):
+                raise UsageError(refusal)
+            return [(action, asdict(entry), details) for entry in ended]
+
+        self.append(steps)
+
+    def declare_account(self, account: Account, by: str, reason: str) -> None:
+        """Declares what an account may spend; an earlier declaration of it holds no longer.
+
+        As soon as a ledger declares an account, no other that it does not declare can pay.
+
+        Raises:
+            UsageError: A cap is no exact decimal, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        columns, details = account_columns(account)
+        self._declare("account", columns, {**details, **signed(by, reason)})
+
+    def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
+        """Binds a data set to one account: releases that name it under another are refused.
+
+        Raises:
+            UsageError: The account is not declared where others are, a name is no text, or nobody
+                and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        columns, details = dataset_columns(dataset, account)
+        self._declare("dataset", columns, {**details, **signed(by, reason)})
+
+    def note_erasure(self, what: Mapping[str, str], by: str, reason: str) -> None:
+        """Notes that what is noted of releases' cases is erased, before it is.
+
+        Args:
+            what: Which of it, by name.
+            by: Who erases it.
+            reason: Why.
+
+        Raises:
+            UsageError: Nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        self._declare("erase", nothing_columns(), {**what, **signed(by, reason)})
+
+    def accept(self, by: str, reason: str) -> Accepted:
+        """Notes what happened to a ledger or a key store that has forgotten something.
+
+        What the key store's copy has beyond the ledger counts again: charges as spent, and
+        declarations. Nothing is given back.
+
+        Raises:
+            UsageError: Neither has forgotten anything, or nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        memory, details = self.memory, signed(by, reason)
+        copies = [] if memory is None else memory.copies()
+        complaints: list[str] = []
+        n_before = 0
+
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            nonlocal complaints, n_before
+            self.check_sound(entries)
+            complaints = [] if memory is None else memory.complaints(entries, copies)
+            if memory is None or not complaints:
+                raise UsageError(
+                    f"{self.place} and the key store agree: there is nothing to accept"
+                )
+            n_before = len(entries) + 1
+            again = forgotten(memory, entries, copies)
+            return [
+                ("accept", nothing_columns(), {**accepting(memory, entries, copies), **details}),
+                *again,
+            ]
+
+        entries = self.append(steps)
+        if memory is not None:
+            accepted(memory, entries)
+        return Accepted(complaints, entries[n_before:])
+
+    def verify(self, known_hash: str | None = None) -> list[str]:
+        """Returns what is wrong with the ledger, a sentence each; nothing if it is sound.
+
+        Args:
+            known_hash: The last hash as it was noted elsewhere at an earlier time. Without one,
+                entries removed from the end and a chain computed anew go unnoticed.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        return problems(self._database.transact(read_entries, writes=False).entries, known_hash)
+
+    def _declare(
+        self, action: Declaration, columns: Mapping[str, Any], details: Mapping[str, Any]
+    ) -> None:
+        def steps(entries: Sequence[Entry]) -> list[Step]:
+            self.check_sound(entries)
+            if action == "dataset":
+                check_declared(entries, columns["account"])
+            return [(action, columns, details)]
+
+        self.append(steps)

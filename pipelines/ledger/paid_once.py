@@ -1,0 +1,61 @@
+"""What is paid once, a window's release or an epoch, is made once, by whoever began it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.database import MadeElsewhere
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, windowed
+from tracecloak.schemas.errors import UsageError
+
+
+def check_same_window(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that a release that is reserved again is of the window that it was reserved for.
+
+    Raises:
+        UsageError: It is of another, or its price was not to add up and now is.
+    """
+    charged = windowed(entries).get(reservation.charge)
+    was, now = None if charged is None else charged.window, reservation.window
+    places = {None if window is None else window.place for window in (was, now)}
+    if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
+        raise UsageError(
+            f"release {reservation.release_id!r} in {reservation.output} is charged to "
+            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
+            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
+            "choose another release_id, or set the schedule as it was"
+        )
+
+
+def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that nobody else makes a release of a window, or an epoch, that is paid once.
+
+    Two machines with key stores of their own may be told to do the same at the same time, and one
+    may have ended while the other looked.
+
+    Raises:
+        MadeElsewhere: The same release is reserved or visible under another key.
+    """
+    window = reservation.window
+    for entry in charges(entries).values():
+        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
+        is_ours = entry.key_fingerprint == reservation.key_fingerprint
+        if not is_same or is_ours or entry.action in ("void", "forfeit"):
+            continue
+        begun = (
+            f"release {entry.release_id!r} in {entry.output} was begun on "
+            f"{entry.recorded_at[:19]}Z with another key store, which paid for"
+        )
+        if window is None:
+            raise MadeElsewhere(
+                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
+                "there and bring that key store, with the state of the stream in it; or begin "
+                "another epoch, which is another spend"
+            )
+        raise MadeElsewhere(
+            f"{begun} window {window.label}: wait until it ends and run again, which finds it. If "
+            "it was cut off, run it again with that key store, which finishes it for nothing, "
+            "or give it up with `tracecloak ledger forfeit`. If it was visible and is gone, "
+            "restore it, or choose another release_id, which is another spend"
+        )

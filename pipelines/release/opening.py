@@ -1,0 +1,61 @@
+"""A run is opened: what it needs is there, and its input is looked at; nothing is paid yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.gate import Unchanged
+from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
+from tracecloak.pipelines.release.concerns import concerns_of
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.release.values import Run
+from tracecloak.pipelines.runners.driver import Driver
+from tracecloak.transforms.batch.dead_letter import DeadLetter
+from tracecloak.transforms.files import absolute, require_file_system
+from tracecloak.transforms.publish.places import check_places
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+def opened(config: ReleaseConfig, driver: Driver) -> Run:
+    """Returns a run of which everything is there, before anything is paid.
+
+    Raises:
+        TracecloakError: Something is not.
+    """
+    config.check_named()
+    concerns = tuple(concerns_of(config))
+    for concern in concerns:
+        concern.check(config)
+    source = source_of(config)
+    require_file_system("output", config.output)
+    store = open_store(config)
+    ledger = open_ledger(config, store)  # before the first look at the input
+    output = absolute(config.output)
+    check_places(output, config.dead_letter)
+    unchanged = Unchanged.since_now(source.files)
+    files = snapshot_of(source.files)
+    staging_area = None if config.staging_area is None else absolute(config.staging_area)
+    fingerprint = fingerprint_of(config, store, files)
+    release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
+    folder = ReleaseFolder(output, release_id, staging_area)
+    dead_letter = DeadLetter(
+        config.dead_letter or store.operator_folder(output, release_id),
+        config.largest_error_ratio,
+    )
+    check_worker_keys(config)
+    driver.check_ready()
+    books = Books(store, ledger, folder)
+    run = Run(config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)
+    for concern in concerns:
+        concern.open(run)
+    return run
+
+
+def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
+    """Returns the keyed digest of what a release reads."""
+    # Empty partitions of different days are different inputs, though they hold the same.
+    return store.fingerprint(files) if files else store.digest("\n".join(config.input))

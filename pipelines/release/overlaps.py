@@ -1,0 +1,66 @@
+"""Earlier syntactic releases that may have cases of one that is made: who makes it is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, windowed
+from tracecloak.schemas.errors import UsageError
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def warn_of_overlaps(reservation: Reservation, entries: Sequence[Entry]) -> None:
+    """Tells the operator of earlier syntactic releases that may have cases of this one.
+
+    Two logs in each of which k cases are alike can single somebody out if they are laid side by
+    side, and no ledger adds that up. Releases count as of the same log if they are of one data set,
+    or, where one of them names none, lie in one folder. Windows of one schedule share no case,
+    unless they are the same window. Of the log nothing is looked at, and nobody is refused.
+
+    Args:
+        reservation: Of the release that is made.
+        entries: All entries of the ledger.
+    """
+    others = windowed(entries)
+    named = {
+        entry.charge: entry.facts.get("dataset") for entry in entries if entry.action == "reserve"
+    }
+    places, window = [], reservation.window
+    for charge, entry in charges(entries).items():
+        is_own = entry.of_key[:2] == (reservation.output, reservation.release_id)
+        was_seen = entry.action in ("commit", "withdraw") and _is_syntactic(entry.method)
+        datasets = (reservation.dataset, named.get(charge))
+        if None in datasets:
+            is_of_log = entry.output == reservation.output
+        else:
+            is_of_log = datasets[0] == datasets[1]
+        other = others.get(charge)
+        is_apart = (
+            window is not None
+            and other is not None
+            and other.window.scope == window.scope
+            and other.window.label != window.label
+        )
+        if was_seen and is_of_log and not is_own and not is_apart:
+            places.append(f"{entry.output}/run_id={entry.release_id}")
+    if places:
+        more = f" and {len(places) - 1} before it" if len(places) > 1 else ""
+        _LOG.warning(
+            "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
+            "side, such releases can single out who is safe in each; `tracecloak attack --linkage "
+            "--growing` over all of them says how far",
+            places[-1],
+            more,
+        )
+
+
+def _is_syntactic(method: str) -> bool:
+    """Whether a method that the ledger names is one; of what is not installed nobody can tell."""
+    try:
+        return method_named(method).guarantee_kind == "syntactic"
+    except UsageError:
+        return False

@@ -1,0 +1,99 @@
+"""A run is told: what came of it, for who ran it, and the operator's edition of the statement."""
+
+from __future__ import annotations
+
+import contextlib
+from fractions import Fraction
+from typing import cast
+
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.budget.books import after_release
+from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.release.findings import FirstLook
+from tracecloak.pipelines.release.records import manifest_of_run
+from tracecloak.pipelines.release.values import Outcome, Run
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.transforms.files import write_anew
+from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+
+
+def told(run: Run, was_released_before: bool) -> Outcome:
+    """Writes the operator's edition of the statement, and returns what there is to tell.
+
+    A release that is complete does not fail for what cannot be told.
+
+    Raises:
+        AfterReleaseError: The statement could not be written; the release is complete.
+    """
+    warnings: tuple[str, ...] = ()
+    if not was_released_before or not FileSystems.exists(_statement_path(run)):
+        with contextlib.suppress(Exception):  # whatever a file system does
+            warnings = FirstLook.at(run.config, run.source).warnings
+        _write_statement(run, warnings)
+    manifest = run.folder.committed() or {}
+    malformed: tuple[int, int] | None = None
+    balance: Balance | None = None
+    with contextlib.suppress(Exception):  # whatever a file system does
+        n_records, findings = run.dead_letter.told()
+        n_malformed = sum(one.n_records for one in findings if one.is_malformed)
+        malformed = (n_malformed, n_records) if n_malformed else None
+    with contextlib.suppress(Exception):  # whatever a database does
+        ledger = run.books.ledger
+        balance = ledger.balance_in(ledger.entries(), run.config.account)
+    outcome = Outcome(
+        run.folder,
+        was_released_before,
+        run.dead_letter.folder,
+        Yield(**manifest.get("came_out", {})),
+        tuple(output["path"] for output in manifest.get("outputs", ())),
+        malformed,
+        balance,
+        "there" if run.folder.read_signature() else "none",
+        warnings=() if was_released_before else warnings,
+    )
+    for concern in run.concerns:
+        outcome = concern.tell(run, outcome)
+    return outcome
+
+
+def _statement_path(run: Run) -> str:
+    return cast(str, FileSystems.join(run.operator_folder, STATEMENT_NAME))
+
+
+def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
+    """Writes the operator's edition of the statement where only the operator reads.
+
+    Raises:
+        AfterReleaseError: It could not be written; the release is complete.
+    """
+    ledger, config = run.books.ledger, run.config
+    assert run.receipt is not None  # the release is there
+    try:
+        entries = ledger.entries()
+        balance = ledger.balance_in(entries, config.account)
+        account = ledger.account_in(entries, config.account)
+        is_any_malformed = any(one.is_malformed for one in run.dead_letter.told()[1])
+        facts = InternalFacts(
+            account=config.account,
+            ledger=ledger.place,
+            spent_after=_text(balance.spent_epsilon),
+            cap=None if account is None else _text(account.epsilon_cap),
+            inputs=tuple(file.path for file in run.source.files) or config.input,
+            runner=config.runner,
+            config_digest=config.digest,
+            key_fingerprint=run.receipt.key_fingerprint,
+            dead_letter=run.dead_letter.folder if is_any_malformed else None,
+            warnings=warnings,
+            configuration=config.model_dump(mode="json"),
+        )
+        text = internal_statement(manifest_of_run(run), facts)
+        write_anew(_statement_path(run), text.encode())
+    except BaseException as error:
+        raise after_release(run.folder, error) from error
+
+
+def _text(value: Fraction | None) -> str | None:
+    return None if value is None else decimal_text(value)

@@ -1,0 +1,73 @@
+"""What runs a release: one interface, whether it is this process or a runner of Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tracecloak.pipelines.runners.names import IN_MEMORY
+from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.counted_units import CountedUnits
+    from tracecloak.transforms.batch.job import Job
+
+
+class Driver(Protocol):
+    """Runs jobs. What it raises may be any error: `failures` tells what may be said of it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a run has ended with this process: nothing goes on elsewhere."""
+        ...
+
+    @property
+    def beam_version(self) -> str | None:
+        """Version of Apache Beam; None: it runs without it."""
+        ...
+
+    def check_ready(self) -> None:
+        """Makes sure, before anything is paid, that a run can be started.
+
+        Raises:
+            UsageError: What it needs is not there.
+        """
+        ...
+
+    def check_workplace(self, workplace: str) -> None:
+        """Makes sure, before anything is drawn, that workers answer, and can write in a folder.
+
+        Raises:
+            UsageError: They cannot.
+            RetryLater: They do not answer.
+        """
+        ...
+
+    def units(self, job: Job) -> CountedUnits:
+        """Reads the log once and returns the units of the cases of the job's window."""
+        ...
+
+    def run(self, job: Job) -> None:
+        """Makes a release, from its files to its commit."""
+        ...
+
+
+def driver_of(runner: str, beam_arguments: Sequence[str]) -> Driver:
+    """Returns what runs a release under the name of a runner.
+
+    Args:
+        runner: Name of a runner.
+        beam_arguments: Flags of Beam.
+
+    Raises:
+        UsageError: The flags are not for this runner, or ask for what loses data.
+    """
+    if runner == IN_MEMORY:
+        if beam_arguments:
+            raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+        from tracecloak.pipelines.runners.in_memory import InMemoryDriver
+
+        return InMemoryDriver()
+    from tracecloak.pipelines.runners.on_beam import BeamDriver
+
+    return BeamDriver(runner, beam_arguments)

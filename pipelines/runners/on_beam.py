@@ -1,0 +1,99 @@
+"""A release on a runner of Beam: its pipeline, from its files to its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.pipelines.runners.names import is_local
+from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
+from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces
+from tracecloak.transforms.batch.job import Job
+from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
+from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.validate import CheckRejects
+from tracecloak.transforms.batch.write import WriteRelease
+from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.publish.release_folder import remove_folder
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.counted_units import CountedUnits
+    from tracecloak.transforms.batch.window_part import WindowPart
+
+
+class BeamDriver:
+    """The driver of one of Beam's runners; see `driver.Driver`."""
+
+    def __init__(self, runner: str, beam_arguments: Sequence[str]) -> None:
+        """Reads Beam's flags, with which inputs elsewhere are looked for from now on.
+
+        Raises:
+            UsageError: They ask for what loses data, or for no run to its end.
+        """
+        self.runner = runner
+        self.is_local = is_local(runner)
+        self.beam_version = version()
+        self._options = pipeline_options(runner, beam_arguments)
+        FileSystems.set_options(self._options)
+
+    def check_ready(self) -> None:
+        """Makes sure that the runner can be started, as far as this machine can tell."""
+        check_ready(self._options)
+
+    def check_workplace(self, workplace: str) -> None:
+        """Makes sure that workers elsewhere answer, and can write in a folder."""
+        if self.is_local:
+            return
+        if is_on_this_machine(workplace):
+            check_workers_write(workplace, self._options)
+        elif self.runner != "DataflowRunner":
+            check_workers_answer(self._options)  # Dataflow starts its workers itself
+
+    def units(self, job: Job) -> CountedUnits:
+        """Reads the log once and returns the units of the cases of the job's window."""
+        assert job.part is not None  # which alone asks for this
+        with beam.Pipeline(options=self._options) as pipeline:
+            build_units(pipeline, job, job.part)
+        units = job.part.found_units()
+        remove_folder(job.part.found)
+        return units
+
+    def run(self, job: Job) -> None:
+        """Makes a release, from its files to its commit."""
+        with beam.Pipeline(options=self._options) as pipeline:
+            build_release(pipeline, job)
+
+
+def build_release(pipeline: beam.Pipeline, job: Job) -> None:
+    """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
+    spec = job.target.spec
+    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
+    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+        job.n_shards, wait_on=checked, by_individual=spec.by_individual
+    )
+    traces = grouped["traces"]
+    if job.part is not None:
+        from tracecloak.transforms.batch.window_stages import KeepCounted
+
+        traces = traces | "Window" >> KeepCounted(job.part)
+    made = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
+    _ = made["traces"] | "WriteRelease" >> WriteRelease(
+        job.target, made["products"], wait_on=checked
+    )
+
+
+def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
+    """Adds what comes before the release of a window: read, check, group, write its units down."""
+    from tracecloak.transforms.batch.window_stages import WriteUnits
+
+    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
+    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+        job.n_shards, wait_on=checked, by_individual=part.by_individual
+    )
+    _ = grouped["traces"] | "Units" >> WriteUnits(part)

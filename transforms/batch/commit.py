@@ -1,0 +1,76 @@
+"""The commit: statement and page are written, the promise is checked, and the release appears."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from tracecloak.anonymizers.contract.method import Products
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.published.manifest import OutputFile
+from tracecloak.transforms.batch.job import Target
+from tracecloak.transforms.publish.release_files import read_log, write_report, write_statement
+from tracecloak.transforms.publish.report import LogCounts
+
+_LOG = logging.getLogger("tracecloak")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What of a release is written before its commit.
+
+    Attributes:
+        parts: The parts of the log.
+        others: All other files.
+        products: What is released beside the log.
+        log: What was counted on the released log; None where there is none.
+    """
+
+    parts: list[OutputFile]
+    others: list[OutputFile]
+    products: Products
+    log: LogCounts | None
+
+
+def commit(target: Target, written: Written) -> None:
+    """Commits the written files; a bundle that runs again finds the release and does nothing.
+
+    The statement and the page are written here, as they say what came out.
+
+    Args:
+        target: Where the files are, and what is released.
+        written: The files, and what is in them.
+
+    Raises:
+        UsageError: The release was given up meanwhile; nothing is committed.
+        GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
+            is committed.
+    """
+    folder, spec, parts = target.folder, target.spec, written.parts
+    if folder.committed() is not None:
+        return
+    spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
+    method = method_named(spec.method)
+    if method.verifies:
+        try:
+            method.verify(read_log(folder, len(parts)), spec.params)
+        except GuaranteeError as error:
+            raise GuaranteeError(
+                f"the log as written does not keep what {spec.method} promises: {error}; this is "
+                "an error of the program, please report it"
+            ) from error
+        _LOG.info("verified the log as written")
+    if not target.keeps_parts:
+        folder.remove([part.path for part in parts])
+    held, log = written.products.held, written.log
+    came_out = held if log is None else log.came_out.beside(held)
+    whole = replace(target.manifest, came_out=came_out)
+    statement = write_statement(folder, whole, method.has_error_bars)
+    outputs = [*(parts if target.keeps_parts else []), *written.others, statement]
+    outputs.append(write_report(folder, whole, outputs, written.products, log))
+    if spec.check_open is not None:
+        spec.check_open()
+    sign = None if spec.signer is None else spec.signer.sign
+    folder.commit(whole.to_json(outputs, method.verifies), sign)
+    _LOG.info("committed release %s", folder.release_id)

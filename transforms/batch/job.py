@@ -1,0 +1,118 @@
+"""What one release is, as its stages and its driver need to know; all of it pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tracecloak.anonymizers.contract.draws import Draws, Unkept
+from tracecloak.anonymizers.contract.method import Params
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.batch.dead_letter import DeadLetter
+from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.publish.names import PARTS
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.batch.case_sketches import SketchFile
+    from tracecloak.transforms.batch.window_part import WindowPart
+    from tracecloak.transforms.keys.signing import SigningReference
+
+
+@dataclass(frozen=True)
+class ReleaseSpec:
+    """What is released, as every stage of it needs to know.
+
+    Attributes:
+        method: Name of a registered method.
+        params: Its parameters.
+        release_id: The release's name; with the key, the input and the configuration it fixes all
+            noise.
+        key: Where the worker finds the release key.
+        config_digest: Digest of the configuration.
+        draws: Where decisions are made and kept; it pickles.
+        sketch: Where the sketch of the cases goes; None: none is made.
+        check_open: Called before the release appears; raises where it was given up meanwhile. None:
+            whoever gives it up ends the run's key, and that must do.
+        signer: Where the key is that signs the manifest; None: nobody signs.
+        operator_folder: Where workers put what they find in the data; None: into their logs.
+    """
+
+    method: str
+    params: Params
+    release_id: str
+    key: KeyReference
+    config_digest: str
+    draws: Draws = field(default_factory=Unkept)
+    sketch: SketchFile | None = None
+    check_open: Callable[[], None] | None = None
+    signer: SigningReference | None = None
+    operator_folder: str | None = None
+
+    @property
+    def by_individual(self) -> bool:
+        """Whether the cases of an individual must meet in one batch, to be bounded together."""
+        bounds = method_named(self.method).bounds(self.params)
+        return bounds.max_cases_per_individual is not None
+
+    @property
+    def columns(self) -> list[TraceBatch]:
+        """A batch without cases that tells the attributes of the released log, if it has any."""
+        attributes = method_named(self.method).attributes(self.params)
+        if not attributes:
+            return []
+        from tracecloak.schemas.published.rows import no_traces
+
+        return [no_traces({a.name: a.arrow_type for a in attributes})]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is written, and where.
+
+    Attributes:
+        spec: What is released.
+        folder: Where it is built.
+        manifest: What it says of itself, but for what came out.
+        formats: Forms of the released log.
+        n_parts: Parts of the released log.
+    """
+
+    spec: ReleaseSpec
+    folder: ReleaseFolder
+    manifest: ReleaseManifest
+    formats: tuple[str, ...]
+    n_parts: int
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether the parts of the log are released, and not only what is made of them."""
+        return PARTS in self.formats
+
+    @property
+    def exports(self) -> list[str]:
+        """The forms that are made of the parts."""
+        return [kind for kind in self.formats if kind != PARTS]
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a driver is given.
+
+    Attributes:
+        source: What is read.
+        dead_letter: Where malformed records are listed.
+        target: What is written of it.
+        n_shards: Shards of cases.
+        part: Which cases count, of a release of a window; None: all do.
+    """
+
+    source: EventSource
+    dead_letter: DeadLetter
+    target: Target
+    n_shards: int
+    part: WindowPart | None = None
