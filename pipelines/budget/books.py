@@ -40,12 +40,10 @@ class Standing:
 
     Attributes:
         state: See `standing.TABLE`.
-        folder: What a reader sees in its place.
         receipt: Of what it was begun; None: this key store did not begin it.
     """
 
     state: State
-    folder: FolderShows
     receipt: Receipt | None
 
 
@@ -79,14 +77,10 @@ class Books:
             begun_with = self.store.ledger_of(*named)
             if begun_with is not None and place_of(begun_with) != self.ledger.place:
                 says = "another ledger"
-        shows = self._shows(fingerprint)
-        return Standing(state_of(says, shows, key), shows, receipt)
+        return Standing(state_of(says, self.shows(fingerprint), key), receipt)
 
-    def is_visible_under(self, key_fingerprint: str) -> bool:
-        """Returns whether the release is complete in its place, made with a key."""
-        return self._shows(key_fingerprint) == "this release"
-
-    def _shows(self, key_fingerprint: str | None) -> FolderShows:
+    def shows(self, key_fingerprint: str | None) -> FolderShows:
+        """Returns what a reader sees in the place of the release, for who has a key of it."""
         manifest = self.folder.committed()
         if manifest is not None:
             is_ours = manifest["randomness"]["key_fingerprint"] == key_fingerprint

@@ -77,7 +77,7 @@ def forfeit(
                 "`tracecloak ledger resume` lists those that have one"
             )
         for entry in open_charges:
-            if books.is_visible_under(entry.key_fingerprint):
+            if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
                     f"release {release_id!r} in {place} is visible and complete, which the ledger "

@@ -47,22 +47,22 @@ def failed(run: Run, error: BaseException) -> BaseException:
     log_findings(run.source, run.dead_letter)
     books, folder = run.books, run.folder
     try:
-        standing = books.look()
+        shown = books.shows(run.key.fingerprint)
     except Exception as unknown:
         return TracecloakError(
             f"the pipeline failed with {reason_of(error)}, and what is in {folder.final} cannot be "
             f"told ({reason_of(unknown)}). {_STAYS_SPENT}"
         )
-    if standing.folder == "this release":
+    if shown == "this release":
         return after_release(folder, error)
-    if standing.folder == "another's":
+    if shown == "another's":
         return RetryLater(
             f"another run, with another key store, released {folder.final} while this one was at "
             "work, which released nothing. What this one reserved stays spent: end it with "
             "`tracecloak ledger forfeit`, and choose another release_id if you need a release of "
             "your own"
         )
-    if standing.folder == "parts":
+    if shown == "parts":
         return TracecloakError(
             f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
             f"release. {_STAYS_SPENT}"

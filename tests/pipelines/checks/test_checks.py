@@ -33,8 +33,9 @@ from tracecloak.pipelines.ledger import caps, officers_ledger
 from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import LedgerMemory
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release import claiming
 from tracecloak.pipelines.release import records as records_module
 from tracecloak.pipelines.release import run as release_module
@@ -239,7 +240,7 @@ def test_a_configuration_that_says_new_ledger_is_found(tmp_path: Path) -> None:
 
 def test_what_the_officer_declared_is_read_if_asked_for_and_stays(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    officers = Ledger(url, new=True)
+    officers = OfficersLedger(url, new=True)
     by = ("the officer", "a test")
     officers.declare_account(account("2.5"), *by)
     officers.declare_account(account("9", name="b"), *by)
@@ -300,7 +301,7 @@ def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_refund_for_what_is_given_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "forfeit", free)
+    patch.setattr(OfficersLedger, "forfeit", free)
 
 
 def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -498,7 +499,7 @@ def test_the_officers_caps_that_do_not_hold_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    Ledger(url, new=True).declare_account(account("2.5"), "the officer", "a test")
+    OfficersLedger(url, new=True).declare_account(account("2.5"), "the officer", "a test")
     monkeypatch.setattr(caps, "check_affordable", nothing)
     monkeypatch.setattr("tracecloak.pipelines.checks.accounts._MOST_RESERVATIONS", 5)
     found = finding(configured(**RIGOROUS, ledger=url, account="a"), "officer's caps",

@@ -18,7 +18,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tracecloak.pipelines.budget import database
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import run
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 

@@ -24,7 +24,7 @@ from tests.support.releasing import (
 from tracecloak.pipelines.budget.gate import Gate, Unchanged
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.publish.places import check_places

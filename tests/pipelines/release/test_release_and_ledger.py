@@ -39,7 +39,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.records import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError

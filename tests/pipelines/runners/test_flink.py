@@ -22,7 +22,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.ledger import Ledger
 
 N_CASES = 300
 # Of the 25 activities of the log; the others count as __other__.
