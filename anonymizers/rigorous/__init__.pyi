@@ -43,9 +43,6 @@ from .parts import Given as Given
 from .parts import Part as Part
 from .parts import PartsDecision as PartsDecision
 from .parts import budget_of_parts as budget_of_parts
-from .parts import counters_of as counters_of
-from .parts import decided as decided
-from .parts import rounds_of as rounds_of
-from .parts import sentences_of as sentences_of
+from .parts_method import PartsMethod as PartsMethod
 from .windows import windows_add_up as windows_add_up
 from .windows import windows_sentence as windows_sentence
