@@ -125,7 +125,8 @@ class PartsMethod(contract.Anonymizer):
         sentences = []
         for part in self.parts(params):
             spent = "; ".join(
-                (f"{need.name} " if len(part.needs) > 1 else "") + budget.means[need.name].text
+                (f"{need.name} " if need.name != part.name or len(part.needs) > 1 else "")
+                + budget.means[need.name].text
                 for need in part.needs
             )
             sentences.append(f"{part.name}: {part.sentence(budget.means)}; {spent}")
