@@ -33,6 +33,8 @@ from .clips import clip_part as clip_part
 from .clips import clipped_need as clipped_need
 from .clips import norm_grid as norm_grid
 from .clips import ranks_need as ranks_need
+from .counts_part import NoisyCounts as NoisyCounts
+from .counts_part import counts_part as counts_part
 from .params import LENGTH_SHARE as LENGTH_SHARE
 from .params import VOCABULARY_SHARE as VOCABULARY_SHARE
 from .params import Exact as Exact
