@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -119,7 +120,10 @@ class LaplaceVariants(LevelMethod):
             )
             return decision_of(counts, vocabulary, params, half_width_of(params))
 
-        counters = {"variants": CountVariants(), "names": CollectNames()}
+        counters: dict[str, contract.Counter] = {
+            "variants": CountVariants(),
+            "names": CollectNames(),
+        }
         needs = params.needs
         return (
             Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -351,9 +351,9 @@ class PairQueryMethod(QueryMethod):
             ),
         )
 
-    def reality_as_published(self, params: PairQueryParams) -> str:
+    def reality_as_published(self, params: Any) -> str:
         """Returns why the claim is not what holds, in sentences."""
-        return params.why_more
+        return str(params.why_more)
 
     def guarantee_as_published(self, params: PairQueryParams) -> Guarantee:
         """Returns the published claim beside the epsilon that holds, if a finite one does."""

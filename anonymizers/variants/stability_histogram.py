@@ -109,7 +109,10 @@ class VariantHistogramMethod(PartsMethod):
             f"one unit alone reaches the threshold of {params.threshold} cases with probability at "
             "most delta. All that is released follows from these counts."
         )
-        counters = {"variants": CountVariants(), "names": CollectNames()}
+        counters: dict[str, contract.Counter] = {
+            "variants": CountVariants(),
+            "names": CollectNames(),
+        }
         return (
             Part(
                 "variants",
