@@ -433,13 +433,16 @@ def edges_part(params: PrivateDfgParams) -> Part:
             return GraphDecision(graph, None)
         return GraphDecision(graph, released_durations(bins, graph, borders))
 
+    return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
+
+
+def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
-    reality = (
+    return (
         "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
         f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation and "
         "rounding look at the noisy sums only."
     )
-    return Part("edges", tuple(needs), sentence, decide, counters, "edges", reality)
 
 
 def _whole_cells(
