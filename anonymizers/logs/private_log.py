@@ -231,11 +231,13 @@ class PrivateLog(PartsMethod):
         )
         traces = timed(traces, cases, timing, randomness)
         values = {}
-        for own in params.declared:
-            decision, given = drawn[part_name(own)], (cases, randomness)
-            if own.has_handovers:
-                following = drawn[handovers_name(own)]
-                values[own.name] = handed_over(following, decision, own, traces, *given)
+        for attribute in params.declared:
+            decision, given = drawn[part_name(attribute)], (cases, randomness)
+            if attribute.has_handovers:
+                following = drawn[handovers_name(attribute)]
+                values[attribute.name] = handed_over(following, decision, attribute, traces, *given)
             else:
-                values[own.name] = attribute_of_traces(decision, own, traces, classes, *given)
+                values[attribute.name] = attribute_of_traces(
+                    decision, attribute, traces, classes, *given
+                )
         return replace(traces, attributes=values)
