@@ -47,6 +47,8 @@ case-count = tracecloak_toys:CaseCount
 toy = tracecloak_toys:TOY
 [tracecloak.key_sources]
 vault = tracecloak_toys:vault
+[tracecloak.methods]
+last-activities = last_activities:LastActivities
 """
 
 
@@ -125,6 +127,46 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
     ) == 0  # fmt: skip
     assert json.loads((tmp_path / "e.json").read_text())["released"]["cases"] == sum(counts)
     assert seen_in({"sizes": toys.Sizes(counts)}, []) == {("sizes",): float(len(counts))}
+
+
+def test_a_histogram_is_a_method_of_forty_lines_as_the_docs_have_it() -> None:
+    module = (TOYS / "last_activities.py").read_text(encoding="utf-8")
+    assert len([line for line in module.splitlines() if line]) <= 40
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "add-a-method.md"
+    assert f"<<'END'\n{module}END\n" in page.read_text(encoding="utf-8")
+
+
+def test_the_method_is_planned_released_and_paid_for(
+    tmp_path: Path, toys: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words.txt"
+    log = tmp_path / "log.csv"
+    assert tracecloak("sample", "--cases", 300, "--output", log, "--vocabulary", words) == 0
+    asked = (
+        "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--method", "last-activities", "--epsilon", 2, "--delta", 0, "--vocabulary", words,
+    )  # fmt: skip
+    capsys.readouterr()
+    assert tracecloak("plan", *asked) == 0
+    plan = capsys.readouterr().out
+    assert "expect each within 2 of what is counted (95 %); spends epsilon 2" in plan
+    assert (
+        tracecloak("release", *asked, "--release_id", "r", "--new_ledger", "--runner", "InMemory")
+        == 0
+    )
+    folder = tmp_path / "out" / "run_id=r"
+    [spend] = manifest(folder)["spends"]
+    assert (spend["what"], spend["mechanism"], spend["epsilon"]) == (
+        "ends",
+        "discrete_laplace",
+        "2",
+    )
+    assert "Exact discrete noise on every number" in (folder / "statement.md").read_text()
+    cells = json.loads((folder / "ends.json").read_text())["variants"]
+    assert 280 < sum(cell["count"] for cell in cells) < 330
+    assert all(len(cell["variant"]) == 1 for cell in cells)
+    assert all(cell["low"] <= cell["count"] <= cell["high"] <= cell["low"] + 4 for cell in cells)
+    assert tracecloak("release", *asked[:-2], "--release_id", "s", "--runner", "InMemory") == 2
 
 
 def test_a_plan_knows_the_format(

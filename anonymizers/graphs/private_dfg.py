@@ -26,15 +26,12 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_flows,
     of_count,
     of_directly_follows,
 )
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
 from tracecloak.anonymizers.graphs.noisy_graph import (
     NoisyCells,
@@ -71,27 +68,14 @@ from tracecloak.anonymizers.rigorous.clips import (
     ranks_need,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import (
-    DECLARED,
-    VOCABULARY_SHARE,
-    Exact,
-    guarantee_of,
-)
-from tracecloak.anonymizers.rigorous.parts import (
-    Given,
-    Part,
-    budget_of_parts,
-    counters_of,
-    decided,
-    rounds_of,
-    sentences_of,
-)
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.parts import Given, Part, budget_of_parts
+from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
@@ -334,18 +318,15 @@ def _shares(whole: Fraction, *, durations: bool, buys_clip: bool) -> dict[str, F
     return {name: whole * share / total for name, share in kept.items()}
 
 
-class PrivateDfg(contract.Anonymizer):
+class PrivateDfg(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-dfg"
     summary: ClassVar[str] = "directly-follows graph with noise on every possible pair"
-    guarantee_kind: ClassVar[Kind] = "rigorous"
-    log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PrivateDfgParams]] = PrivateDfgParams
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("condensation", "event", "concept:name"),
     )
-    exact_noise: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -361,62 +342,9 @@ class PrivateDfg(contract.Anonymizer):
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
 
-    def bounds(self, params: PrivateDfgParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
-
-    def rounds(self, params: PrivateDfgParams) -> tuple[str, ...]:
-        """Returns the rounds: one for each thing bought, and the graph."""
-        return rounds_of(params.parts)
-
-    def spends(self, params: PrivateDfgParams) -> tuple[Spend, ...]:
-        """Returns the parts.
-
-        Raises:
-            UsageError: Noise as wide as some part may need cannot be drawn.
-        """
-        return params.spending.spends()
-
-    def shares_by_case(self, params: PrivateDfgParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Every case is cut or scaled down by itself, and what that takes is counted case by case.
-        """
-        return divides_by_case(self.spends(params))
-
-    def guarantee(self, params: PrivateDfgParams) -> Guarantee:
-        """Returns the promise."""
-        noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
-        bought = [part.name for part in params.parts if part.name != "edges"]
-        return guarantee_of(
-            params,
-            self.spends(params),
-            "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
-            f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation "
-            "and rounding look at the noisy sums only."
-            + (f" Chosen on the log and paid for: {' and '.join(bought)}." if bought else ""),
-            DECLARED,
-        )
-
-    def explain(self, params: PrivateDfgParams) -> tuple[str, ...]:
-        """Returns a sentence a round, and the error to expect."""
-        return sentences_of(params.parts, params.spending)
-
-    def requires(self, round_name: str, params: PrivateDfgParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        return counters_of(params.parts, round_name)
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PrivateDfgParams,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides a round."""
-        parts, budget = params.parts, params.spending
-        return decided(parts, round_name, budget, statistics, decisions, randomness)[round_name]
+    def moves_by_case(self, params: PrivateDfgParams) -> bool:
+        """Every case is cut or scaled down by itself, and what that takes is counted by case."""
+        return True
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""
@@ -426,10 +354,10 @@ class PrivateDfg(contract.Anonymizer):
         self, decisions: contract.Decisions, params: PrivateDfgParams
     ) -> contract.Products:
         """Returns the graph, and the durations if they were asked for."""
-        decided: GraphDecision = decisions["edges"]
-        products: dict[str, Any] = {"dfg": decided.graph}
-        if decided.durations is not None:
-            products["durations"] = decided.durations
+        released: GraphDecision = decisions["edges"]
+        products: dict[str, Any] = {"dfg": released.graph}
+        if released.durations is not None:
+            products["durations"] = released.durations
         return contract.Products(products)
 
 
@@ -458,7 +386,7 @@ def clips_part(params: PrivateDfgParams) -> Part:
         ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
         for name in counters
     )
-    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip")
+    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")
 
 
 def edges_part(params: PrivateDfgParams) -> Part:
@@ -505,7 +433,16 @@ def edges_part(params: PrivateDfgParams) -> Part:
             return GraphDecision(graph, None)
         return GraphDecision(graph, released_durations(bins, graph, borders))
 
-    return Part("edges", tuple(needs), sentence, decide, counters, "edges")
+    return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
+
+
+def _reality(params: PrivateDfgParams) -> str:
+    noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
+    return (
+        "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
+        f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation and "
+        "rounding look at the noisy sums only."
+    )
 
 
 def _whole_cells(

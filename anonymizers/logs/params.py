@@ -309,12 +309,6 @@ class PrivateLogParams(ListedParams):
         return tuple(replace(part, round=part.round or LOG) for part in made)
 
     @property
-    def bought(self) -> tuple[str, ...]:
-        """What is not public, by the names of its parts."""
-        kinds = (kind for kind in KINDS if kind.is_bought)
-        return tuple(part.name for kind in kinds for part in kind.parts(self, Fraction(1)))
-
-    @property
     def spending(self) -> Budget:
         """What each need may spend."""
         return budget_of_parts(self.parts, *self.budget)
@@ -336,17 +330,15 @@ class Kind:
         parts: Those that parameters have, given the weight.
         split: Its name there; empty for choices.
         weight: By default.
-        is_bought: Whether it is about something that could be public.
     """
 
     parts: Parts
     split: str = ""
     weight: Fraction = Fraction(0)
-    is_bought: bool = False
 
 
 def _choice(holds: Callable[[PrivateLogParams], bool], part: Callable[..., Part]) -> Kind:
-    return Kind(lambda params, _: (part(params),) if holds(params) else (), is_bought=True)
+    return Kind(lambda params, _: (part(params),) if holds(params) else ())
 
 
 def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
@@ -415,13 +407,13 @@ def _clip(params: PrivateLogParams) -> Part:
 
 # All that a release can have.
 KINDS: tuple[Kind, ...] = (
-    Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE, is_bought=True),
+    Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE),
     _choice(lambda params: params.max_trace_length is None, _length),
     _choice(
         lambda params: params.is_timed and params.first_date is None,
         lambda params: time_range_part(params, KNOWN),
     ),
-    Kind(_granularity, "granularity", Fraction(2, 100), is_bought=True),
+    Kind(_granularity, "granularity", Fraction(2, 100)),
     _choice(lambda params: params.buys_clip, _clip),
     Kind(_timed(lambda params, own: sizes_part(params, own, KNOWN)), "sizes", Fraction(2, 100)),
     Kind(_variants, "variants", Fraction(40, 100)),

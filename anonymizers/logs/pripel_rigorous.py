@@ -17,12 +17,10 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
-from tracecloak.anonymizers.rigorous.parts import PartsDecision
+from tracecloak.anonymizers.rigorous.parts import Given, PartsDecision
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 
@@ -78,20 +76,15 @@ class PripelRigorous(PrivateLog):
         },
     )
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: Any,
-        randomness: Randomness,
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: Any
     ) -> PartsDecision:
-        """Decides a round as `private-log` does, and prunes what comes of it."""
-        decided = super().decide(round_name, statistics, decisions, params, randomness)
-        if "variants" not in decided.parts:
-            return decided
-        kept = pruned(decided.parts["variants"], params.p_harmful)
-        return PartsDecision({**decided.parts, "variants": kept})
+        """Returns what `private-log` decides, without what is pruned of it."""
+        parts = super().combined(round_name, decided, given, params).parts
+        if "variants" not in parts:
+            return PartsDecision(parts)
+        kept = pruned(parts["variants"], params.p_harmful)
+        return PartsDecision({**parts, "variants": kept})
 
 
 def pruned(variants: ReleasedVariants, least: int) -> ReleasedVariants:

@@ -22,23 +22,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
 from tracecloak.anonymizers.logs.handovers import decided_handovers, handed_over, handovers_name
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
-from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
-from tracecloak.anonymizers.rigorous.parts import (
-    PartsDecision,
-    counters_of,
-    decided,
-    rounds_of,
-    sentences_of,
-)
+from tracecloak.anonymizers.rigorous.parts import Given, PartsDecision
+from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.generated_times import Timing, timed
@@ -46,7 +37,6 @@ from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
@@ -79,12 +69,11 @@ class _Knowing:
         return {name: part for name, part in unfolded(decisions).items() if name != "sizes"}
 
 
-class PrivateLog(contract.Anonymizer):
+class PrivateLog(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-log"
     summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts"
-    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams
     operations: ClassVar[tuple[Operation, ...]] = (
@@ -92,7 +81,7 @@ class PrivateLog(contract.Anonymizer):
         Operation("substitution", "case", "case"),
         Operation("substitution", "event", "time:timestamp"),
     )
-    exact_noise: ClassVar[bool] = True
+    between_chosen: ClassVar[str] = ", "
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
@@ -125,52 +114,31 @@ class PrivateLog(contract.Anonymizer):
         {"epsilon": "2", "vocabulary": ("A", "B"), "max_trace_length": 4, "products": "variants"},
     )
 
-    def bounds(self, params: PrivateLogParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
-
     def attributes(self, params: PrivateLogParams) -> tuple[Attribute, ...]:
         """Returns the declared attributes."""
         return params.declared
 
     def rounds(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns the rounds, those that have something to do."""
-        rounds = rounds_of(params.parts)
+        rounds = super().rounds(params)
         return tuple(name for name in ROUNDS if name in rounds)
 
-    def spends(self, params: PrivateLogParams) -> tuple[Spend, ...]:
-        """Returns the parts.
-
-        Raises:
-            UsageError: Noise as wide as some part may need cannot be drawn.
-        """
-        return params.spending.spends()
-
-    def shares_by_case(self, params: PrivateLogParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
+    def moves_by_case(self, params: PrivateLogParams) -> bool:
+        """Returns whether they do of the generator of variants, as they do of all else.
 
         All histograms are of cases, or of vectors that are cut or scaled down case by case; the
-        choice of a range of time is by numbers that a case raises by at most 1. So it holds if it
-        does for the generator of variants.
+        choice of a range of time is by numbers that a case raises by at most 1.
         """
-        return getattr(params.generator, "shares_by_case", False) and divides_by_case(
-            self.spends(params)
-        )
+        return bool(getattr(params.generator, "shares_by_case", False))
 
-    def guarantee(self, params: PrivateLogParams) -> Guarantee:
-        """Returns the promise."""
-        bought = [name.replace("_", " ") for name in params.bought]
-        timed = (
+    def reality(self, params: PrivateLogParams) -> str:
+        """Returns why the promise holds, of times and sizes too where they are released."""
+        reality = super().reality(params)
+        if not params.is_timed:
+            return reality
+        return (
             "All counts that times, sizes and attributes are drawn from have exact noise that "
-            "covers what one case changes; nothing of a case is copied. "
-        )
-        return guarantee_of(
-            params,
-            self.spends(params),
-            (timed if params.is_timed else "")
-            + params.generator.reality
-            + (f" Chosen on the log and paid for: {', '.join(bought)}." if bought else ""),
-            DECLARED,
+            f"covers what one case changes; nothing of a case is copied. {reality}"
         )
 
     def time_caveats(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -188,43 +156,38 @@ class PrivateLog(contract.Anonymizer):
             short,
         )
 
-    def explain(self, params: PrivateLogParams) -> tuple[str, ...]:
-        """Returns a sentence for each part, and the error to expect."""
-        return sentences_of(params.parts, params.spending)
-
     def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
-        needed = counters_of(params.parts, round_name)
+        needed = super().requires(round_name, params)
         return {name: _Knowing(counter) for name, counter in needed.items()}
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PrivateLogParams,
-        randomness: Randomness,
+    def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
+        """Returns what the parts of the rounds before decided, by their names."""
+        return unfolded(decisions)
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: PrivateLogParams
     ) -> PartsDecision:
-        """Decides a round."""
-        known = unfolded(decisions)
-        made = decided(params.parts, round_name, params.spending, statistics, known, randomness)
+        """Returns what the parts of a round decided, and what follows from it for later ones."""
+        parts, known = dict(decided), given.decisions
         if round_name == KNOWN and params.is_timed:
-            made["bins"] = params.time_bins(made["sizes"])
-        if "variants" in made:
-            variants: ReleasedVariants = made["variants"]
-            found = variants.n_cases
-            wanted = min(known.get("sizes", found), params.max_cases or LARGEST_TERM)
+            parts["bins"] = params.time_bins(parts["sizes"])
+        if "variants" in parts:
+            variants: ReleasedVariants = parts["variants"]
+            n_drawn = variants.n_cases
+            wanted = min(known.get("sizes", n_drawn), params.max_cases or LARGEST_TERM)
             sized = fitting(variants.resized(wanted), params.max_cases)
             n_cases = sized.n_cases or wanted
-            made["variants"] = sized
-            made["case_share"] = min(1.0, found / n_cases) if n_cases else 1.0
-        if "starts" in made:
-            made["periods"] = periods_of(made["starts"], params.n_periods(known["sizes"]))
+            parts["variants"] = sized
+            parts["case_share"] = min(1.0, n_drawn / n_cases) if n_cases else 1.0
+        if "starts" in parts:
+            parts["periods"] = periods_of(parts["starts"], params.n_periods(known["sizes"]))
         if round_name == LOG and params.is_timed:
-            together = {**known, **made}
-            made |= tied(together, known_vocabulary(params.words, together), randomness)
-            made |= decided_handovers(params.declared, made)
-        return PartsDecision(made)
+            together = {**known, **parts}
+            vocabulary = known_vocabulary(params.words, together)
+            parts |= tied(together, vocabulary, given.randomness)
+            parts |= decided_handovers(params.declared, parts)
+        return PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns the name of the product."""
@@ -268,11 +231,13 @@ class PrivateLog(contract.Anonymizer):
         )
         traces = timed(traces, cases, timing, randomness)
         values = {}
-        for own in params.declared:
-            decision, given = drawn[part_name(own)], (cases, randomness)
-            if own.has_handovers:
-                following = drawn[handovers_name(own)]
-                values[own.name] = handed_over(following, decision, own, traces, *given)
+        for attribute in params.declared:
+            decision, given = drawn[part_name(attribute)], (cases, randomness)
+            if attribute.has_handovers:
+                following = drawn[handovers_name(attribute)]
+                values[attribute.name] = handed_over(following, decision, attribute, traces, *given)
             else:
-                values[own.name] = attribute_of_traces(decision, own, traces, classes, *given)
+                values[attribute.name] = attribute_of_traces(
+                    decision, attribute, traces, classes, *given
+                )
         return replace(traces, attributes=values)

@@ -14,43 +14,35 @@ Sundararajan, 2009).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
-from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.pair_query import (
     DfgDecision,
     PairCounts,
+    PairQueryMethod,
     PairQueryParams,
     Pairs,
     clipped_graph,
-    honest_guarantee,
+    honest_reality,
     laplace_query,
     noise_of,
-    published_guarantee,
 )
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.published.manifest import Operation
 
 
-class LaplaceDfg(contract.Anonymizer):
+class LaplaceDfg(PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "laplace-dfg"
     summary: ClassVar[str] = "directly-follows graph with Laplace noise on each pair"
-    guarantee_kind: ClassVar[Kind] = "published"
-    log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("condensation", "event", "concept:name"),
     )
-    exact_noise: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_trace_length": 4},
@@ -64,65 +56,24 @@ class LaplaceDfg(contract.Anonymizer):
         {"epsilon": "2", "budget": "honest", "vocabulary": ("A", "B"), "max_trace_length": 3},
     )
 
-    def bounds(self, params: PairQueryParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
-
-    def rounds(self, params: PairQueryParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("pairs",)
-
-    def spends(self, params: PairQueryParams) -> tuple[Spend, ...]:
-        """Returns the one part, the counts, if a finite epsilon holds.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        return params.spends
-
-    def shares_by_case(self, params: PairQueryParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
-        case is in at most max_trace_length + 1 pairs.
-        """
-        return params.is_honest and divides_by_case(self.spends(params))
-
-    def guarantee(self, params: PairQueryParams) -> Guarantee:
-        """Returns the promise of the honest form, or the published claim and what is true of it."""
-        if params.is_honest:
-            return honest_guarantee(params, "What is negative becomes 0 afterwards.")
-        return published_guarantee(params, params.why_more)
-
-    def explain(self, params: PairQueryParams) -> tuple[str, ...]:
-        """Returns what the round does, the error to expect and what it costs."""
-        return (
-            f"pairs: counts directly-follows pairs, adds {params.noise_text} to every possible "
-            "one, and releases those above 0; expect each count within "
-            f"{noise_of(params).half_width} of what is counted (95 %); {params.cost_text}",
+    def parts(self, params: PairQueryParams) -> tuple[Part, ...]:
+        """Returns the one part, the counts of pairs."""
+        sentence = (
+            f"counts directly-follows pairs, adds {params.noise_text} to every possible one, and "
+            f"releases those above 0; expect each count within {noise_of(params).half_width} of "
+            "what is counted (95 %)"
         )
 
-    def requires(self, round_name: str, params: PairQueryParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters."""
-        return {"pairs": Pairs(), "names": CollectNames()}
+        def decide(given: Given) -> DfgDecision:
+            pairs = PairCounts.of(given.statistics["pairs"], given.statistics["names"], params)
+            noisy = laplace_query(pairs, params, given.randomness, self.name)
+            words = pairs.vocabulary
+            return DfgDecision(clipped_graph(noisy, pairs.domain, words, noise_of(params)))
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PairQueryParams,
-        randomness: Randomness,
-    ) -> DfgDecision:
-        """Adds the noise.
-
-        Raises:
-            UsageError: The log has so many names that noise on every pair cannot be drawn.
-        """
-        pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
-        noisy = laplace_query(pairs, params, randomness, self.name)
-        words = pairs.vocabulary
-        return DfgDecision(clipped_graph(noisy, pairs.domain, words, noise_of(params)))
+        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
+        reality = honest_reality(params, "What is negative becomes 0 afterwards.")
+        needs = params.needs
+        return (Part("pairs", needs, lambda means: sentence, decide, counters, "pairs", reality),)
 
     def writes(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns the name of the product."""

@@ -20,30 +20,27 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.prefix_method import (
     Form,
     LevelMethod,
     LevelParams,
     chance_of_nothing,
-    cost_of,
     decision_of,
     epsilon_in_all,
     half_width_of,
-    honest_guarantee,
     names_of,
     published_guarantee,
     text_of,
 )
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.guarantee import Guarantee
 
 
 class LaplaceVariantsParams(LevelParams):
@@ -55,7 +52,7 @@ class LaplaceVariantsParams(LevelParams):
     @property
     def form(self) -> Form:
         """The law of the noise."""
-        reference = self.profile == "reference" and self.budget == "published"
+        reference = self.profile == "reference" and not self.is_honest
         return "truncated" if reference else "discrete"
 
     @property
@@ -79,7 +76,6 @@ class LaplaceVariants(LevelMethod):
 
     name: ClassVar[str] = "laplace-variants"
     summary: ClassVar[str] = "noisy counts of prefixes, level by level"
-    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4},
@@ -101,39 +97,47 @@ class LaplaceVariants(LevelMethod):
         },
     )
 
-    def rounds(self, params: LaplaceVariantsParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("variants",)
+    def parts(self, params: LaplaceVariantsParams) -> tuple[Part, ...]:
+        """Returns the one part, all levels."""
+        k, scale = params.max_prefix_length, float(Fraction(*params.scale))
+        passing = chance_of_nothing(params, params.p_harmful)
+        sentence = (
+            f"counts the cases of prefixes on {k} levels, with noise of scale {scale:.4g}, and "
+            f"continues those of at least {params.p_harmful}; a candidate without cases survives "
+            f"with probability {passing:.2g}"
+        )
+        reality = (
+            f"A case is in one candidate of each of the {k} levels; exact discrete Laplace noise "
+            f"of scale {scale:g} on every candidate covers all levels together with epsilon. Which "
+            "prefixes are continued follows from noisy counts and public numbers alone."
+        )
 
-    def spends(self, params: LaplaceVariantsParams) -> tuple[Spend, ...]:
+        def decide(given: Given) -> VariantsDecision:
+            vocabulary = names_of(given.statistics, params)
+            variants, n_names = given.statistics["variants"], len(vocabulary)
+            counts = trace_variant_query(
+                variants, n_names, params.query, given.randomness, self.name
+            )
+            return decision_of(counts, vocabulary, params, half_width_of(params))
+
+        counters: dict[str, contract.Counter] = {
+            "variants": CountVariants(),
+            "names": CollectNames(),
+        }
+        needs = params.needs
+        return (
+            Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
+        )
+
+    def spends_as_published(self, params: LaplaceVariantsParams) -> tuple[Spend, ...]:
         """Returns the levels, where their epsilon is finite."""
         if params.vocabulary is None:
             return ()
-        epsilon = Fraction(params.epsilon)
-        if params.budget == "published":
-            epsilon = epsilon_in_all(params, params.form)
-        return (Spend("levels", "pure", epsilon, Fraction(0)),)
+        return (Spend("levels", "pure", epsilon_in_all(params, params.form), Fraction(0)),)
 
-    def shares_by_case(self, params: LaplaceVariantsParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
-        case is in one candidate of each level.
-        """
-        return params.budget == "honest" and divides_by_case(self.spends(params))
-
-    def guarantee(self, params: LaplaceVariantsParams) -> Guarantee:
-        """Returns the promise: the published claim and what holds, or the honest epsilon."""
+    def guarantee_as_published(self, params: LaplaceVariantsParams) -> Guarantee:
+        """Returns the published claim and what holds."""
         k = params.max_prefix_length
-        if params.budget == "honest":
-            return honest_guarantee(
-                params,
-                self.spends(params),
-                f"A case is in one candidate of each of the {k} levels; exact discrete Laplace "
-                f"noise of scale {float(Fraction(*params.scale)):g} on every candidate covers all "
-                "levels together with epsilon. Which prefixes are continued follows from noisy "
-                "counts and public numbers alone.",
-            )
         in_all = epsilon_in_all(params, params.form)
         why = (
             f"A case is in one candidate of each of the {k} levels, each of which has all of "
@@ -160,40 +164,3 @@ class LaplaceVariants(LevelMethod):
             "A pruning threshold that is chosen until the result looks right, as published, tells "
             "of the log.",
         )
-
-    def explain(self, params: LaplaceVariantsParams) -> tuple[str, ...]:
-        """Returns what the round does, what it costs and what to expect."""
-        passing = chance_of_nothing(params, params.p_harmful)
-        width = float(Fraction(*params.scale))
-        return (
-            f"variants: counts the cases of prefixes on {params.max_prefix_length} levels, with "
-            f"noise of scale {width:.4g}, and continues those of at least {params.p_harmful}; a "
-            f"candidate without cases survives with probability {passing:.2g}; "
-            + cost_of(self, params),
-        )
-
-    def requires(
-        self, round_name: str, params: LaplaceVariantsParams
-    ) -> Mapping[str, contract.Counter]:
-        """Returns the counters."""
-        return {"variants": CountVariants(), "names": CollectNames()}
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: LaplaceVariantsParams,
-        randomness: Randomness,
-    ) -> VariantsDecision:
-        """Asks level by level.
-
-        Raises:
-            UsageError: As published, a level has too many candidates, or the release too many
-                events.
-        """
-        vocabulary = names_of(statistics, params)
-        found = trace_variant_query(
-            statistics["variants"], len(vocabulary), params.query, randomness, self.name
-        )
-        return decision_of(found, vocabulary, params, half_width_of(params))

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_directly_follows
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_count,
+    of_directly_follows,
+)
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -30,8 +33,10 @@ from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, guarantee_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -106,25 +111,39 @@ class PairQueryParams(NamesParams):
         return int(of_directly_follows(self.max_trace_length, self.max_units).l1)
 
     @property
+    def changed(self) -> Sensitivity:
+        """What the noise is made for: the pairs of a unit, or as published, one of each case."""
+        if not self.is_honest:
+            return of_count(self.max_units)
+        assert self.max_trace_length is not None  # or the parameters were refused
+        return of_directly_follows(self.max_trace_length, self.max_units)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the counts of pairs have to spend."""
+        return (Sums("pairs", Fraction(1), self.changed),)
+
+    @property
+    def spending(self) -> Budget:
+        """What they may spend: all of epsilon."""
+        return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
+
+    @property
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the scale of the noise on each count.
 
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        pairs = self.max_pairs if self.is_honest else self.max_units
-        assert pairs is not None  # or the parameters were refused
-        return drawable(laplace_scale(Fraction(self.epsilon), of_count(pairs)))
+        return self.spending.means["pairs"].noise(self.changed).scale
 
     @property
-    def real_epsilon(self) -> Fraction | None:
-        """Epsilon of the whole release, where Laplace noise is on every pair; None: no finite one.
+    def epsilon_as_published(self) -> Fraction | None:
+        """Epsilon that holds as published, where noise is on every pair; None: no finite one.
 
-        As published, the counts of a unit's pairs change by `max_pairs` in total, and each that
-        changes costs ln 2 more where the noise is cut off towards 0.
+        The counts of a unit's pairs change by `max_pairs` in total, and each that changes costs
+        ln 2 more where the noise is cut off towards 0.
         """
-        if self.is_honest:
-            return Fraction(self.epsilon)
         if self.n_words is None or self.max_pairs is None:
             return None
         epsilon = Fraction(self.epsilon) / self.max_units * self.max_pairs
@@ -134,20 +153,6 @@ class PairQueryParams(NamesParams):
         n_names = self.n_words
         n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
         return epsilon + min(self.max_pairs, n_distinct) * _LN_2
-
-    @property
-    def spends(self) -> tuple[Spend, ...]:
-        """The parts of that epsilon: the counts of pairs.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        epsilon, scale = self.real_epsilon, self.scale
-        if epsilon is None:
-            return ()
-        if self.is_cut_off:
-            return (Spend("pairs", "pure", epsilon, Fraction(0)),)
-        return (Spend("pairs", "discrete_laplace", epsilon, Fraction(0), scale, self.max_pairs),)
 
     @property
     def claim(self) -> str:
@@ -187,16 +192,6 @@ class PairQueryParams(NamesParams):
         """What noise is added to a count, in words."""
         what = "Laplace noise cut off towards 0," if self.is_cut_off else "discrete Laplace noise"
         return f"{what} of scale {self.scale[0] / self.scale[1]:.4g}"
-
-    @property
-    def cost_text(self) -> str:
-        """What is spent, in words: the epsilon as published and the one that holds."""
-        given, held = decimal_text(Fraction(self.epsilon)), self.real_epsilon
-        if self.is_honest:
-            return f"spends epsilon {given} in all"
-        if held is None:
-            return f"epsilon {given} as published, and no finite one holds"
-        return f"epsilon {given} as published, and {at_most(held)} holds"
 
 
 @dataclass(frozen=True)
@@ -318,52 +313,74 @@ def clipped_graph(
     )
 
 
-def honest_guarantee(params: PairQueryParams, afterwards: str) -> Guarantee:
-    """Returns the promise of a query with its epsilon divided.
+def honest_reality(params: PairQueryParams, afterwards: str) -> str:
+    """Returns why a query with its epsilon divided keeps it; empty as published.
 
     Args:
         params: The method's parameters.
         afterwards: What becomes of the noisy counts, in a sentence.
     """
+    if not params.is_honest:
+        return ""
     whose = "One case of at most {} events changes"
     if params.max_units > 1:
         whose = f"{params.max_units} cases of one individual, each of at most {{}} events, change"
-    return guarantee_of(
-        params,  # type: ignore[arg-type]  # of which it asks for the unit alone
-        params.spends,
+    return (
         f"{whose.format(params.max_trace_length)} the counts of directly-follows pairs by at most "
         f"{params.max_pairs} in total; exact discrete Laplace noise of scale "
         f"{noise_of(params).width:.6g} on every possible pair of the public activities covers it. "
-        f"{afterwards}",
-        "The names of the vocabulary and the length are taken to be public.",
+        f"{afterwards}"
     )
 
 
-def published_guarantee(params: PairQueryParams, reality: str) -> Guarantee:
-    """Returns the published claim beside the epsilon that holds, if a finite one does.
+class PairQueryMethod(QueryMethod):
+    """The part of a directly-follows query's method that does not depend on what it releases."""
 
-    Args:
-        params: The method's parameters.
-        reality: Why the claim is not what holds, in sentences.
-    """
-    epsilon = params.real_epsilon
-    not_covered = []
-    if params.vocabulary is None:
-        not_covered.append("The activity names are the input's own, so a new one is seen for sure.")
-    else:
-        not_covered.append(DECLARED)
-    if params.max_trace_length is None:
-        not_covered.append("The length of cases is not bounded.")
-    if params.max_cases_per_individual is None:
-        not_covered.append("A person with several cases is protected case by case.")
-    not_covered.append("Releases of the same cases add up: so do their epsilons.")
-    return Guarantee(
-        kind="published",
-        unit="case" if params.max_cases_per_individual is None else "individual",
-        adjacency="add_remove",
-        epsilon=None if epsilon is None else float(epsilon),
-        delta=None if epsilon is None else 0.0,
-        claim=params.claim,
-        reality=reality,
-        not_covered=tuple(not_covered),
-    )
+    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
+
+    def spends_as_published(self, params: PairQueryParams) -> tuple[Spend, ...]:
+        """Returns the counts of pairs, if a finite epsilon holds."""
+        epsilon = params.epsilon_as_published
+        if epsilon is None:
+            return ()
+        if params.is_cut_off:
+            return (Spend("pairs", "pure", epsilon, Fraction(0)),)
+        return (
+            Spend(
+                "pairs", "discrete_laplace", epsilon, Fraction(0), params.scale, params.max_pairs
+            ),
+        )
+
+    def reality_as_published(self, params: Any) -> str:
+        """Returns why the claim is not what holds, in sentences."""
+        return str(params.why_more)
+
+    def guarantee_as_published(self, params: PairQueryParams) -> Guarantee:
+        """Returns the published claim beside the epsilon that holds, if a finite one does."""
+        epsilon = params.epsilon_as_published
+        not_covered = []
+        if params.vocabulary is None:
+            not_covered.append(
+                "The activity names are the input's own, so a new one is seen for sure."
+            )
+        else:
+            not_covered.append(DECLARED)
+        if params.max_trace_length is None:
+            not_covered.append("The length of cases is not bounded.")
+        if params.max_cases_per_individual is None:
+            not_covered.append("A person with several cases is protected case by case.")
+        not_covered.append("Releases of the same cases add up: so do their epsilons.")
+        return Guarantee(
+            kind="published",
+            unit="case" if params.max_cases_per_individual is None else "individual",
+            adjacency="add_remove",
+            epsilon=None if epsilon is None else float(epsilon),
+            delta=None if epsilon is None else 0.0,
+            claim=params.claim,
+            reality=self.reality_as_published(params),
+            not_covered=tuple(not_covered),
+        )
+
+    def not_covered(self, params: PairQueryParams) -> tuple[str, ...]:
+        """Returns what the honest form does not cover."""
+        return ("The names of the vocabulary and the length are taken to be public.",)

@@ -24,15 +24,21 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_count,
+    of_distinct_cells,
+)
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, guarantee_of
+from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
@@ -81,9 +87,14 @@ class LevelParams(NamesParams):
         return self
 
     @property
+    def is_honest(self) -> bool:
+        """Whether epsilon is that of the whole release."""
+        return self.budget == "honest"
+
+    @property
     def when_full(self) -> Literal["refuse", "keep largest"]:
         """What happens where prefixes have too many continuations; noise must not refuse."""
-        return "refuse" if self.budget == "published" else "keep largest"
+        return "keep largest" if self.is_honest else "refuse"
 
     @property
     def max_units(self) -> int:
@@ -103,24 +114,38 @@ class LevelParams(NamesParams):
         return 1
 
     @property
-    def epsilon_of_levels(self) -> Fraction:
-        """What is given to the levels: to each as published, to all together if honest."""
-        return Fraction(self.epsilon)
+    def changed(self) -> Sensitivity:
+        """What the noise is made for: the counts of all levels, or as published, of one alone."""
+        if self.is_honest:
+            return of_distinct_cells(self.max_prefix_length, self.max_units)
+        return of_count(self.noise_factor).of_cases(self.max_units)
 
     @property
-    def epsilon_of_level(self) -> Fraction:
-        """What the noise of one level is made for."""
-        epsilon = self.epsilon_of_levels
-        return epsilon / self.max_prefix_length if self.budget == "honest" else epsilon
+    def needs(self) -> tuple[Need, ...]:
+        """What the levels have to spend, and what else is paid for."""
+        return (Pure("levels", Fraction(1), largest=self.changed),)
+
+    @property
+    def spending(self) -> Budget:
+        """What each need may spend of epsilon; as published each level has all of it."""
+        return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
+
+    @property
+    def epsilon_of_levels(self) -> Fraction:
+        """What is given to the levels: to each as published, to all together if honest."""
+        return self.spending.means["levels"].epsilon
 
     @property
     def scale(self) -> tuple[int, int]:
-        """(numerator, denominator) of the noise's scale, in cases."""
-        changed = of_count(self.noise_factor).of_cases(self.max_units)
-        return drawable(laplace_scale(self.epsilon_of_level, changed))
+        """(numerator, denominator) of the noise's scale, in cases.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return self.spending.means["levels"].noise(self.changed).scale
 
 
-class LevelMethod(contract.Anonymizer):
+class LevelMethod(QueryMethod):
     """The part of a query's method that does not depend on which query it is."""
 
     log: ClassVar[Literal["generated"]] = "generated"
@@ -129,12 +154,14 @@ class LevelMethod(contract.Anonymizer):
         Operation("substitution", "case", "case"),
         Operation("suppression", "event", "time:timestamp"),
     )
-    exact_noise: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
 
-    def bounds(self, params: LevelParams) -> ContributionBounds:
-        """Returns the public caps; cases may have any length."""
-        return params.bounds
+    def not_covered(self, params: LevelParams) -> tuple[str, ...]:
+        """Returns what the honest form does not cover."""
+        return (
+            "The names of the public vocabulary, the pruning thresholds and a process model, if "
+            "one is given, are taken to be public: they must not be chosen by looking at the log.",
+        )
 
     def writes(self, params: LevelParams) -> tuple[str, ...]:
         """Returns the name of the product."""
@@ -185,7 +212,7 @@ def decision_of(
     """
     # In floats, as a sum of so many counts could pass int64.
     n_events = float((np.diff(found.offsets).astype(float) * found.counts).sum())
-    if n_events > MAX_EVENTS and params.budget == "published":
+    if n_events > MAX_EVENTS and not params.is_honest:
         raise UsageError(
             f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
@@ -196,7 +223,7 @@ def decision_of(
     variants = most_frequent_first(
         vocabulary.names, made.offsets, made.codes, made.counts, half_width
     )
-    return VariantsDecision(variants if params.budget == "published" else fitting(variants, None))
+    return VariantsDecision(fitting(variants, None) if params.is_honest else variants)
 
 
 def half_width_of(params: LevelParams) -> int:
@@ -261,29 +288,6 @@ def published_guarantee(
             "Releases of the same cases add up: so do their epsilons.",
         ),
     )
-
-
-def honest_guarantee(params: LevelParams, spends: tuple[Spend, ...], reality: str) -> Guarantee:
-    """Returns the promise where the levels share epsilon and all else is public or paid for."""
-    return guarantee_of(
-        params,  # type: ignore[arg-type]  # of which it reads the unit alone
-        spends,
-        reality,
-        "The names of the public vocabulary, the pruning thresholds and a process model, if one is "
-        "given, are taken to be public: they must not be chosen by looking at the log.",
-    )
-
-
-def cost_of(method: contract.Anonymizer, params: LevelParams) -> str:
-    """Returns what is spent, in words: the epsilon as published and the one that holds."""
-    given = decimal_text(Fraction(params.epsilon))
-    spends = method.spends(params)
-    if params.budget == "honest":
-        return f"spends epsilon {given} in all"
-    if not spends:
-        return f"epsilon {given} as published, and no finite one holds"
-    held = text_of(sum((part.epsilon for part in spends), Fraction(0)))
-    return f"epsilon {given} as published, and {held} holds"
 
 
 def text_of(epsilon: Fraction) -> str:

@@ -35,7 +35,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -46,11 +45,9 @@ from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.queries.prefix_method import (
     LevelMethod,
     chance_of_nothing,
-    cost_of,
     decision_of,
     epsilon_in_all,
     half_width_of,
-    honest_guarantee,
     names_of,
     published_guarantee,
     text_of,
@@ -61,11 +58,12 @@ from tracecloak.anonymizers.queries.sacofa_params import (
     TOO_MANY_ACTIVITIES,
     SacofaParams,
 )
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 
@@ -134,6 +132,8 @@ class _Relations:
         return ActivityRelations.from_traces(traces)
 
 
+# Of all parts: the levels follow from the rules.
+_ROUND = "variants"
 _MODEL = {
     "activities": ("A", "B", "C"),
     "begins": ("A",),
@@ -148,7 +148,6 @@ class Sacofa(LevelMethod):
 
     name: ClassVar[str] = "sacofa"
     summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level"
-    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[SacofaParams]] = SacofaParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4, "p_harmless": 3},
@@ -188,63 +187,67 @@ class Sacofa(LevelMethod):
         },
     )
 
-    def rounds(self, params: SacofaParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("variants",)
+    def parts(self, params: SacofaParams) -> tuple[Part, ...]:
+        """Returns the rules where they are bought, and all levels, in one round."""
+        variants = self._variants(params)
+        return (self._bought_rules(params), variants) if params.rules == "bought" else (variants,)
 
-    def spends(self, params: SacofaParams) -> tuple[Spend, ...]:
-        """Returns the levels, where their epsilon is finite, and the rules if they are bought."""
+    def _bought_rules(self, params: SacofaParams) -> Part:
+        query = params.rule_query
+        scale = float(Fraction(*query.scale))
+        reality = (
+            "The rules follow from counts of which activity comes before which, which a unit "
+            f"changes by at most {query.sensitivity.l1} in total; exact discrete Laplace noise of "
+            f"scale {scale:g} covers them with epsilon {text_of(query.epsilon)}."
+        )
+        sentence = (
+            "counts in how many cases one activity comes before another, with noise of scale "
+            f"{scale:.4g}, and takes the rules that all but fewer than {query.threshold} noisy "
+            "cases keep"
+        )
+
+        def decide(given: Given) -> OrderRules:
+            relations = given.statistics["relations"]
+            vocabulary = names_of(given.statistics, params)
+            return query.answer(relations, vocabulary, given.randomness, self.name)
+
+        needs = tuple(need for need in params.needs if need.name == "rules")
+        counters = {"relations": _Relations(params.max_prefix_length)}
+        return Part("rules", needs, lambda means: sentence, decide, counters, _ROUND, reality)
+
+    def _variants(self, params: SacofaParams) -> Part:
+        counters: dict[str, contract.Counter] = {
+            "variants": CountVariants(),
+            "names": CollectNames(),
+        }
+        if params.rules == "log":
+            counters["relations"] = _Relations(None)
+        source = "the noisy rules" if params.rules == "bought" else "the public model"
+        reality = (
+            f"A case is in one candidate of each of the {params.max_prefix_length} levels; exact "
+            f"discrete Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
+            "candidate covers all levels together with epsilon "
+            f"{text_of(params.epsilon_of_levels)}. Which candidates there are, which of them are "
+            "harmful and how many of those are chosen follows from noisy counts, "
+            f"{source} and chance alone."
+        )
+        sentence = _sentence(params)
+
+        def decide(given: Given) -> VariantsDecision:
+            return self._answered(given, params)
+
+        needs = tuple(need for need in params.needs if need.name == "levels")
+        return Part("variants", needs, lambda means: sentence, decide, counters, _ROUND, reality)
+
+    def spends_as_published(self, params: SacofaParams) -> tuple[Spend, ...]:
+        """Returns the levels, where their epsilon is finite."""
         if _reasons(params):
             return ()
-        epsilon = params.epsilon_of_levels
-        if params.budget == "published":
-            epsilon = epsilon_in_all(params, params.form)
-        levels = Spend("levels", "pure", epsilon, Fraction(0))
-        if params.rules != "bought":
-            return (levels,)
-        asked = params.rule_query
-        rules = Spend(
-            "rules",
-            "discrete_laplace",
-            asked.epsilon,
-            Fraction(0),
-            asked.scale,
-            asked.sensitivity.l1,
-        )
-        return (rules, levels)
+        return (Spend("levels", "pure", epsilon_in_all(params, params.form), Fraction(0)),)
 
-    def shares_by_case(self, params: SacofaParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
-        case is in one candidate of each level, and in a bounded number of the counts that rules are
-        bought by.
-        """
-        return params.budget == "honest" and divides_by_case(self.spends(params))
-
-    def guarantee(self, params: SacofaParams) -> Guarantee:
-        """Returns the promise: the published claim and what holds, or the honest epsilon."""
+    def guarantee_as_published(self, params: SacofaParams) -> Guarantee:
+        """Returns the published claim and what holds."""
         k = params.max_prefix_length
-        if params.budget == "honest":
-            source, bought = "the public model", ""
-            if params.rules == "bought":
-                source, asked = "the noisy rules", params.rule_query
-                bought = (
-                    "The rules follow from counts of which activity comes before which, which a "
-                    f"unit changes by at most {asked.sensitivity.l1} in total; exact discrete "
-                    f"Laplace noise of scale {float(Fraction(*asked.scale)):g} covers them with "
-                    f"epsilon {text_of(asked.epsilon)}. "
-                )
-            return honest_guarantee(
-                params,
-                self.spends(params),
-                f"{bought}A case is in one candidate of each of the {k} levels; exact discrete "
-                f"Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
-                f"candidate covers all levels together with epsilon "
-                f"{text_of(params.epsilon_of_levels)}. Which candidates there are, which of them "
-                "are harmful and how many of those are chosen follows from noisy counts, "
-                f"{source} and chance alone.",
-            )
         in_all = epsilon_in_all(params, params.form)
         alone = (
             f"he noise of the counts on {k} levels, each of which has all of epsilon, costs "
@@ -277,86 +280,63 @@ class Sacofa(LevelMethod):
             "log.",
         )
 
-    def explain(self, params: SacofaParams) -> tuple[str, ...]:
-        """Returns what the round does, what it costs and what to expect."""
-        chosen = 1 / math.expm1(1 / Fraction(*params.choice_scale))
-        if params.form == "positive":
-            passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
-        else:
-            passing = chance_of_nothing(params, params.least_harmless)
-        source = {
-            "log": "the log",
-            "model": "the public model",
-            "bought": f"noisy counts of epsilon {text_of(params.rule_query.epsilon)}",
-        }[params.rules]
-        others = f"about {chosen:.3g} others"
-        if params.score == "continuous":
-            others = f"others of about {chosen:.3g} violations in all"
-        harmful = f"harmful ones of at least {params.p_harmful}"
-        if params.p_harmful == "inf":
-            harmful = "no harmful one"
-        return (
-            f"variants: counts the cases of prefixes on {params.max_prefix_length} levels that "
-            f"keep the rules of {source}, and on each {others}, "
-            f"with noise of scale {float(Fraction(*params.scale)):.4g}; continues harmless ones of "
-            f"at least {params.least_harmless} and {harmful}; a harmless one without cases "
-            f"survives with probability {passing:.2g}; " + cost_of(self, params),
-        )
-
-    def requires(self, round_name: str, params: SacofaParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters."""
-        known: dict[str, contract.Counter] = {"variants": CountVariants(), "names": CollectNames()}
-        if params.rules == "model":
-            return known
-        cut = params.max_prefix_length if params.rules == "bought" else None
-        return {**known, "relations": _Relations(cut)}
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: SacofaParams,
-        randomness: Randomness,
-    ) -> VariantsDecision:
-        """Asks level by level.
+    def _answered(self, given: Given, params: SacofaParams) -> VariantsDecision:
+        """What comes of the levels.
 
         Raises:
             UsageError: As published, a level has too many candidates, the release too many events,
                 or the log too many activities.
         """
-        vocabulary = names_of(statistics, params)
+        vocabulary = names_of(given.statistics, params)
         if len(vocabulary) > MAX_ACTIVITIES:
             raise UsageError(TOO_MANY_ACTIVITIES)
         judge = RuleJudge(
-            self._rules(statistics, vocabulary, params, randomness),
+            _rules(given, vocabulary, params),
             params.harmful_from,
             params.largest_violations,
             params.choice_scale,
-            randomness,
+            given.randomness,
             self.name,
         )
-        found = trace_variant_query(
-            statistics["variants"], len(vocabulary), params.query, randomness, self.name, judge
+        variants, n_names = given.statistics["variants"], len(vocabulary)
+        counts = trace_variant_query(
+            variants, n_names, params.query, given.randomness, self.name, judge
         )
         # Made positive, a small count is no guide to the true one.
-        return decision_of(
-            found, vocabulary, params, None if params.form == "positive" else half_width_of(params)
-        )
+        half_width = None if params.form == "positive" else half_width_of(params)
+        return decision_of(counts, vocabulary, params, half_width)
 
-    def _rules(
-        self,
-        statistics: Mapping[str, Any],
-        vocabulary: ActivityVocabulary,
-        params: SacofaParams,
-        randomness: Randomness,
-    ) -> OrderRules:
-        if params.model is not None:
-            return params.model.over(vocabulary)
-        relations = statistics["relations"]
-        if params.rules == "bought":
-            return params.rule_query.answer(relations, vocabulary, randomness, self.name)
-        return OrderRules.of_relations(relations, vocabulary, params.profile == "paper")
+
+def _rules(given: Given, vocabulary: ActivityVocabulary, params: SacofaParams) -> OrderRules:
+    if params.model is not None:
+        return params.model.over(vocabulary)
+    if params.rules == "bought":
+        rules: OrderRules = given.decisions["rules"]
+        return rules
+    relations = given.statistics["relations"]
+    return OrderRules.of_relations(relations, vocabulary, params.profile == "paper")
+
+
+def _sentence(params: SacofaParams) -> str:
+    chosen = 1 / math.expm1(1 / Fraction(*params.choice_scale))
+    if params.form == "positive":
+        passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
+    else:
+        passing = chance_of_nothing(params, params.least_harmless)
+    source = {"log": "the log", "model": "the public model", "bought": "noisy counts"}
+    others = f"about {chosen:.3g} others"
+    if params.score == "continuous":
+        others = f"others of about {chosen:.3g} violations in all"
+    harmful = f"harmful ones of at least {params.p_harmful}"
+    if params.p_harmful == "inf":
+        harmful = "no harmful one"
+    return (
+        f"counts the cases of prefixes on {params.max_prefix_length} levels that keep the rules of "
+        f"{source[params.rules]}, and on each {others}, with noise of scale "
+        f"{float(Fraction(*params.scale)):.4g}; continues harmless ones of at least "
+        f"{params.least_harmless} and {harmful}; a harmless one without cases survives with "
+        f"probability {passing:.2g}"
+    )
 
 
 def _reasons(params: SacofaParams) -> list[str]:

@@ -10,7 +10,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
@@ -18,6 +18,7 @@ from tracecloak.anonymizers.queries.bought_rules import RuleQuery
 from tracecloak.anonymizers.queries.order_rules import NamedRules
 from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery
+from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 
 # The rules are matrices of activities by activities.
@@ -72,13 +73,13 @@ class SacofaParams(LevelParams):
             raise ValueError("max_violations goes with the score continuous, and is needed there")
         if (self.rules == "model") != (self.model is not None):
             raise ValueError("model goes with rules model, and is needed there")
-        if self.budget == "honest" and self.rules == "log":
+        if self.is_honest and self.rules == "log":
             raise ValueError(
                 "budget honest needs rules that are not read from the log for free: rules model or "
                 "rules bought"
             )
         if self.rules == "bought":
-            if self.budget != "honest":
+            if not self.is_honest:
                 raise ValueError("rules bought needs budget honest, which says what they cost")
             self.rule_query.scale  # noqa: B018  # or it cannot be drawn
         if self.n_words is not None and self.n_words > MAX_ACTIVITIES:
@@ -100,26 +101,33 @@ class SacofaParams(LevelParams):
         return _NEVER if self.p_harmful == "inf" else int(self.p_harmful)
 
     @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the levels have to spend, and the rules before them where they are bought."""
+        if self.rules != "bought":
+            return super().needs
+        share, changed = Fraction(self.rules_share), self._rules_changed
+        levels = Pure("levels", 1 - share, largest=self.changed)
+        return (Pure("rules", share, changed), levels)
+
+    @property
+    def _rules_changed(self) -> Sensitivity:
+        return of_order(self.max_prefix_length, self.n_words or 1, self.max_units)
+
+    @property
     def rule_query(self) -> RuleQuery:
         """What is asked where the rules are bought."""
         return RuleQuery(
             self.n_words or 1,
             self.max_prefix_length,
             self.max_units,
-            Fraction(self.epsilon) * Fraction(self.rules_share),
+            self.spending.means["rules"].epsilon,
             self.least_harmless,
         )
 
     @property
-    def epsilon_of_levels(self) -> Fraction:
-        """What is given to the levels; if rules are bought, what is left."""
-        share = Fraction(self.rules_share) if self.rules == "bought" else Fraction(0)
-        return Fraction(self.epsilon) * (1 - share)
-
-    @property
     def form(self) -> Form:
         """The law of the noise."""
-        if self.budget == "honest":
+        if self.is_honest:
             return "discrete"
         return "positive" if self.profile == "paper" else "truncated"
 
@@ -129,7 +137,7 @@ class SacofaParams(LevelParams):
 
         An honest guarantee needs no more noise for it.
         """
-        return 1 if self.budget == "honest" else self.largest_violations
+        return 1 if self.is_honest else self.largest_violations
 
     @property
     def largest_violations(self) -> int:

@@ -29,11 +29,9 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import (
@@ -47,23 +45,25 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
+    PairQueryMethod,
     PairQueryParams,
     Pairs,
-    honest_guarantee,
+    honest_reality,
     laplace_query,
     noise_of,
-    published_guarantee,
 )
 from tracecloak.anonymizers.queries.play_out import play_out, playable, refuse_excess
 from tracecloak.anonymizers.rigorous.params import drawable
+from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_AFTERWARDS = "The play-out looks at the noisy counts alone."
 
 
 class SapaParams(PairQueryParams):
@@ -86,9 +86,9 @@ class SapaParams(PairQueryParams):
         return self
 
     @property
-    def real_epsilon(self) -> Fraction | None:
-        """Epsilon of the whole release; none is finite where pairs are chosen on the log."""
-        return None if self.query == "exponential" else super().real_epsilon
+    def epsilon_as_published(self) -> Fraction | None:
+        """Epsilon that holds as published; none is finite where pairs are chosen on the log."""
+        return None if self.query == "exponential" else super().epsilon_as_published
 
     @property
     def steps_text(self) -> str:
@@ -99,22 +99,6 @@ class SapaParams(PairQueryParams):
     def claim(self) -> str:
         """What the paper says of the method."""
         return f"{super().claim[:-1]}, and so for the cases that are played out from it."
-
-    @property
-    def spends(self) -> tuple[Spend, ...]:
-        """The parts of that epsilon: the counts of pairs.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn, or would be too much to be played out.
-        """
-        spends, scale = super().spends, self.scale
-        if self.query == "exponential":
-            _ = self.choice_scale  # or is refused
-        elif self.n_words is not None:
-            # Half of the noises are positive, and about as large as the scale.
-            n_names = self.n_words
-            refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
-        return spends
 
     @property
     def choice_scale(self) -> tuple[int, int]:
@@ -204,12 +188,11 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + sizes_of(last))
 
 
-class Sapa(contract.Anonymizer):
+class Sapa(PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
     summary: ClassVar[str] = "cases played out from a noisy directly-follows graph"
-    guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[SapaParams]] = SapaParams
     operations: ClassVar[tuple[Operation, ...]] = (
@@ -217,8 +200,6 @@ class Sapa(contract.Anonymizer):
         Operation("substitution", "case", "case"),
         Operation("suppression", "event", "time:timestamp"),
     )
-    exact_noise: ClassVar[bool] = True
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "1", "query": "laplace", "vocabulary": ("A", "B"), "max_trace_length": 4},
@@ -232,37 +213,40 @@ class Sapa(contract.Anonymizer):
         },
     )
 
-    def bounds(self, params: SapaParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
+    def parts(self, params: SapaParams) -> tuple[Part, ...]:
+        """Returns the one part: the counts of pairs, from which cases are played out."""
+        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
+        if params.query == "exponential":
+            counters["distances"] = _Distances(params.k_follows)
+        sentence = _sentence(params)
 
-    def rounds(self, params: SapaParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("variants",)
+        def decide(given: Given) -> VariantsDecision:
+            return self._played_out(given, params)
+
+        needs, reality = params.needs, honest_reality(params, _AFTERWARDS)
+        return (
+            Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
+        )
 
     def spends(self, params: SapaParams) -> tuple[Spend, ...]:
         """Returns the one part, the counts, if a finite epsilon holds.
 
         Raises:
-            UsageError: Noise so wide cannot be drawn.
+            UsageError: Noise so wide cannot be drawn, or would be too much to be played out.
         """
-        return params.spends
+        spends, scale = super().spends(params), params.scale
+        if params.query == "exponential":
+            _ = params.choice_scale  # or is refused
+        elif params.n_words is not None:
+            # Half of the noises are positive, and about as large as the scale.
+            n_names = params.n_words
+            refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
+        return spends
 
-    def shares_by_case(self, params: SapaParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Only with an honest budget, under which nothing is chosen on the log but by noisy counts: a
-        case is in at most max_trace_length + 1 pairs.
-        """
-        return params.is_honest and divides_by_case(self.spends(params))
-
-    def guarantee(self, params: SapaParams) -> Guarantee:
-        """Returns the promise of the honest form, or the published claim and what is true of it."""
-        after = "The play-out looks at the noisy counts alone."
-        if params.is_honest:
-            return honest_guarantee(params, after)
+    def reality_as_published(self, params: SapaParams) -> str:
+        """Returns why the claim is not what holds, in sentences."""
         if params.query == "laplace":
-            return published_guarantee(params, f"{params.why_more} {after}")
+            return f"{params.why_more} {_AFTERWARDS}"
         positive = ""
         if not params.is_cut_off:
             excess = positive_excess(float(params.epsilon) / params.max_units)
@@ -270,57 +254,27 @@ class Sapa(contract.Anonymizer):
                 f" Making counts positive costs up to {excess:.3g} more for each occurrence of a "
                 "pair."
             )
-        return published_guarantee(
-            params,
+        return (
             "No finite epsilon holds: which pairs can be released at all is decided on the "
             f"unprotected log, by whether one activity ever comes within {params.steps_text} "
             "after the other, and one case can bring any pair in. "
             + params.why_more.replace("No finite epsilon holds: a case", "A case")
-            + f"{positive} {after}",
+            + f"{positive} {_AFTERWARDS}"
         )
 
-    def explain(self, params: SapaParams) -> tuple[str, ...]:
-        """Returns what the round does and what it costs."""
-        if params.query == "laplace":
-            what = f"adds {params.noise_text} to every possible one"
-        else:
-            numerator, denominator = params.choice_scale
-            n_others = 1 / math.expm1(denominator / numerator)
-            what = (
-                f"keeps those seen within {params.steps_text} and about {n_others:.3g} "
-                f"others, and makes their counts positive with {params.noise_text}"
-            )
-        return (
-            f"variants: counts directly-follows pairs, {what}, and plays cases out from them; "
-            f"{params.cost_text}",
-        )
-
-    def requires(self, round_name: str, params: SapaParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters: distances too if pairs are chosen by them."""
-        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
-        if params.query == "exponential":
-            counters["distances"] = _Distances(params.k_follows)
-        return counters
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: SapaParams,
-        randomness: Randomness,
-    ) -> VariantsDecision:
-        """Adds the noise and plays cases out.
+    def _played_out(self, given: Given, params: SapaParams) -> VariantsDecision:
+        """What comes of the noisy counts.
 
         Raises:
             UsageError: As published, the log has so many names that noise on every pair cannot be
                 drawn, or the noisy counts are so many that they cannot be played out.
         """
-        pairs = PairCounts.of(statistics["pairs"], statistics["names"], params)
+        counted, randomness = given.statistics, given.randomness
+        pairs = PairCounts.of(counted["pairs"], counted["names"], params)
         if params.query == "laplace":
             noisy = laplace_query(pairs, params, randomness, self.name)
         else:
-            noisy = exponential_query(pairs, statistics["distances"], params, randomness, self.name)
+            noisy = exponential_query(pairs, counted["distances"], params, randomness, self.name)
         words = pairs.vocabulary
         counts = np.maximum(noisy, 0)
         offsets, codes = play_out(
@@ -333,9 +287,9 @@ class Sapa(contract.Anonymizer):
             f"{self.name}/step",
         )
         ones = np.ones(len(offsets) - 1, np.int64)
-        made = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
+        variants = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
         return VariantsDecision(
-            most_frequent_first(words.names, made.offsets, made.codes, made.counts)
+            most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
         )
 
     def writes(self, params: SapaParams) -> tuple[str, ...]:
@@ -356,3 +310,16 @@ class Sapa(contract.Anonymizer):
     ) -> TraceBatch:
         """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
         return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
+
+
+def _sentence(params: SapaParams) -> str:
+    if params.query == "laplace":
+        added = f"adds {params.noise_text} to every possible one"
+    else:
+        numerator, denominator = params.choice_scale
+        n_others = 1 / math.expm1(denominator / numerator)
+        added = (
+            f"keeps those seen within {params.steps_text} and about {n_others:.3g} others, and "
+            f"makes their counts positive with {params.noise_text}"
+        )
+    return f"counts directly-follows pairs, {added}, and plays cases out from them"

@@ -1,7 +1,8 @@
 """What all methods with a true epsilon share: their parameters, their promise, what they buy.
 
-Here: epsilon, delta and unit as parameters, the sentence of the guarantee, and vocabulary, length
-or clip bought with noise. Not here: what any one of them releases.
+Here: epsilon, delta and unit as parameters, the parts that a method is made of with all that
+follows from them, and vocabulary, length or clip bought with noise. Not here: what any one of them
+releases.
 """
 
 import lazy_loader

@@ -33,6 +33,8 @@ from .clips import clip_part as clip_part
 from .clips import clipped_need as clipped_need
 from .clips import norm_grid as norm_grid
 from .clips import ranks_need as ranks_need
+from .counts_part import NoisyCounts as NoisyCounts
+from .counts_part import counts_part as counts_part
 from .params import LENGTH_SHARE as LENGTH_SHARE
 from .params import VOCABULARY_SHARE as VOCABULARY_SHARE
 from .params import Exact as Exact
@@ -43,9 +45,6 @@ from .parts import Given as Given
 from .parts import Part as Part
 from .parts import PartsDecision as PartsDecision
 from .parts import budget_of_parts as budget_of_parts
-from .parts import counters_of as counters_of
-from .parts import decided as decided
-from .parts import rounds_of as rounds_of
-from .parts import sentences_of as sentences_of
+from .parts_method import PartsMethod as PartsMethod
 from .windows import windows_add_up as windows_add_up
 from .windows import windows_sentence as windows_sentence

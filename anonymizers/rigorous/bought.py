@@ -243,8 +243,10 @@ def choice_part(
         share: Of epsilon.
         round_name: Where it is chosen.
     """
-    needs = (Choice(name, share),)
-    return Part(name, needs, lambda means: sentence, decide, counters, round_name or name)
+    needs, chosen = (Choice(name, share),), name.replace("_", " ")
+    return Part(
+        name, needs, lambda means: sentence, decide, counters, round_name or name, chosen=chosen
+    )
 
 
 def vocabulary_part(
@@ -278,7 +280,7 @@ def vocabulary_part(
 
     needs = (Sums("vocabulary", share, changed, NAME_UNITS, is_open=True, is_l2=True),)
     counters = {"activities": ActivitiesOfCases(max_activities)}
-    return Part("vocabulary", needs, sentence, decide, counters, round_name)
+    return Part("vocabulary", needs, sentence, decide, counters, round_name, chosen="vocabulary")
 
 
 def least_cases(allowance: Allowance, changed: Sensitivity) -> int:
@@ -305,4 +307,6 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
     counters = {"lengths": LengthsOfCases()}
     changed = changed_ranks(len(length_grid()) + 1, max_units)
     needs = (Sums("length", LENGTH_SHARE, changed, RANK_UNITS, is_l2=True),)
-    return Part("length", needs, lambda means: sentence, decide, counters, round_name)
+    return Part(
+        "length", needs, lambda means: sentence, decide, counters, round_name, chosen="length"
+    )

@@ -144,8 +144,8 @@ def clip_part(
         square = choose_clip(cases, own, rank(given), max_units, given.randomness, "clip")
         return ClipDecision(math.isqrt(square * units**2))
 
-    needs = (ranks_need("clip", share, max_units),)
-    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, {"norms": norms}, "clip")
+    needs, counters = (ranks_need("clip", share, max_units),), {"norms": norms}
+    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")
 
 
 CLIP_SENTENCE = (

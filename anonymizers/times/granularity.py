@@ -130,4 +130,4 @@ def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> P
 
     needs = (Sums("granularity", share, changed),)
     counters = {"granularity": GranularityOfCases(params.calendar_time_zone)}
-    return Part("granularity", needs, sentence, decide, counters, round_name)
+    return Part("granularity", needs, sentence, decide, counters, round_name, chosen="granularity")

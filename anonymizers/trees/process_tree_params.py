@@ -70,26 +70,30 @@ class ProcessTreeParams(ListedParams):
         The vocabulary and the number of pairs where they are bought, the pairs, the ends, the
         choice and its fitness.
         """
-        found: list[Need] = []
+        needs: list[Need] = []
         if self.vocabulary is None:
             of_unit = self.max_activities, self.max_units
-            found += vocabulary_part(*of_unit).needs
+            needs += vocabulary_part(*of_unit).needs
         share = _PAIRS_SHARE
         if self.public_pairs is None:
-            found.append(ranks_need("clip", share * RANKS_SHARE, self.max_units))
+            needs.append(ranks_need("clip", share * RANKS_SHARE, self.max_units))
             share *= 1 - RANKS_SHARE
             largest = self.pairs_sensitivity(int(norm_grid()[-1]))
             one = self.pairs_sensitivity(1)
             pairs = Sums("pairs", share, one, PAIR_UNITS, is_any_clip=True, largest=largest)
         else:
             pairs = Sums("pairs", share, self.pairs_sensitivity(self.public_pairs), PAIR_UNITS)
-        found.append(pairs)
+        needs.append(pairs)
         if self.ends_share:
-            found.append(Choice("ends", Fraction(self.ends_share)))
-        found.append(Choice("selection", Fraction(self.selection_share)))
+            needs.append(Choice("ends", Fraction(self.ends_share)))
+        needs.append(Choice("selection", Fraction(self.selection_share)))
         changed = of_shares(UNITS, self.max_units)
-        found.append(Sums("fitness", _FITNESS_SHARE, changed, UNITS))
-        return tuple(found)
+        needs.append(Sums("fitness", _FITNESS_SHARE, changed, UNITS))
+        return tuple(needs)
+
+    def needs_of(self, name: str) -> tuple[Need, ...]:
+        """Returns what the part of a name has to spend."""
+        return tuple(need for need in self.needs if need.name == name)
 
     @property
     def spending(self) -> Budget:

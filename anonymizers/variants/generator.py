@@ -153,6 +153,7 @@ def variants_part(
         decide,
         {"variants": VariantsWithin()},
         "variants",
+        generator.reality,
     )
 
 

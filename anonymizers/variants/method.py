@@ -6,7 +6,6 @@ public or bought; all of the rest of the budget is the generator's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -15,36 +14,20 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
-from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
-    Budget,
     Need,
     Pure,
     Sums,
     budget_of,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import (
-    DECLARED,
-    LENGTH_SHARE,
-    VOCABULARY_SHARE,
-    Exact,
-    guarantee_of,
-)
-from tracecloak.anonymizers.rigorous.parts import (
-    Part,
-    budget_of_parts,
-    counters_of,
-    decided,
-    rounds_of,
-    sentences_of,
-)
+from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
@@ -56,7 +39,6 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 
 
@@ -114,17 +96,15 @@ class PureVariantLogParams(VariantLogParams):
     is_pure: ClassVar[bool] = True
 
 
-class VariantLog(contract.Anonymizer):
+class VariantLog(PartsMethod):
     """The method of one generator."""
 
-    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),
         Operation("suppression", "event", "time:timestamp"),
     )
-    exact_noise: ClassVar[bool] = True
 
     def __init__(self, generator: VariantGenerator) -> None:
         """Keeps the generator, whose name the method takes."""
@@ -149,15 +129,12 @@ class VariantLog(contract.Anonymizer):
         """The type of the parameters."""
         return PureVariantLogParams if self._generator.is_pure else VariantLogParams
 
-    def bounds(self, params: VariantLogParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
+    def parts(self, params: VariantLogParams) -> tuple[Part, ...]:
+        """Returns what is bought, a round each, and the variants.
 
-    def rounds(self, params: VariantLogParams) -> tuple[str, ...]:
-        """Returns the rounds: one for each thing bought, and the variants."""
-        return rounds_of(self._parts(params))
-
-    def _parts(self, params: VariantLogParams) -> tuple[Part, ...]:
+        Raises:
+            UsageError: The generator cannot count by so many public names.
+        """
         if excess := excess_of_names(self._generator, params.n_words):
             raise UsageError(excess)
 
@@ -168,60 +145,17 @@ class VariantLog(contract.Anonymizer):
         bought = params.bought_parts(self._generator.most_names)
         return (*bought, variants_part(self._generator, domain, *of_log))
 
-    def _budget(self, params: VariantLogParams) -> Budget:
-        return budget_of_parts(self._parts(params), *params.budget)
+    def moves_by_case(self, params: VariantLogParams) -> bool:
+        """They do of what is bought, and of what the generator has if it says so."""
+        return bool(getattr(self._generator, "shares_by_case", False))
 
-    def spends(self, params: VariantLogParams) -> tuple[Spend, ...]:
-        """Returns the parts.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn, or not for so many public names.
-        """
-        return self._budget(params).spends()
-
-    def shares_by_case(self, params: VariantLogParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        They do of what is bought, and of what the generator has if it says so.
-        """
-        return getattr(self._generator, "shares_by_case", False) and divides_by_case(
-            self.spends(params)
-        )
-
-    def guarantee(self, params: VariantLogParams) -> Guarantee:
-        """Returns the promise."""
-        bought = [part.name for part in params.bought_parts()]
-        return guarantee_of(
-            params,
-            self.spends(params),
-            self._generator.reality
-            + (f" Chosen on the log and paid for: {' and '.join(bought)}." if bought else ""),
-            DECLARED,
-        )
-
-    def explain(self, params: VariantLogParams) -> tuple[str, ...]:
-        """Returns a sentence a round."""
-        return sentences_of(self._parts(params), self._budget(params))
-
-    def requires(self, round_name: str, params: VariantLogParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        return counters_of(self._parts(params), round_name)
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: VariantLogParams,
-        randomness: Randomness,
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: VariantLogParams
     ) -> contract.Decision:
-        """Decides a round."""
-        parts = self._parts(params)
-        budget = self._budget(params)
-        made = decided(parts, round_name, budget, statistics, decisions, randomness)
+        """Returns what was decided, of the variants as many cases as there is room for."""
         if round_name == "variants":
-            return VariantsDecision(fitting(made[round_name], params.max_cases))
-        return made[round_name]
+            return VariantsDecision(fitting(decided[round_name], params.max_cases))
+        return super().combined(round_name, decided, given, params)
 
     def writes(self, params: VariantLogParams) -> tuple[str, ...]:
         """Returns the name of the product."""

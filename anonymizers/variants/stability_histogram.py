@@ -17,30 +17,25 @@ import numpy as np
 import pydantic
 
 from tracecloak.anonymizers import contract
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.calibration import (
     laplace_interval,
     laplace_scale,
     stability_threshold,
     truncated_noise_bound,
 )
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import (
-    DECLARED,
-    RigorousParams,
-    drawable,
-    guarantee_of,
-)
+from tracecloak.anonymizers.rigorous.budget import Pure
+from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -81,12 +76,11 @@ class VariantHistogramParams(RigorousParams):
         return laplace_interval(Fraction(numerator, denominator))
 
 
-class VariantHistogramMethod(contract.Anonymizer):
+class VariantHistogramMethod(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "noisy counts of variants above a threshold"
-    guarantee_kind: ClassVar[Kind] = "rigorous"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
     operations: ClassVar[tuple[Operation, ...]] = (
@@ -94,7 +88,6 @@ class VariantHistogramMethod(contract.Anonymizer):
         Operation("substitution", "case", "case"),
         Operation("suppression", "event", "time:timestamp"),
     )
-    exact_noise: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "released"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -103,83 +96,47 @@ class VariantHistogramMethod(contract.Anonymizer):
         {"epsilon": "4", "vocabulary": ("A", "B"), "max_trace_length": 2},
     )
 
-    def bounds(self, params: VariantHistogramParams) -> ContributionBounds:
-        """Returns the public caps; none is needed for the guarantee per case."""
-        return params.bounds
-
-    def spends(self, params: VariantHistogramParams) -> tuple[Spend, ...]:
+    def parts(self, params: VariantHistogramParams) -> tuple[Part, ...]:
         """Returns the one part: the counts."""
-        epsilon, delta = params.budget
-        return (Spend("variants", "approximate", epsilon, delta),)
-
-    def shares_by_case(self, params: VariantHistogramParams) -> bool:
-        """Returns whether j of m cases cost at most j/m of what is paid.
-
-        Each case is in one count, and both kinds of threshold are made for a part of the cases, too
-        (`calibration.stability_threshold`, `calibration.truncated_noise_bound`).
-        """
-        return divides_by_case(self.spends(params))
-
-    def rounds(self, params: VariantHistogramParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("variants",)
-
-    def guarantee(self, params: VariantHistogramParams) -> Guarantee:
-        """Returns the promise."""
-        return guarantee_of(
-            params,
-            self.spends(params),
+        sentence = (
+            f"counts cases by variant, adds {params.noise} noise, releases those of at least "
+            f"{params.threshold} noisy cases, which delta {decimal_text(params.budget[1])} is for; "
+            f"expect each count within {params.interval} cases of what is counted (95 %)"
+        )
+        reality = (
             "One case changes the count of one variant by one; exact discrete Laplace noise of "
             f"scale {params.scale[0] / params.scale[1]:g} covers it with epsilon, and a variant of "
             f"one unit alone reaches the threshold of {params.threshold} cases with probability at "
-            "most delta. All that is released follows from these counts.",
-            "The names of the activities of released variants are the input's own."
-            if params.vocabulary is None
-            else DECLARED,
+            "most delta. All that is released follows from these counts."
         )
-
-    def explain(self, params: VariantHistogramParams) -> tuple[str, ...]:
-        """Returns what the round does and the error to expect."""
-        epsilon, delta = params.spent_texts
+        counters: dict[str, contract.Counter] = {
+            "variants": CountVariants(),
+            "names": CollectNames(),
+        }
         return (
-            f"variants: counts cases by variant, adds {params.noise} noise, releases those of at "
-            f"least {params.threshold} noisy cases; spends epsilon {epsilon}, delta {delta}; "
-            f"expect each count within {params.interval} cases of what is counted (95 %)",
+            Part(
+                "variants",
+                (Pure("variants", Fraction(1)),),  # whose threshold has all of delta
+                lambda means: sentence,
+                lambda given: _noisy_variants(given, params),
+                counters,
+                "variants",
+                reality,
+            ),
         )
 
-    def requires(
-        self, round_name: str, params: VariantHistogramParams
-    ) -> Mapping[str, contract.Counter]:
-        """Returns the counters."""
-        return {"variants": CountVariants(), "names": CollectNames()}
+    def not_covered(self, params: VariantHistogramParams) -> tuple[str, ...]:
+        """Returns whose names the released activities have."""
+        if params.vocabulary is None:
+            return ("The names of the activities of released variants are the input's own.",)
+        return super().not_covered(params)
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: VariantHistogramParams,
-        randomness: Randomness,
-    ) -> VariantsDecision:
-        """Adds the noise and applies the threshold."""
-        counted: VariantHistogram = statistics["variants"]
-        names: ActivityVocabulary = statistics["names"]
-        cells = randomness.identify("variant", counted.sequences)
-        stream = CellStream(randomness, "variant count", cells)
-        if params.noise == "truncated":
-            noise = draw_truncated_laplace(stream, *params.scale, params.threshold - 1)
-        else:
-            noise = draw_laplace(stream, *params.scale)
-        noisy = counted.counts + noise
-        # Names that only unreleased variants have go no further, nor does their number.
-        released = most_frequent_first(
-            names.names,
-            counted.offsets,
-            counted.codes,
-            np.where(noisy >= params.threshold, noisy, 0),
-            params.interval,
-        )
-        return VariantsDecision(fitting(released, params.max_cases))
+    def moves_by_case(self, params: VariantHistogramParams) -> bool:
+        """Each case is in one count, and both thresholds are made for a part of the cases, too.
+
+        See `calibration.stability_threshold` and `calibration.truncated_noise_bound`.
+        """
+        return True
 
     def writes(self, params: VariantHistogramParams) -> tuple[str, ...]:
         """Returns the name of the product."""
@@ -204,3 +161,25 @@ class VariantHistogramMethod(contract.Anonymizer):
         Their stamps are positions: a second each, from 1970 on. Nothing was measured.
         """
         return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
+
+
+def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDecision:
+    """Adds the noise and applies the threshold."""
+    counted: VariantHistogram = given.statistics["variants"]
+    names: ActivityVocabulary = given.statistics["names"]
+    cells = given.randomness.identify("variant", counted.sequences)
+    stream = CellStream(given.randomness, "variant count", cells)
+    if params.noise == "truncated":
+        noise = draw_truncated_laplace(stream, *params.scale, params.threshold - 1)
+    else:
+        noise = draw_laplace(stream, *params.scale)
+    noisy = counted.counts + noise
+    # Names that only unreleased variants have go no further, nor does their number.
+    released = most_frequent_first(
+        names.names,
+        counted.offsets,
+        counted.codes,
+        np.where(noisy >= params.threshold, noisy, 0),
+        params.interval,
+    )
+    return VariantsDecision(fitting(released, params.max_cases))

@@ -18,12 +18,12 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.real_logs import source_of
 from tests.support.tiers import at_night
+from tests.support.trees import mined_tree
 from tracecloak.anonymizers.trees import cuts as tree_cuts
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.graph_cuts import exclusive_cut, parallel_cut, sequence_cut
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.pipelines.experiments.grids import Log
 from tracecloak.pipelines.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
@@ -73,7 +73,7 @@ def mined(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
     """With the log's activities for public vocabulary."""
     found = log(folder, name)
     params = ProcessTreeParams(**{"epsilon": "1.25", "vocabulary": found.names, **given})
-    return ProcessTreeMiner().mined(found.variants, found.vocabulary, params, randomness(number))
+    return mined_tree(found.variants, params, randomness(number))
 
 
 def published(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:

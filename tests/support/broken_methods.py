@@ -14,26 +14,25 @@ import numpy as np
 
 from tests.support import broken_noise
 from tracecloak.anonymizers.audit.difference_attack import plain_tree
-from tracecloak.anonymizers.contract.method import Anonymizer, Counter
+from tracecloak.anonymizers.contract.method import Anonymizer, Counter, Decision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.logs.handovers import HandoverCounter
 from tracecloak.anonymizers.logs.private_log import PrivateLog, PrivateLogParams
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
-from tracecloak.anonymizers.noise.randomness import Randomness, uniform
+from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.rigorous.parts import Given
 from tracecloak.anonymizers.times.step_durations import StepDurations
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
 from tracecloak.pipelines.attack.views import with_noise
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # In lattice steps; no case of these tests has such a norm.
 _NO_CLIP = 1 << 30
@@ -134,15 +133,15 @@ def miner_with_a_third_of_the_noise() -> Anonymizer:
 class MinerOfTheExactLog(ProcessTreeMiner):
     """`process-tree` that mines what is in the log, and claims epsilon all the same."""
 
-    def mined(
-        self,
-        variants: VariantHistogram,
-        vocabulary: ActivityVocabulary,
-        params: ProcessTreeParams,
-        randomness: Randomness,
-    ) -> ReleasedTree:
-        names = vocabulary.names.to_pylist()
-        return ReleasedTree(vocabulary.names, str(plain_tree(variants, names)), True, None)
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: ProcessTreeParams
+    ) -> Decision:
+        decision = super().combined(round_name, decided, given, params)
+        if not isinstance(decision, TreeDecision):
+            return decision
+        names = decision.tree.names
+        exact = plain_tree(given.statistics["variants"], names.to_pylist())
+        return TreeDecision(ReleasedTree(names, str(exact), True, None))
 
 
 class UnclippedPrivateLog(PrivateLog):

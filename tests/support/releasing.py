@@ -275,15 +275,15 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         ),
         (
             "decide variants",
-            "tracecloak.anonymizers.variants.stability_histogram",
-            "VariantHistogramMethod.decide",
-            lambda *_: True,
+            "tracecloak.anonymizers.rigorous.parts_method",
+            "PartsMethod.decide",
+            lambda method, *_: method.name == "variant-histogram",
         ),
         (
             "decide graph",
-            "tracecloak.anonymizers.graphs.private_dfg",
-            "PrivateDfg.decide",
-            lambda *_: True,
+            "tracecloak.anonymizers.rigorous.parts_method",
+            "PartsMethod.decide",
+            lambda method, *_: method.name == "private-dfg",
         ),
         (
             "write",

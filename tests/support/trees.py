@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 from hypothesis import strategies as st
 
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
+from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.schemas.models.process_tree import (
     SILENT,
     ProcessTree,
@@ -17,8 +21,19 @@ from tracecloak.schemas.models.process_tree import (
     parallel,
     sequence,
 )
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Word = tuple[str, ...]
+
+
+def mined_tree(
+    variants: VariantHistogram, params: ProcessTreeParams, randomness: Randomness
+) -> ReleasedTree:
+    """What `process-tree` releases of variants in the codes of the public vocabulary."""
+    counted = {"variants": variants}
+    decision = ProcessTreeMiner().decide("tree", counted, {}, params, randomness)
+    return cast(TreeDecision, decision).tree
 
 
 def language(tree: ProcessTree, max_length: int) -> set[Word]:

@@ -179,7 +179,7 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     else:
         assert sum(own.epsilon for own in means) == Fraction(epsilon)
         assert [spend.what for spend in spends] == list(budget.means)
-    expected = {"variants"} | set(params.bought)
+    expected = {"variants", *(part.name for part in params.parts if part.chosen)}
     if products == "log":
         expected |= {"sizes", "durations", "longest steps", "spans", "starts", "tables"}
         expected |= {f"attribute {name}" for name in attributes}
@@ -250,19 +250,22 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs(
 
 
 def test_what_is_not_public_is_bought() -> None:
-    assert METHOD.Params(epsilon="1", buy_vocabulary=True).bought == (
+    def bought(params: PrivateLogParams) -> list[str]:
+        return [part.chosen for part in params.parts if part.chosen]
+
+    assert bought(METHOD.Params(epsilon="1", buy_vocabulary=True)) == [
         "vocabulary",
         "length",
-        "time_range",
+        "time range",
         "granularity",
         "clip",
-    )
+    ]
     assert METHOD.rounds(METHOD.Params(epsilon="1", buy_vocabulary=True)) == (KNOWN, CLIP, LOG)
-    assert params_of().bought == ("granularity",)
-    assert params_of(granularity="day").bought == ()
+    assert bought(params_of()) == ["granularity"]
+    assert bought(params_of(granularity="day")) == []
     assert METHOD.rounds(params_of()) == (KNOWN, CLIP, LOG)
     only = params_of(products="variants")
-    assert only.bought == () and METHOD.rounds(only) == (LOG,)
+    assert bought(only) == [] and METHOD.rounds(only) == (LOG,)
     assert total(METHOD.spends(only)) == (1, Fraction(1, 10**6))
     assert [part.name for part in only.parts] == ["variants"]
 

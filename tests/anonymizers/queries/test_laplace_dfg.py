@@ -240,7 +240,7 @@ def test_what_is_spent_is_explained() -> None:
     [honest] = METHOD.explain(params_of("0.5", budget="honest", **PUBLIC))
     assert "discrete Laplace noise of scale 8 " in honest
     assert "within 24 of what is counted" in honest  # 8 ln 20 = 23.97
-    assert honest.endswith("spends epsilon 0.5 in all")
+    assert honest.endswith("spends epsilon 0.5")
 
 
 def test_noise_that_cannot_be_drawn_and_too_many_names_are_refused() -> None:

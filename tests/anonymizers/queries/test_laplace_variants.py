@@ -299,7 +299,7 @@ def test_what_is_promised_is_said() -> None:
     [plan] = METHOD.explain(params_of(**PUBLISHED))
     assert "epsilon 1 as published, and no finite one holds" in plan
     [plan] = METHOD.explain(params_of(**HONEST))
-    assert "spends epsilon 1 in all" in plan
+    assert plan.endswith("spends epsilon 1")
 
 
 def test_how_often_nothing_survives_is_said() -> None:

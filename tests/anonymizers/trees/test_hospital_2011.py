@@ -9,11 +9,11 @@ import pytest
 
 from tests.support.hospital_2011 import N_ACTIVITIES, N_CASES, hospital_2011
 from tests.support.keys import randomness
+from tests.support.trees import mined_tree
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def test_dpim_draws_noise_on_all_pairs_once_a_round(given: dict[str, Any]) -> No
 def test_the_rigorous_tree_of_it_says_more_than_a_flower() -> None:
     variants, vocabulary = hospital_2011()
     names = vocabulary.names.to_pylist()
-    params = ProcessTreeParams(epsilon="8", delta="1e-6", vocabulary=names)
-    found = ProcessTreeMiner().mined(variants, vocabulary, params, randomness())
+    params = ProcessTreeParams(epsilon="8", delta="1e-6", vocabulary=names, closed_vocabulary=True)
+    found = mined_tree(variants, params, randomness())
     assert found.fitness is not None and 0 <= found.fitness <= 1
     assert 0 < len(found.tree.labels) < N_ACTIVITIES

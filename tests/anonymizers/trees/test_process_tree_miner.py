@@ -15,7 +15,7 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting, Silence
-from tests.support.trees import language
+from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
@@ -28,6 +28,11 @@ from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree_parts import (
+    chosen_pairs,
+    noisy_fitness,
+    noisy_relation,
+)
 from tracecloak.anonymizers.trees.questions import HalvedBudget, noisy_ends, scale_of
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -62,20 +67,9 @@ def siblings() -> dict[Variant, int]:
     return dict.fromkeys(words, 500)
 
 
-class Recording(ProcessTreeMiner):
-    """Notes every draw and the choice; adds no noise and takes the best."""
-
-    def __init__(self) -> None:
-        self.noise = Silence()
-
-    def mined(
-        self,
-        variants: VariantHistogram,
-        vocabulary: ActivityVocabulary,
-        params: ProcessTreeParams,
-        randomness: Randomness,
-    ) -> ReleasedTree:
-        return super().mined(variants, vocabulary, params, randomness.with_noise(self.noise))
+def mined(counts: dict[Variant, int], params: ProcessTreeParams, keyed: Randomness) -> ReleasedTree:
+    """The tree of a log in the public vocabulary of the parameters."""
+    return mined_tree(histogram(counts, params.words.labels), params, keyed)
 
 
 # --- what is spent --------------------------------------------------------------------------------
@@ -106,10 +100,9 @@ def test_the_parts_add_up_to_epsilon_and_delta(example: dict[str, Any]) -> None:
 def test_every_draw_has_the_noise_of_what_one_unit_changes(
     given: dict[str, Any], units: int
 ) -> None:
-    params, method = params_of("2", max_pairs=5, ends_share="0", **given), Recording()
-    variants = histogram({tuple("ABC"): 50, tuple("ACB"): 50}, ALL)
-    method.mined(variants, VOCABULARY, params, randomness())
-    [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = method.noise.draws
+    params, noise = params_of("2", max_pairs=5, ends_share="0", **given), Silence()
+    mined({tuple("ABC"): 50, tuple("ACB"): 50}, params, randomness().with_noise(noise))
+    [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = noise.draws
     assert n_cells == (len(ALL) + 1) ** 2 and (last, n_sums) == (kind, 2)
     # Of what one in ten leaves, 95 % for the pairs. What fits and what does not: one case adds 1
     # to both together.
@@ -127,7 +120,7 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
         fitness = block_scale(deviation, of_fitness, Fraction(UNITS * units))
     assert (scale, fitness_scale) == (Fraction(*pairs), Fraction(*fitness))
     assert METHOD.guarantee(params).reality.count(f"discrete {kind.title()} noise") == 1
-    [(scores, chosen_with, sensitivity, monotone)] = method.noise.chosen
+    [(scores, chosen_with, sensitivity, monotone)] = noise.chosen
     assert chosen_with == selection
     assert sensitivity == UNITS * units and monotone and len(scores) > 3
 
@@ -141,10 +134,9 @@ def test_how_many_pairs_count_is_bought_unless_it_is_given_or_pure() -> None:
     assert names[:2] == ["clip", "pairs"] and params.public_pairs is None
     means = params.spending.means
     assert means["clip"].share * 19 == means["pairs"].share
-    found = METHOD.counted_pairs(histogram(few, ALL), len(ALL), params, quiet)
-    assert found == 5
+    assert chosen_pairs(histogram(few, ALL), len(ALL), params, quiet) == 5
     many = histogram(few | {tuple("ABCDABDACBD"): 2000}, ALL)
-    assert METHOD.counted_pairs(many, len(ALL), params, quiet) > 8
+    assert chosen_pairs(many, len(ALL), params, quiet) > 8
     assert "number of pairs" in METHOD.guarantee(params).reality
     assert "number of pairs" not in METHOD.guarantee(params_of(max_pairs=3)).reality
     for given in ({"max_pairs": 3}, {"delta": "0"}):
@@ -178,8 +170,8 @@ def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_cove
     def sums(counts: dict[Variant, int], tree: Any) -> list[np.ndarray]:
         variants, noting = histogram(counts, names), Noting()
         keyed = randomness().with_noise(noting)
-        METHOD.noisy_relation(variants, len(names), 3, params, keyed)
-        METHOD.noisy_fitness(tree, names, variants, params, keyed)
+        noisy_relation(variants, len(names), 3, params, keyed)
+        noisy_fitness(tree, names, variants, params, keyed)
         [(purpose, pairs, told)] = noting.told
         assert (purpose, told) == ("process-tree/pairs", noises[0])
         assert [scale for _, _, scale in noting.draws] == [Fraction(*n.scale) for n in noises]
@@ -217,10 +209,10 @@ def test_no_log_decides_which_noise_is_drawn(given: dict[str, Any]) -> None:
     params, seen = params_of("2", **given), []
     words = language(parse_tree("->( 'A', +( 'B', ->( 'C', 'D' ) ), X( 'E', 'F' ) )"), 6)
     for counts in ({}, {tuple("AB"): 1}, dict.fromkeys(words, 50)):
-        method = Recording()
-        method.mined(histogram(counts, ALL), VOCABULARY, params, randomness())
-        [(_, *choice, monotone)] = method.noise.chosen
-        seen.append((method.noise.draws[0], method.noise.draws[-1], *choice, monotone))
+        noise = Silence()
+        mined(counts, params, randomness().with_noise(noise))
+        [(_, *choice, monotone)] = noise.chosen
+        seen.append((noise.draws[0], noise.draws[-1], *choice, monotone))
     assert seen[0] == seen[1] == seen[2]
 
 
@@ -229,14 +221,12 @@ def test_four_cuts_beside_each_other_stay_within_one_budget() -> None:
     counts = siblings()
     names = sorted({name for variant in counts for name in variant})
     params = params_of("400", vocabulary=tuple(names), ends_share="0.1", max_size="8", n_sizes=30)
-    method, vocabulary = Recording(), ActivityVocabulary.public(names)
-    tree = method.mined(
-        histogram(counts, vocabulary.names.to_pylist()), vocabulary, params, randomness()
-    )
+    noise = Silence()
+    tree = mined(counts, params, randomness().with_noise(noise))
     assert language(tree.tree, 3) == set(counts)
     share = params.spending.means["ends"].epsilon
     assert share == 40
-    asked = [scale for kind, n, scale in method.noise.draws if (kind, n) == ("laplace", 2)]
+    asked = [scale for kind, n, scale in noise.draws if (kind, n) == ("laplace", 2)]
     costs = [1 / scale for scale in asked]  # of starts or of ends, each of one part of two
     assert len(costs) >= 8 and sum(costs) < share
     assert sum(costs) == share * (1 - Fraction(1, 2 ** (len(costs) // 2)))
@@ -275,8 +265,7 @@ def test_noise_on_ends_has_its_law() -> None:
 
 
 def released(counts: dict[Variant, int], params: ProcessTreeParams, number: int = 0) -> Any:
-    variants = histogram(counts, ALL)
-    return METHOD.mined(variants, VOCABULARY, params, randomness(number))
+    return mined(counts, params, randomness(number))
 
 
 def test_with_a_lot_of_epsilon_the_tree_is_that_of_the_log() -> None:
@@ -362,10 +351,10 @@ def test_noise_on_pairs_is_that_of_the_sampler() -> None:
     """The relation has the exact counts plus the sampler's values of these cells, rounded down."""
     params = params_of("3", delta="0")
     variants = histogram({tuple("AB"): 100}, ALL)
-    relation: Relation = METHOD.noisy_relation(variants, len(ALL), 8, params, randomness(1))
+    relation: Relation = noisy_relation(variants, len(ALL), 8, params, randomness(1))
     assert not relation.holds[-1, -1] and relation.holds.sum() == relation.holds.size - 1
     silent = randomness(1).with_noise(Silence())
-    exact = METHOD.noisy_relation(variants, len(ALL), 8, params, silent).counts
+    exact = noisy_relation(variants, len(ALL), 8, params, silent).counts
     assert sorted(exact[exact > 0].tolist()) == [100, 100, 100]
     error = relation.counts - exact
     assert 3 < np.std(error) < 3 * params.pairs_deviation(8)

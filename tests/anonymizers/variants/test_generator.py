@@ -100,7 +100,7 @@ def test_a_pure_generator_leaves_its_delta_to_the_names_that_are_bought(method: 
     given: dict[str, Any] = {"epsilon": "20", "delta": "1e-5"}
     bought = method.Params(**given, buy_vocabulary=True)
     assert total(method.spends(bought)) == asked
-    means = method._budget(bought).means
+    means = method.budget(bought).means
     names = means["vocabulary"]
     if method._generator.is_pure:
         assert names.share + means["length"].share == 1

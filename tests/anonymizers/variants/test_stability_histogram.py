@@ -233,7 +233,9 @@ def variants_alike(n: int, count: int) -> tuple[Any, ActivityVocabulary]:
     triples = itertools.islice(itertools.product(names, repeat=3), n)
     log = {str(i): " ".join(triple) for i, triple in enumerate(triples)}
     once = trace_batch(log, names)
-    [counter] = [c for name, c in METHOD.requires("variants", None).items() if name == "variants"]
+    [counter] = [
+        c for name, c in METHOD.requires("variants", params_of()).items() if name == "variants"
+    ]
     counted = counter.count(once, {}, randomness())
     assert counted.n_variants == n
     return replace(counted, counts=np.full(n, count)), once.vocabulary

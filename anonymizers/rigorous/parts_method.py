@@ -1,0 +1,159 @@
+"""A method that is described by its parts: all that is said and done of it follows from these.
+
+A part says what is counted for it, what noise that gets and which share of the budget, what is
+decided and why the promise holds (`parts`). Bounds, rounds, spends, guarantee, explanation and
+decisions are loops over the parts, so that none of them can say something else than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.accounting.by_case import divides_by_case
+from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous.budget import Budget
+from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
+from tracecloak.anonymizers.rigorous.parts import Given, Part, budget_of_parts
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
+
+
+class PartsMethod(contract.Anonymizer):
+    """A method of parts; its parameters are `RigorousParams`.
+
+    A subclass says its parts, and where something is released beside a log, its products. What else
+    it may say has a default here.
+
+    Attributes:
+        between_chosen: What stands between the things that were chosen on the log.
+    """
+
+    guarantee_kind: ClassVar[Kind] = "rigorous"
+    log: ClassVar[Literal["transformed", "generated", "none"]] = "none"
+    exact_noise: ClassVar[bool] = True
+    between_chosen: ClassVar[str] = " and "
+
+    def parts(self, params: Any) -> tuple[Part, ...]:
+        """Returns the parts in the order in which they are decided; by default the parameters'.
+
+        Raises:
+            UsageError: The parameters cannot be kept, by public numbers.
+        """
+        parts: tuple[Part, ...] = params.parts
+        return parts
+
+    def budget(self, params: Any) -> Budget:
+        """Returns what each need of the parts may spend.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return budget_of_parts(self.parts(params), *params.budget)
+
+    def reality(self, params: Any) -> str:
+        """Returns why the promise holds, in sentences: what the parts say, and what is chosen."""
+        parts = self.parts(params)
+        sentences = [part.reality for part in parts if part.reality]
+        if chosen := self.between_chosen.join(part.chosen for part in parts if part.chosen):
+            sentences.append(f"Chosen on the log and paid for: {chosen}.")
+        return " ".join(sentences)
+
+    def not_covered(self, params: Any) -> tuple[str, ...]:
+        """Returns what the release shows or allows beyond the promise, in sentences."""
+        return (DECLARED,)
+
+    def moves_by_case(self, params: Any) -> bool:
+        """Returns whether j of a unit's m cases move all that is counted by at most j/m.
+
+        Of what the noise is made for; see `accounting.by_case`. Only a method of which that is
+        proved and tested says so.
+        """
+        return False
+
+    def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
+        """Returns what was decided in the rounds before as parts look for it, by name."""
+        return decisions
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: Any
+    ) -> contract.Decision:
+        """Returns the decision of a round; by default that of the part of the round's name.
+
+        Looks at what was decided alone, which costs nothing.
+
+        Args:
+            round_name: The round.
+            decided: What its parts decided, by their names.
+            given: What the first of them was decided on.
+            params: The method's.
+        """
+        decision: contract.Decision = decided[round_name]
+        return decision
+
+    def bounds(self, params: Any) -> ContributionBounds:
+        """Returns the public caps."""
+        bounds: ContributionBounds = params.bounds
+        return bounds
+
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the rounds of the parts, in the order in which they come first."""
+        return tuple(dict.fromkeys(part.round for part in self.parts(params)))
+
+    def spends(self, params: Any) -> tuple[Spend, ...]:
+        """Returns what the parts spend, which adds up to epsilon and delta.
+
+        Raises:
+            UsageError: Noise as wide as some part may need cannot be drawn.
+        """
+        return self.budget(params).spends()
+
+    def shares_by_case(self, params: Any) -> bool:
+        """Returns whether j of m cases cost at most j/m of what is paid; see `moves_by_case`."""
+        return self.moves_by_case(params) and divides_by_case(self.spends(params))
+
+    def guarantee(self, params: Any) -> Guarantee:
+        """Returns the promise."""
+        reality, not_covered = self.reality(params), self.not_covered(params)
+        return guarantee_of(params, self.spends(params), reality, *not_covered)
+
+    def explain(self, params: Any) -> tuple[str, ...]:
+        """Returns a sentence for each part with what it spends, and one for what they share."""
+        budget = self.budget(params)
+        sentences = []
+        for part in self.parts(params):
+            spent = "; ".join(
+                (f"{need.name} " if need.name != part.name or len(part.needs) > 1 else "")
+                + budget.means[need.name].text
+                for need in part.needs
+            )
+            sentences.append(f"{part.name}: {part.sentence(budget.means)}; {spent}")
+        return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)
+
+    def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:
+        """Returns what is counted for the parts of a round, by name."""
+        counters: dict[str, contract.Counter] = {}
+        for part in self.parts(params):
+            if part.round == round_name:
+                counters |= part.counters
+        return counters
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides the parts of a round one after the other."""
+        known, means = self.known(decisions), self.budget(params).means
+        decided: dict[str, Any] = {}
+        for part in self.parts(params):
+            if part.round == round_name:
+                given = Given(statistics, {**known, **decided}, means, randomness)
+                decided[part.name] = part.decide(given)
+        given = Given(statistics, known, means, randomness)
+        return self.combined(round_name, decided, given, params)

@@ -1,0 +1,204 @@
+"""A method of parts: what is said and done of it follows from its parts and from nothing else."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.keys import randomness
+from tests.support.logs import histogram
+from tests.support.silence import Silence
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
+from tracecloak.anonymizers.contract.counters import CountVariants
+from tracecloak.anonymizers.contract.method import Decision
+from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import Choice, Sums
+from tracecloak.anonymizers.rigorous.counts_part import NoisyCounts, counts_part
+from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams
+from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
+from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+
+# What follows from the parts, and who says more of it: which rounds come first where a method has
+# several, with what the counters are told, and what cannot be played out.
+DERIVED = (
+    "bounds",
+    "rounds",
+    "spends",
+    "shares_by_case",
+    "guarantee",
+    "explain",
+    "requires",
+    "decide",
+)
+SAID_BESIDE = {
+    ("private-log", "rounds"),
+    ("private-log", "requires"),
+    ("sapa", "spends"),
+}
+
+RIGOROUS = sorted(
+    name
+    for name, method in METHODS.items()
+    if method.guarantee_kind == "rigorous"
+    or any(example.get("budget") == "honest" for example in method.examples)
+)
+
+
+def test_there_are_rigorous_methods_to_look_at() -> None:
+    assert len(RIGOROUS) >= 19
+
+
+@pytest.mark.parametrize("name", RIGOROUS)
+def test_of_every_rigorous_method_all_follows_from_its_parts(name: str) -> None:
+    kind = type(METHODS[name])
+    assert issubclass(kind, PartsMethod)
+    bases = [base for base in kind.__mro__ if base not in PartsMethod.__mro__]
+    for said in DERIVED:
+        names = {base.name for base in bases if said in vars(base) and base is not QueryMethod}
+        assert {(of, said) for of in names} <= SAID_BESIDE
+
+
+# --- a method of two parts in one round, and one before it ----------------------------------------
+
+
+class Twice(PartsMethod):
+    """Chooses a number in the first round, adds two in the second, each on that before it."""
+
+    name: ClassVar[str] = "twice"
+    Params: ClassVar[type[RigorousParams]] = RigorousParams
+
+    def parts(self, params: RigorousParams) -> tuple[Part, ...]:
+        def part(name: str, need: Any, round_name: str, chosen: str = "") -> Part:
+            def decide(given: Given) -> Any:
+                known = sorted(given.decisions)
+                seen.append((name, known, sorted(given.statistics), given.means[name]))
+                return Decision()
+
+            counters = {} if name == "c" else {"variants": CountVariants()}
+            reality = f"It holds for {name}." if name != "b" else ""
+            return Part(
+                *(name, (need,), lambda means: f"does {name}", decide, counters, round_name),
+                *(reality, chosen),
+            )
+
+        half, one = Fraction(1, 2), of_one_cell(params.max_units)
+        return (
+            part("a", Choice("a", Fraction(1, 10)), "first", "letter"),
+            part("b", Choice("b", Fraction(1, 10)), "second", "number"),
+            part("c", Sums("c", half, one), "second"),
+            part("d", Sums("d", half, one), "second"),
+        )
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: RigorousParams
+    ) -> Decision:
+        return PartsDecision(decided)
+
+
+seen: list[tuple[str, list[str], list[str], Any]] = []
+TWICE, PURE = Twice(), RigorousParams(epsilon="2", delta="0")
+
+
+def test_what_is_said_of_a_method_is_what_its_parts_say() -> None:
+    assert TWICE.rounds(PURE) == ("first", "second")
+    assert TWICE.bounds(PURE) == PURE.bounds
+    spends = TWICE.spends(PURE)
+    assert [(spend.what, spend.epsilon) for spend in spends] == [
+        *(
+            ("a", Fraction(1, 5)),
+            ("b", Fraction(1, 5)),
+            ("c", Fraction(4, 5)),
+            ("d", Fraction(4, 5)),
+        )
+    ]
+    assert total(spends) == PURE.budget
+    guarantee = TWICE.guarantee(PURE)
+    assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("rigorous", 2, 0)
+    assert guarantee.reality == (
+        "It holds for a. It holds for c. It holds for d. Chosen on the log and paid for: letter "
+        "and number."
+    )
+    assert guarantee.not_covered[0] == DECLARED
+    assert TWICE.explain(PURE) == tuple(
+        f"{name}: does {name}; spends epsilon {epsilon}"
+        for name, epsilon in (("a", "0.2"), ("b", "0.2"), ("c", "0.8"), ("d", "0.8"))
+    )
+    assert TWICE.requires("first", PURE) == TWICE.requires("second", PURE)
+    assert TWICE.requires("third", PURE) == {}
+
+
+def test_parts_are_decided_in_turn_on_what_was_decided_before() -> None:
+    seen.clear()
+    counted = {"variants": histogram({("A",): 1}, "A")}
+    first = TWICE.decide("first", counted, {}, PURE, randomness())
+    assert isinstance(first, PartsDecision) and list(first.parts) == ["a"]
+    second = TWICE.decide("second", counted, first.parts, PURE, randomness())
+    assert isinstance(second, PartsDecision) and list(second.parts) == ["b", "c", "d"]
+    known = [(name, decisions) for name, decisions, _, _ in seen]
+    assert known == [("a", []), ("b", ["a"]), ("c", ["a", "b"]), ("d", ["a", "b", "c"])]
+    means = TWICE.budget(PURE).means
+    assert all(own == means[name] for name, _, _, own in seen)
+
+
+def test_nothing_divides_by_case_that_does_not_say_so() -> None:
+    several = RigorousParams(epsilon="2", delta="0", max_cases_per_individual=3)
+    assert not TWICE.shares_by_case(several)
+    proved = type("Proved", (Twice,), {"moves_by_case": lambda self, params: True})()
+    assert proved.shares_by_case(several)
+    assert TWICE.guarantee(several).unit == "individual"
+
+
+# --- counts of a public list ----------------------------------------------------------------------
+
+
+class Letters(PartsMethod):
+    """Cases of one event by their letter."""
+
+    name: ClassVar[str] = "letters"
+    Params: ClassVar[type[RigorousParams]] = RigorousParams
+
+    def __init__(self, changed: int, counts: np.ndarray) -> None:
+        self.changed, self.counts = of_count(changed), counts
+
+    def parts(self, params: RigorousParams) -> tuple[Part, ...]:
+        need = Sums("letters", Fraction(1), self.changed, is_l2=params.delta > 0)
+        counters = {"variants": CountVariants()}
+        return (counts_part(need, counters, lambda _: self.counts, "cases", "By so much."),)
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_counts_have_the_noise_that_is_spent_and_intervals_that_hold_them(delta: str) -> None:
+    """20,000 counts; of intervals of half the width the truth is far more often outside."""
+    n = 20_000
+    method = Letters(3, np.full(n, 70))
+    params = RigorousParams(epsilon="1", delta=delta)
+    noisy = method.decide("letters", {}, {}, params, randomness())
+    assert isinstance(noisy, NoisyCounts) and noisy.counts.dtype == np.int64
+    error = np.abs(noisy.counts - 70)
+    assert 0.03 < (error > noisy.half_width).mean() < 0.055
+    assert (error > noisy.half_width // 2).mean() > 0.15
+    [spend] = method.spends(params)
+    assert spend.mechanism == ("discrete_gaussian" if params.delta else "discrete_laplace")
+    noise = method.budget(params).means["letters"].noise(of_count(3))
+    assert spend.scale == noise.scale and noise.half_width == noisy.half_width
+    silent = Silence()
+    exact = method.decide("letters", {}, {}, params, randomness().with_noise(silent))
+    assert isinstance(exact, NoisyCounts) and (exact.counts == 70).all()
+    assert silent.draws == [(spend.mechanism.removeprefix("discrete_"), n, Fraction(*noise.scale))]
+    said, *_ = method.explain(params)
+    law = "Gaussian" if params.delta else "Laplace"
+    assert f"adds discrete {law} noise to each number; expect each within" in said
+    assert method.guarantee(params).reality.startswith("By so much. Exact discrete noise")
+
+
+def test_counts_of_activities_are_those_above_zero_with_intervals() -> None:
+    counts = NoisyCounts(np.array([5, -2, 1 << 62]), 3)
+    table = counts.of_activities(pa.array(["A", "B", "C"])).to_table().to_pylist()
+    found = {row["variant"][0]: (row["low"], row["count"], row["high"]) for row in table}
+    assert found == {"A": (2, 5, 8), "C": ((1 << 40) - 3, 1 << 40, (1 << 40) + 3)}
