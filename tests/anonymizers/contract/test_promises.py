@@ -47,9 +47,7 @@ def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer)
         if promise.epsilon is None or promise.kind == "syntactic":
             continue
         held = Fraction(repr(promise.epsilon))
-        found = [
-            one or other for text in said(described) for one, other in _HELD.findall(text)
-        ]
+        found = [one or other for text in said(described) for one, other in _HELD.findall(text)]
         if promise.kind == "published":
             found += _IN_ALL.findall(promise.reality)
         n_found += len(found)

@@ -22,6 +22,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.ledger import Ledger
 
 N_CASES = 300
@@ -68,7 +69,7 @@ def flags_of(method: str, inputs: str) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["amun", "variant-histogram"])
+@pytest.mark.parametrize("method", ["amun", at_night("variant-histogram")])
 def test_a_release_on_flink_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, inputs: str, endpoint: str, method: str
 ) -> None:

@@ -331,7 +331,7 @@ def test_a_log_that_was_changed_does_not_hold(log_release: Path, tmp_path: Path,
     assert tuple(states(found))[:2] == CHECKS[:2] and set(states(found)) == set(CHECKS)
 
 
-@pytest.mark.parametrize("n_rows", [1, 4])
+@pytest.mark.parametrize("n_rows", [at_night(1), 4])
 def test_so_it_is_where_a_log_is_read_in_many_batches(
     log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int
 ) -> None:
