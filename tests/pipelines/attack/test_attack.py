@@ -91,7 +91,7 @@ def read(log: Path) -> tuple[dict[str, Any], str]:
     [
         ("variant-histogram", ["--epsilon", "1"]),
         ("private-dfg", ["--epsilon", "2", "--vocabulary", "public.txt"]),
-        ("amun", ["--guessing_advantage", "0.2"]),
+        at_night("amun", ["--guessing_advantage", "0.2"]),
     ],
 )
 def test_both_reports_are_written_and_tell_nothing_of_the_log(

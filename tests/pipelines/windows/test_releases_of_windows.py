@@ -424,7 +424,7 @@ def test_an_account_that_cannot_pay_refuses_and_says_so(
     assert lake.spent == "3"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, at_night(2)])
 def test_a_window_that_fails_stops_no_other(
     lake: Lake, capsys: pytest.CaptureFixture[str], jobs: int
 ) -> None:
