@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
@@ -190,7 +190,6 @@ RECORDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
 @given(RECORDS, st.sampled_from([64, 100, 1 << 20]), st.integers(1, 7), st.integers(1, 9))
 def test_records_are_numbered_whatever_the_blocks(
     made: list[tuple[list[str], int]], block: int, batch_rows: int, chunk: int
@@ -542,7 +541,6 @@ STAMPS = st.integers(-62135596800000000, 253402300799999999)
 ROWS = st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=20)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 20))
 def test_round_trip(rows: list[tuple[str, str, int]], cut: int) -> None:
     batch = rows_of(*rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.xes_structure import check_xes
@@ -418,7 +418,6 @@ TEXT = st.text(max_size=8)
 EVENTS = st.lists(st.tuples(TEXT, st.integers(FIRST_US, LAST_US)), min_size=1, max_size=5)
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases=st.dictionaries(TEXT, EVENTS, max_size=5), cuts=st.lists(st.integers(0, 25)))
 def test_round_trip(cases, cuts):
     rows = [(case, activity, us) for case, events in cases.items() for activity, us in events]
