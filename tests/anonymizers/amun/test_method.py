@@ -281,7 +281,7 @@ def test_stamps_stay_inside_the_calendar(mode: str, compression: str, profile: s
         mode=mode, profile=profile, compression=compression, guessing_advantage=0.01
     )
     traces = traces_of(EDGE_ROWS)
-    for number in range(10):
+    for number in range(5):
         cases = release(traces, params, number)
         times = [[time for _, time in events] for _, events in cases]
         assert all(own == sorted(own) for own in times)

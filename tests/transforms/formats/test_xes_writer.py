@@ -220,7 +220,7 @@ def test_equal_neighbours_are_one_trace_and_others_are_not():
 
 
 def test_more_rows_than_are_made_at_once():
-    n = 150_000
+    n = 70_000
     rows = [(str(i // 7), f"activity {i % 11}", i * 999) for i in range(n)]
     data = written([rows])
     assert data.count(b"<trace>") == n // 7 + 1
@@ -357,7 +357,7 @@ def test_attributes_are_read_back():
 
 
 def test_many_rows_with_attributes_are_written_in_pieces():
-    n = 50_000
+    n = 25_000
     schema = released_schema({"x": pa.int64(), "case:y": pa.string()})
     rows = pa.RecordBatch.from_arrays(
         [
