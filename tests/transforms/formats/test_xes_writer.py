@@ -220,7 +220,7 @@ def test_equal_neighbours_are_one_trace_and_others_are_not():
 
 
 def test_more_rows_than_are_made_at_once():
-    n = 70_000
+    n = 70_001
     rows = [(str(i // 7), f"activity {i % 11}", i * 999) for i in range(n)]
     data = written([rows])
     assert data.count(b"<trace>") == n // 7 + 1
