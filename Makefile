@@ -84,7 +84,7 @@ soak: .venv/pubsub $(CORE)
 # each core, none has threads of its own to multiply matrices with.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
-CI_SLOW := tests/docs tests/golden tests/test_notebooks.py tests/test_packaging.py \
+CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/test_packaging.py \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
   tests/pipelines/commands/test_methods_of_others.py \
   tests/pipelines/experiments/test_dpim.py::test_the_page_shows_the_figures_of_the_paper \
