@@ -90,7 +90,7 @@ def read(log: Path) -> tuple[dict[str, Any], str]:
     ("method", "flags"),
     [
         ("variant-histogram", ["--epsilon", "1"]),
-        ("private-dfg", ["--epsilon", "2", "--vocabulary", "public.txt"]),
+        at_night("private-dfg", ["--epsilon", "2", "--vocabulary", "public.txt"]),
         at_night("amun", ["--guessing_advantage", "0.2"]),
     ],
 )
