@@ -97,6 +97,7 @@ CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/
   tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_signed.py tests/pipelines/release/test_verified.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
+  tests/pipelines/release/test_runs_agree.py::test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards \
   tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
   tests/pipelines/runners/test_failures.py tests/pipelines/runners/test_options.py \
   tests/statistical/test_audit_controls.py::test_right_noise_is_passed \
