@@ -43,6 +43,7 @@ def test_no_finite_epsilon_holds_for_pripel() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_audit_does_not_refute_the_rigorous_form_on_the_same_logs() -> None:
     """The control: the same pair of logs, of which a release tells no more than its epsilon.
 
