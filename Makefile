@@ -84,15 +84,20 @@ soak: .venv/pubsub $(CORE)
 # each core, none has threads of its own to multiply matrices with.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
-CI_SLOW := tests/docs tests/test_packaging.py \
+CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/test_packaging.py \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
   tests/pipelines/commands/test_methods_of_others.py \
+  tests/pipelines/experiments/test_dpim.py::test_the_page_shows_the_figures_of_the_paper \
+  tests/pipelines/experiments/test_run.py::test_a_killed_run_goes_on_where_it_stopped \
+  tests/pipelines/experiments/test_syntactic.py::test_the_page_shows_every_perspective \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
   tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py \
   tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
+  tests/pipelines/release/test_signed.py tests/pipelines/release/test_verified.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
+  tests/pipelines/release/test_runs_agree.py::test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards \
   tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
   tests/pipelines/runners/test_failures.py tests/pipelines/runners/test_options.py \
   tests/statistical/test_audit_controls.py::test_right_noise_is_passed \
@@ -123,7 +128,7 @@ test-engines-ci: .venv/dev $(CORE)
 	$(BIN)/python -m pytest -n 0 tests/engines/test_releases.py -k 'flink-amun-first or prism-amun-first'
 
 test-docs: .venv/dev $(CORE)
-	$(PYTEST) tests/docs tests/test_packaging.py
+	$(PYTEST) tests/docs tests/test_notebooks.py tests/test_packaging.py
 
 # The documentation site, in build/site: every link and anchor is checked, and nothing is fetched.
 docs: export NO_MKDOCS_2_WARNING := 1

@@ -6,10 +6,13 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.releasing import Commands
 
 T = TypeVar("T")
 
@@ -40,6 +43,15 @@ def home_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path_factory.mktemp("keys") / "default"))
         patch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY", raising=False)
         yield
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """Runs commands in processes of their own; what they are forked from starts once a session."""
+    from tests.support.releasing import Commands
+
+    with Commands() as running:
+        yield running
 
 
 class _Repeatable:

@@ -41,6 +41,7 @@ def test_a_notebook_is_valid_and_holds_nothing_of_a_run(path: Path) -> None:
     assert not re.search(r"[\"'(](/|[A-Z]:\\|~)\w", text)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(

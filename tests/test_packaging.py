@@ -1,10 +1,11 @@
 """The package, the image and the documents name what is there."""
 
 import ast
+import functools
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import get_args
@@ -65,26 +66,39 @@ def test_every_data_file_is_installed() -> None:
     assert ROOT / "face" / "py.typed" in covered
 
 
+@functools.cache
+def parsed_sources() -> tuple[tuple[str, ast.Module], ...]:
+    """Every source of the package by its path from the root, parsed once for all tests."""
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text()))
+        for folder in FOLDERS.values()
+        for path in (ROOT / folder).rglob("*.py")
+    )
+
+
+@functools.cache
+def distributions() -> Mapping[str, list[str]]:
+    """What distributions have each module that can be imported here."""
+    return metadata.packages_distributions()
+
+
 def imported_libraries() -> Iterator[tuple[str, str, bool]]:
     """Yields file, top-level module and whether it is imported with the file, of other packages."""
-    for folder in FOLDERS.values():
-        for path in (ROOT / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Import):
-                    names = [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom):
-                    names = [node.module or ""]
-                else:
-                    continue
-                for name in {name.split(".")[0] for name in names} - {"tracecloak"}:
-                    if name not in sys.stdlib_module_names:
-                        yield path.relative_to(ROOT).as_posix(), name, node in tree.body
+    for path, tree in parsed_sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            for name in {name.split(".")[0] for name in names} - {"tracecloak"}:
+                if name not in sys.stdlib_module_names:
+                    yield path, name, node in tree.body
 
 
 def test_what_is_imported_is_what_is_asked_for() -> None:
     """Only what every installation has is imported where a file begins; extras are within calls."""
-    distributions = metadata.packages_distributions()
     core = {canonicalize_name(Requirement(need).name) for need in SETUP.install_requires}
     extras = {
         canonicalize_name(Requirement(need).name)
@@ -94,7 +108,7 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
     }
     used = set()
     for path, module, at_once in imported_libraries():
-        names = {canonicalize_name(name) for name in distributions.get(module, [module])}
+        names = {canonicalize_name(name) for name in distributions().get(module, [module])}
         used |= names
         assert names & (core if at_once else core | extras), (path, module)
     assert core <= used
@@ -109,19 +123,19 @@ LOADED_BY_OTHERS = {
 }
 
 
-def modules_named() -> set[str]:
+@functools.cache
+def modules_named() -> frozenset[str]:
     """What is imported within functions: by statements, or as a text that a function is given."""
     found = {module for _, module, at_once in imported_libraries() if not at_once}
-    for folder in FOLDERS.values():
-        for path in (ROOT / folder).rglob("*.py"):
-            for call in ast.walk(ast.parse(path.read_text())):
-                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("_module"):
-                    found |= {
-                        argument.value.split(".")[0]
-                        for argument in call.args
-                        if isinstance(argument, ast.Constant)
-                    }
-    return found
+    for _, tree in parsed_sources():
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("_module"):
+                found |= {
+                    argument.value.split(".")[0]
+                    for argument in call.args
+                    if isinstance(argument, ast.Constant)
+                }
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("extra", sorted(set(SETUP.extras_require) - {"dev"}))
@@ -131,11 +145,10 @@ def test_every_extra_serves_a_module(extra: str) -> None:
         path, asked_for = LOADED_BY_OTHERS[extra]
         assert f'"{asked_for}"' in (ROOT / path).read_text()
         return
-    distributions = metadata.packages_distributions()
     named = {
         canonicalize_name(name)
         for module in modules_named()
-        for name in distributions.get(module, [module])
+        for name in distributions().get(module, [module])
     }
     needed = {canonicalize_name(Requirement(n).name) for n in SETUP.extras_require[extra]}
     assert needed <= named
@@ -183,12 +196,11 @@ def test_a_library_beside_one_that_it_refuses_is_noticed(monkeypatch: pytest.Mon
 
 def test_errors_name_extras_that_exist() -> None:
     named = set()
-    for folder in FOLDERS.values():
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "missing_extra":
-                    extra = node.args[2]
-                    named.add(extra.value if isinstance(extra, ast.Constant) else None)
+    for _, tree in parsed_sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "missing_extra":
+                extra = node.args[2]
+                named.add(extra.value if isinstance(extra, ast.Constant) else None)
     named.discard(None)  # a variable
     assert {"measures", "mining", "report", "gcp", "pubsub"} <= named
     assert named <= set(SETUP.extras_require)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -19,8 +20,13 @@ TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
 OTHERS = {"--help", "--version", "--traceback"}
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    """(file, text) of all string constants that are no docstrings."""
+@functools.cache
+def texts() -> tuple[tuple[str, str], ...]:
+    """(file, text) of all string constants that are no docstrings, read once for all tests."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*.py")):
             tree = ast.parse(path.read_text())

@@ -182,7 +182,7 @@ def draws_by_the_noise_of_its_randomness(path: str, source: str) -> list[str]:
         return []
     return sorted(
         name.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.ImportFrom)
         for name in node.names
         if name.name in LAWS

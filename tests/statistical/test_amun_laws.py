@@ -87,7 +87,7 @@ def test_a_sampled_count_moves_by_rounded_laplace_noise() -> None:
     ("profile", "own", "other"),
     [
         ("paper", epsilon_of_oversampling(G), epsilon_of_counts(G)),
-        ("reference", epsilon_of_counts(G), epsilon_of_oversampling(G)),
+        at_night("reference", epsilon_of_counts(G), epsilon_of_oversampling(G)),
     ],
 )
 def test_an_oversampled_count_grows_by_the_size_of_noise_of_its_profile(

@@ -22,6 +22,7 @@ from tests.support.continual_errors import (
     errors_of_normalised_sums,
 )
 from tests.support.keys import randomness
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
@@ -184,7 +185,7 @@ def audited_pair(noise: ContinualNoise, steps: tuple[int, ...]) -> tuple[np.ndar
     return features[:N_AUDITED], features[N_AUDITED:]
 
 
-@pytest.mark.parametrize("length", [None, 12])
+@pytest.mark.parametrize("length", [at_night(None), 12])
 def test_an_understated_sensitivity_is_condemned(length: int | None) -> None:
     """Epsilon 1, delta 0.01, 16 steps. Right noise is passed, and nearly used up.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import pickle
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,8 @@ def options(annotation: Any) -> list[Any]:
     return [value for part in get_args(annotation) for value in options(part)]
 
 
-def variations(method: Anonymizer) -> list[Params]:
+@functools.cache
+def variations(method: Anonymizer) -> tuple[Params, ...]:
     """The examples, each with every combination of the parameters that have a few named values."""
     choices = {
         name: found
@@ -53,7 +55,30 @@ def variations(method: Anonymizer) -> list[Params]:
                 found.append(
                     method.Params(**{**example, **dict(zip(choices, values, strict=True))})
                 )
-    return found
+    return tuple(found)
+
+
+class Described(NamedTuple):
+    """Parameters, and what a method says of them."""
+
+    params: Params
+    guarantee: Guarantee
+    spends: tuple[Spend, ...]
+    explained: tuple[str, ...]
+
+
+@functools.cache
+def descriptions(method: Anonymizer) -> tuple[Described, ...]:
+    """Of every variation. Of whole logs this is long arithmetic, and several tests read it."""
+    return tuple(
+        Described(
+            params,
+            method.guarantee(params),
+            tuple(method.spends(params)),
+            tuple(method.explain(params)),
+        )
+        for params in variations(method)
+    )
 
 
 def modes(method: Anonymizer) -> Iterator[Params]:
@@ -184,16 +209,14 @@ def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anon
 
 @every_method
 def test_rounds_are_named_once_and_explained_in_order(method: Anonymizer) -> None:
-    for params in variations(method):
+    for params, _, spends, explained in descriptions(method):
         rounds = method.rounds(params)
         assert rounds
         assert len(set(rounds)) == len(rounds)
-        explained = method.explain(params)
         assert len(explained) >= len(rounds)
         # A round of several parts is explained part by part, and what they share comes last.
         names = [sentence.partition(": ")[0] for sentence in explained]
         assert len(set(names)) == len(names)
-        spends = method.spends(params)
         is_shared = any(spend.mechanism == "joint" for spend in spends)
         assert (names[-1] == "all") == is_shared or len(spends) == 1
         parts = [name for name in names if name != "all"]
@@ -226,8 +249,7 @@ def test_what_the_parameters_cost_is_said_in_sentences(method: Anonymizer) -> No
 
 @every_method
 def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
-    for params in variations(method):
-        said = method.guarantee(params)
+    for _, said, _, _ in descriptions(method):
         assert isinstance(said, Guarantee)
         body = json.loads(json.dumps(said.to_json(), allow_nan=False))
         assert body["sentence"].endswith(".")

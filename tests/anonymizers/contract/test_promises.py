@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.anonymizers.contract.test_contract import every_method, variations
+from tests.anonymizers.contract.test_contract import (
+    Described,
+    descriptions,
+    every_method,
+    variations,
+)
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.params import guarantee_of
@@ -28,34 +33,32 @@ AS_FAILURE = re.compile(
 )
 
 
-def said(method: Anonymizer, params: Any) -> list[str]:
-    promise = method.guarantee(params)
+def said(described: Described) -> list[str]:
+    promise = described.guarantee
     return [promise.sentence, promise.short, promise.reality, *promise.not_covered,
-            *method.explain(params)]  # fmt: skip
+            *described.explained]  # fmt: skip
 
 
 @every_method
 def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer) -> None:
     n_found = 0
-    for params in variations(method):
-        promise = method.guarantee(params)
+    for described in descriptions(method):
+        promise = described.guarantee
         if promise.epsilon is None or promise.kind == "syntactic":
             continue
         held = Fraction(repr(promise.epsilon))
-        found = [
-            one or other for text in said(method, params) for one, other in _HELD.findall(text)
-        ]
+        found = [one or other for text in said(described) for one, other in _HELD.findall(text)]
         if promise.kind == "published":
             found += _IN_ALL.findall(promise.reality)
         n_found += len(found)
         assert all(held <= Fraction(number) <= held * Fraction("1.00001") for number in found)
-    kinds = {method.guarantee(params).kind for params in variations(method)}
+    kinds = {described.guarantee.kind for described in descriptions(method)}
     assert n_found or "rigorous" not in kinds
 
 
 @every_method
 def test_delta_is_no_probability_with_which_epsilon_fails(method: Anonymizer) -> None:
-    texts = [text for params in variations(method) for text in said(method, params)]
+    texts = [text for described in descriptions(method) for text in said(described)]
     fields = method.Params.model_fields
     if "delta" in fields:
         texts.append(fields["delta"].description or "")
@@ -89,8 +92,7 @@ def test_gaussian_noise_passes_epsilon_far_more_often_than_delta() -> None:
 
 @every_method
 def test_who_is_protected_is_said(method: Anonymizer) -> None:
-    for params in variations(method):
-        promise = method.guarantee(params)
+    for params, promise, _, _ in descriptions(method):
         n_cases = getattr(params, "max_cases_per_individual", None)
         about_people = [t for t in promise.not_covered if re.search("one individual|person", t)]
         if promise.unit == "case" and (promise.epsilon is not None or promise.kind == "syntactic"):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
@@ -70,7 +70,6 @@ def farthest(batches: list[TraceBatch]) -> float:
 # --- what holds of every release ------------------------------------------------------------------
 
 
-@settings(max_examples=150)
 @given(
     logs(14, 40),
     st.integers(1, 4),

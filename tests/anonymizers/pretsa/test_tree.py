@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
@@ -115,7 +115,6 @@ def logs(max_cases: int = 10, most: int = 3) -> st.SearchStrategy[dict[str, str]
 # --- merging --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
 @given(logs(), st.integers(1, 4), st.none() | st.floats(0.05, 1), st.booleans())
 def test_merging_is_that_of_the_definition(
     log: dict[str, str], k: int, t: float | None, protect_ends: bool
@@ -297,7 +296,6 @@ def test_fewer_than_k_durations_in_the_whole_log_are_none() -> None:
     assert drawn.tolist() == [0, 0, 0, 0]
 
 
-@settings(max_examples=150)
 @given(logs(14, 60), st.integers(1, 4), st.floats(0.05, 1))
 def test_draws_are_close_at_every_node(log: dict[str, str], k: int, t: float) -> None:
     assume(len(log) >= k)

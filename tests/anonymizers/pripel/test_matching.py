@@ -66,7 +66,6 @@ def check(
     assert pairs == sorted(set(pairs))
 
 
-@settings(max_examples=150)
 @given(
     variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 40),
     variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 30),

@@ -266,6 +266,7 @@ def noisy_counts(log: Log | None, params: PairQueryParams, n: int, number: int) 
     return np.array(rows, float)
 
 
+@pytest.mark.slow
 def test_a_published_release_spends_more_than_is_claimed_and_no_more_than_is_said() -> None:
     """One case of one event against no case; epsilon 1 is claimed, 2 + 2 ln 2 are said to hold.
 

@@ -24,6 +24,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.contract.in_memory import anonymise
@@ -780,7 +781,7 @@ def test_an_audit_finds_no_end_where_the_names_are_the_logs() -> None:
     assert many > max(0.5, few + 0.5)
 
 
-@pytest.mark.parametrize("given", [HONEST, BOUGHT])
+@pytest.mark.parametrize("given", [at_night(HONEST), BOUGHT])
 def test_an_audit_finds_nothing_against_the_honest_budget(given: dict[str, Any]) -> None:
     """The case and the names that the published form is refuted by. Control: 60 times epsilon."""
     own = {"vocabulary": tuple("ACLRST"), "max_prefix_length": 2, "p_harmful": 1}

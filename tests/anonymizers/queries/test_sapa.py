@@ -363,6 +363,7 @@ def test_released_cases_alone_show_that_the_published_epsilon_does_not_hold() ->
     assert bound_of(params_of(), "empty log", form=METHOD) > 1
 
 
+@pytest.mark.slow
 def test_the_support_tells_more_the_more_releases_there_are() -> None:
     """As no epsilon is finite: a pair that one case brings in is always there with it."""
     few, many = (bound_of(params_of(), "pair that is new", n) for n in (150, 1200))

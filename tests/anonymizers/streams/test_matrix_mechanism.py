@@ -211,34 +211,31 @@ def patterns(horizon: int, cases: int, window: int, per_step: bool) -> np.ndarra
     return found[np.all(within, axis=0)]
 
 
-@pytest.mark.parametrize("units", [1, COLUMN_UNITS])
-@pytest.mark.parametrize("length", [None, 1, 2, 3])
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize(("cases", "window"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 9)])
-def test_no_behaviour_of_a_unit_exceeds_its_norm(
-    length: int | None, per_step: bool, cases: int, window: int, units: int
-) -> None:
+def test_no_behaviour_of_a_unit_exceeds_its_norm(per_step: bool, cases: int, window: int) -> None:
     """Every pattern over five steps, and the signs of opposite vectors; totals and windows attain.
 
     Within w consecutive steps the promise's norm covers it, over all steps that of the horizon.
     """
-    strategy = Strategy(5, length, units)
-    participation = Participation(cases, window, per_step)
-    matrix = measured_by(strategy)
-    largest = {"window": 0, "all": 0}
-    for signs in itertools.product((1, -1), repeat=4):
-        ways = patterns(5, cases, window, per_step) * np.array([1, *signs])
-        changes = ((ways @ matrix.T) ** 2).sum(axis=1)
-        used = [np.flatnonzero(row) for row in ways]
-        within = np.array([not len(at) or at[-1] - at[0] < window for at in used])
-        largest["all"] = max(largest["all"], int(changes.max()))
-        largest["window"] = max(largest["window"], int(changes[within].max()))
-    of_window, of_all = strategy.norm(participation), strategy.norm_over_all(participation)
-    assert largest["window"] <= of_window**2
-    assert largest["all"] <= of_all**2
-    if length in (None, 1) and units == 1:
-        assert of_window**2 == pytest.approx(largest["window"], rel=1e-10)
-        assert of_all**2 == pytest.approx(largest["all"], rel=1e-10)
+    for length, units in itertools.product([None, 1, 2, 3], [1, COLUMN_UNITS]):
+        strategy = Strategy(5, length, units)
+        participation = Participation(cases, window, per_step)
+        matrix = measured_by(strategy)
+        largest = {"window": 0, "all": 0}
+        for signs in itertools.product((1, -1), repeat=4):
+            ways = patterns(5, cases, window, per_step) * np.array([1, *signs])
+            changes = ((ways @ matrix.T) ** 2).sum(axis=1)
+            used = [np.flatnonzero(row) for row in ways]
+            within = np.array([not len(at) or at[-1] - at[0] < window for at in used])
+            largest["all"] = max(largest["all"], int(changes.max()))
+            largest["window"] = max(largest["window"], int(changes[within].max()))
+        of_window, of_all = strategy.norm(participation), strategy.norm_over_all(participation)
+        assert largest["window"] <= of_window**2, (length, units)
+        assert largest["all"] <= of_all**2, (length, units)
+        if length in (None, 1) and units == 1:
+            assert of_window**2 == pytest.approx(largest["window"], rel=1e-10), (length, units)
+            assert of_all**2 == pytest.approx(largest["all"], rel=1e-10), (length, units)
 
 
 def largest_of_gapped(strategy: Strategy, gap: int, n_times: int) -> int:
@@ -268,21 +265,18 @@ def test_gapped_cases_of_sliding_sums_are_covered_and_hardly_more(
     assert attained <= bound <= Fraction(4, 3) * attained
 
 
-@pytest.mark.parametrize("units", [1, COLUMN_UNITS])
-@pytest.mark.parametrize("length", [None, 1, 2, 5])
 @pytest.mark.parametrize(("gap", "n_times"), [(1, 1), (1, 2), (1, 3), (2, 3), (4, 2), (3, 9)])
-def test_cases_that_count_again_are_covered_and_hardly_more(
-    length: int | None, gap: int, n_times: int, units: int
-) -> None:
+def test_cases_that_count_again_are_covered_and_hardly_more(gap: int, n_times: int) -> None:
     """A case that is forgotten counts again: all choices among nine steps, by squares."""
-    strategy = Strategy(9, length, units)
-    attained = largest_of_gapped(strategy, gap, n_times)
-    bound = strategy.repeated_norm(n_times, gap)
-    assert attained <= bound**2 <= Fraction(4, 3) * attained
-    assert bound <= n_times * strategy.repeated_norm(1, gap)
-    if length == 1:
-        assert bound**2 == pytest.approx(min(n_times, -(-9 // gap)), rel=1e-10)
-        assert bound**2 >= min(n_times, -(-9 // gap))
+    for length, units in itertools.product([None, 1, 2, 5], [1, COLUMN_UNITS]):
+        strategy = Strategy(9, length, units)
+        attained = largest_of_gapped(strategy, gap, n_times)
+        bound = strategy.repeated_norm(n_times, gap)
+        assert attained <= bound**2 <= Fraction(4, 3) * attained, (length, units)
+        assert bound <= n_times * strategy.repeated_norm(1, gap), (length, units)
+        if length == 1:
+            assert bound**2 == pytest.approx(min(n_times, -(-9 // gap)), rel=1e-10), (length, units)
+            assert bound**2 >= min(n_times, -(-9 // gap)), (length, units)
 
 
 @given(st.integers(1, 14), lengths, column_units, st.integers(1, 5), st.data())

@@ -440,7 +440,6 @@ def test_boxes_are_bounded_by_the_quartiles_of_the_cases() -> None:
 
 
 @given(values=st.lists(st.integers(0, 12), min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
 def test_boxes_are_those_of_numpy(values: list[int]) -> None:
     given_ = params("set", "activity", sensitive=AGE, confidence=1)
     cases = known(ages([str(v) for v in values]), given_)

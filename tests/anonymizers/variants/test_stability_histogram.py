@@ -174,32 +174,30 @@ def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
         return mpmath.fsum(powers[least:]) / everything
 
 
-@pytest.mark.parametrize("max_units", [1, 2, 3, 5])
 @pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "0.01", "0.3"])
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "7"])
-def test_what_one_unit_alone_has_is_released_with_at_most_delta(
-    epsilon: str, delta: str, max_units: int
-) -> None:
+def test_what_one_unit_alone_has_is_released_with_at_most_delta(epsilon: str, delta: str) -> None:
     """All splits of a unit's cases over variants; one less of a threshold would be too low.
 
     For all of its cases together, or for one of them, which may cost its part of delta alone.
     """
-    given_: dict[str, Any] = {"delta": delta, "max_cases": 1, "allow_large_delta": True}
-    if max_units > 1:
-        given_["max_cases_per_individual"] = max_units
-    for noise in ("laplace", "truncated"):
-        params = params_of(epsilon, **given_, noise=noise)
-        threshold, scale = params.threshold, Fraction(*params.scale)
-        assert scale == max_units / Fraction(epsilon)
-        # Without a bound the terms left out are e^-80 of the whole.
-        reach = threshold - 1 if noise == "truncated" else threshold + int(80 * scale)
-        assert chance_of_any(max_units, threshold, scale, reach) <= mpmath.mpf(delta)
-        if noise == "laplace" and threshold > max_units + 1:
-            of_all = chance_of_any(max_units, threshold - 1, scale, reach)
-            of_one = chance_of_any(1, threshold - 1, scale, reach)
-            assert of_all > mpmath.mpf(delta) or of_one > mpmath.mpf(delta) / max_units
-        if noise == "truncated" and threshold > max_units + 1:
-            assert chance_of_any(max_units, threshold - 1, scale, reach - 1) > mpmath.mpf(delta)
+    for max_units in [1, 2, 3, 5]:
+        given_: dict[str, Any] = {"delta": delta, "max_cases": 1, "allow_large_delta": True}
+        if max_units > 1:
+            given_["max_cases_per_individual"] = max_units
+        for noise in ("laplace", "truncated"):
+            params = params_of(epsilon, **given_, noise=noise)
+            threshold, scale = params.threshold, Fraction(*params.scale)
+            assert scale == max_units / Fraction(epsilon), max_units
+            # Without a bound the terms left out are e^-80 of the whole.
+            reach = threshold - 1 if noise == "truncated" else threshold + int(80 * scale)
+            assert chance_of_any(max_units, threshold, scale, reach) <= mpmath.mpf(delta), max_units
+            if noise == "laplace" and threshold > max_units + 1:
+                of_all = chance_of_any(max_units, threshold - 1, scale, reach)
+                of_one = chance_of_any(1, threshold - 1, scale, reach)
+                assert of_all > mpmath.mpf(delta) or of_one > mpmath.mpf(delta) / max_units
+            if noise == "truncated" and threshold > max_units + 1:
+                assert chance_of_any(max_units, threshold - 1, scale, reach - 1) > mpmath.mpf(delta)
 
 
 def chance_of_any(max_units: int, threshold: int, scale: Fraction, reach: int) -> mpmath.mpf:

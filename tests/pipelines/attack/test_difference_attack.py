@@ -285,7 +285,7 @@ def run(log: Path, method: str, *flags: object) -> int:
     )
 
 
-@pytest.mark.parametrize("method", [at_night("process-tree"), "dpim"])
+@pytest.mark.parametrize("method", [at_night("process-tree"), at_night("dpim")])
 def test_reports_say_what_the_difference_tells_and_nothing_of_the_log(
     log: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

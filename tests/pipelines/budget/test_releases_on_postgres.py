@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,12 +21,6 @@ __all__ = ["database", "server"]  # fixtures
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 SIGNED = ("--by", "the officer", "--reason", "its machine is gone")
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with Commands() as running:
-        yield running
 
 
 class Ward:
@@ -91,7 +84,7 @@ DEATHS = {
     "after rename 1": (["reserve", "draw"], True),
     "before ledger": (["reserve", "draw"], True),
 }
-SOME = ["after charge", "after decide variants", "before ledger"]
+SOME = ["after charge", "before ledger"]
 EACH = [death if death in SOME else at_night(death) for death in DEATHS]
 
 

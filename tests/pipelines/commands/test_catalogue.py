@@ -78,7 +78,7 @@ def test_one_method_in_full(name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 # The golden digests have their examples, too; these take the longest.
-AT_NIGHT = ("amun-rigorous", "pripel-rigorous", "process-tree")
+AT_NIGHT = ("amun-rigorous", "pripel-rigorous", "private-log", "process-tree")
 
 
 @pytest.mark.parametrize("name", [at_night(name) if name in AT_NIGHT else name for name in METHODS])

@@ -17,6 +17,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget import database
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import run
@@ -165,7 +166,7 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
     assert "Traceback" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 @pytest.mark.parametrize("flag", ["--output", "--dead_letter"])
 def test_2_is_an_output_that_cannot_be_written_and_nothing_is_paid_for_it(
     common: list[object],

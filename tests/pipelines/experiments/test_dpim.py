@@ -143,6 +143,7 @@ def test_figures_of_a_tree_are_its_own() -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_figures_of_the_paper(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

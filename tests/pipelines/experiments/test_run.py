@@ -405,6 +405,7 @@ def test_rows_that_are_there_are_not_computed_again(
     assert all(is_new for _, is_new in wanted.rows(after))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     out = path.parent / "out"

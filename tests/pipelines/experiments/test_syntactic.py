@@ -293,6 +293,7 @@ FLAGS = ["--settings", "hours/3/4/0.4", "--knowledge", "set,sequence", "--profil
 READ = ["--resource", "doctor", "--sensitive", f"{DISEASE}=illness"]
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for library in ("pm4py", "sklearn", "matplotlib"):
         pytest.importorskip(library)

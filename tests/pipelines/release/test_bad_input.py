@@ -11,6 +11,7 @@ import pytest
 from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
 from tests.support.searching import files_with
 from tests.support.terminal import watch
+from tests.support.tiers import at_night
 from tracecloak.transforms.files import open_source
 from tracecloak.transforms.formats.xes import XesReader
 
@@ -327,7 +328,7 @@ def test_malformed_events_are_listed_without_their_data_and_the_rest_is_released
     assert SECRET not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_too_many_malformed_events_stop_the_run_with_3(
     tmp_path: Path, out: Path, runner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 import errno
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,6 @@ def actions(keys: Path) -> list[str]:
 
 
 # --- Not alone ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with Commands() as running:
-        yield running
 
 
 @pytest.mark.parametrize(

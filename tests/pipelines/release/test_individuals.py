@@ -196,7 +196,7 @@ def with_missing(n_missing: int) -> list[Row]:
     return [*rows[:cut], *(("", *row[1:]) for row in rows[cut:])]
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_a_record_without_individual_is_listed_and_left_out(
     tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,7 +214,7 @@ def test_a_record_without_individual_is_listed_and_left_out(
     assert "person" not in listed and "case-" not in listed
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_too_many_records_without_individual_end_the_run_with_3(
     tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ ledger. The account's cap is what one release costs, so a second charge shows as
 import hashlib
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,12 +40,6 @@ METHODS = {
     ),
     "amun": ("--mode", "sampling"),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with Commands() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

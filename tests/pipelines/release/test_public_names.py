@@ -208,7 +208,7 @@ def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
 ) -> None:
     given = ["--input", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
     names = ["--vocabulary", json.dumps([*FORMULAS, *HARMFUL])]
-    assert tracecloak("plan", *given, "--method", "private-log", "--epsilon", "1", *names) == 0
+    assert tracecloak("plan", *given, "--method", "markov-log", "--epsilon", "1", *names) == 0
     printed = capsys.readouterr().out
     assert printed.replace("\n", "").isprintable()
     assert ("so begin '=HYPERLINK(0)', '+1', '-1', '@SUM(A1)'." in printed) == (formats == "csv")

@@ -130,7 +130,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", ["private-dfg", at_night("variant-histogram")])
 def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_run_works(
     common: list[object],
     tmp_path: Path,

@@ -11,6 +11,7 @@ import pytest
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
 from tracecloak.pipelines.release.signing import SignatureConcern
+from tests.support.tiers import at_night
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -39,7 +40,7 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sign.pem"
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_a_signature_changes_no_other_byte_and_is_the_same_again(
     tmp_path: Path, key: Path, runner: str
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.releasing import hospital_files, tracecloak
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -63,7 +64,7 @@ def test_a_log_that_breaks_the_promise_is_not_committed(
     assert release(tmp_path, inputs, runner) == 0  # the same id is free again
 
 
-@RUNNERS
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_who_was_refused_is_not_told_to_run_the_same_command_again(
     tmp_path: Path, runner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,8 +85,13 @@ def test_who_was_refused_is_not_told_to_run_the_same_command_again(
     assert given_up == 0
 
 
-@RUNNERS
-@pytest.mark.parametrize("formats", ["parquet", "csv"])
+@pytest.mark.parametrize(
+    ("runner", "formats"),
+    [
+        ("InMemory", "parquet"), ("InMemory", "csv"), ("FnApiRunner", "csv"),
+        at_night("FnApiRunner", "parquet"),
+    ],
+)  # fmt: skip
 def test_the_manifest_says_that_the_files_were_verified(
     tmp_path: Path, inputs: str, runner: str, formats: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,9 @@ def test_class_and_stage_of_the_innermost_cause_are_told(how: str, told: str, ru
     assert own_error(error) is None
 
 
-@pytest.mark.parametrize(("how", "told"), [at_night("plain", "ValueError"), ("from", "KeyError")])
+@pytest.mark.parametrize(
+    ("how", "told"), [at_night("plain", "ValueError"), at_night("from", "KeyError")]
+)
 def test_so_they_are_of_a_worker_in_another_process(how: str, told: str) -> None:
     """Which hands back a text."""
     error = failed(how, "--runner=FnApiRunner", *IN_PROCESSES)
@@ -77,7 +79,7 @@ def test_so_they_are_of_a_worker_in_another_process(how: str, told: str) -> None
     assert reason_of(error) == f"{told} in stage 'Some/Stage'"
 
 
-@pytest.mark.parametrize("options", [[], IN_PROCESSES])
+@pytest.mark.parametrize("options", [[], at_night(IN_PROCESSES)])
 def test_an_error_of_ours_is_found_with_its_text(options: list[str]) -> None:
     found = own_error(failed("ours", "--runner=FnApiRunner", *options))
     assert isinstance(found, GuaranteeError) and str(found) == "the log has no events"

@@ -23,6 +23,7 @@ from tests.support.releasing import (
     visible,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tests.support.tiers import at_night
 
 N_CASES = 300
 # Of the 25 activities of the log; the others count as __other__.
@@ -68,7 +69,7 @@ def flags_of(method: str, inputs: str) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["amun", "variant-histogram"])
+@pytest.mark.parametrize("method", ["amun", at_night("variant-histogram")])
 def test_a_release_on_flink_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, inputs: str, endpoint: str, method: str
 ) -> None:

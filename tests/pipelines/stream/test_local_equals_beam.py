@@ -83,13 +83,11 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
 @pytest.mark.parametrize(
     "name",
     [
-        "dfg totals",
-        "dfg of individuals",
         "dfg w_event",
         "variants totals",
         "log",
-        *(at_night(n) for n in ("dfg", "dfg sliding", "variants", "variants of individuals")),
-        at_night("log of individuals"),
+        *(at_night(n) for n in ("dfg", "dfg totals", "dfg sliding", "dfg of individuals")),
+        *(at_night(n) for n in ("variants", "variants of individuals", "log of individuals")),
     ],
 )
 def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
@@ -119,7 +117,7 @@ def divided(sent: Sequence[Sent], n_pulled: int) -> list[Happening]:
     return [*happenings, *ticking(int(ordered[-1].publish), 140)]
 
 
-@pytest.mark.parametrize("tombstone", [None, "6s"])
+@pytest.mark.parametrize("tombstone", [at_night(None), "6s"])
 def test_no_division_into_pulls_changes_a_step(tmp_path: Path, tombstone: str | None) -> None:
     """Read live or as a backlog, here and on Beam; cases come back after they have closed."""
     sent = messages(by_individual=False)

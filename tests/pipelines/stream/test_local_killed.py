@@ -197,7 +197,7 @@ def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: in
 def test_it_goes_on_after_kills_as_if_there_were_none(tmp_path: Path, is_topic: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         one_key(patch)
-        assert check_kills(tmp_path, "dfg totals", is_topic, every=11, first=3) > 4
+        assert check_kills(tmp_path, "dfg totals", is_topic, every=19, first=3) > 2
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from tests.support.stream_runs import (
     stream_config,
     ticking,
 )
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.transforms.stream import times_ahead
@@ -73,7 +74,7 @@ def test_windows_without_noise_are_what_a_batch_counts(tmp_path: Path) -> None:
     assert {step: pairs for step, pairs in found.items() if pairs} == expected
 
 
-@pytest.mark.parametrize("view", ["total", "sliding"])
+@pytest.mark.parametrize("view", ["total", at_night("sliding")])
 def test_sums_over_steps_without_noise_add_up_the_windows(tmp_path: Path, view: str) -> None:
     windows = stream_config(tmp_path, horizon=9)
     steps = 3 if view == "sliding" else None

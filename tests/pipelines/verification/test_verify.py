@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from tests.support.stream_runs import in_time, random_messages, run, stream_conf
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import log_forms, received
-from tracecloak.pipelines.verification.findings import Finding
+from tracecloak.pipelines.verification.findings import Finding, Wrong
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.keys.signing import new_pair
 
 Change = Callable[[Path], None]
@@ -331,7 +332,24 @@ def test_a_log_that_was_changed_does_not_hold(log_release: Path, tmp_path: Path,
     assert tuple(states(found))[:2] == CHECKS[:2] and set(states(found)) == set(CHECKS)
 
 
-@pytest.mark.parametrize("n_rows", [1, 4])
+def test_cases_are_in_the_order_of_a_release_over_all_batches() -> None:
+    """Catches a comparison that ends with a batch: here each has one event, and so one case."""
+
+    def batches(*cases: tuple[str, int]) -> Iterator[pa.RecordBatch]:
+        for case, at in cases:
+            yield pa.RecordBatch.from_pylist(
+                [{"case_id": case, "activity": "A", "timestamp": at}], schema=RELEASED_SCHEMA
+            )
+
+    right = ("b", 1), ("b", 2), ("c", 2), ("a", 3)
+    found = list(log_forms.in_order(batches(*right), "log"))
+    assert [row["case_id"] for rows in found for row in rows.to_pylist()] == ["b", "b", "c", "a"]
+    for wrong in ((right[2], right[0]), (("b", 2), ("a", 2)), (*right, ("b", 1))):
+        with pytest.raises(Wrong, match="order of a release, or come twice"):
+            list(log_forms.in_order(batches(*wrong), "log"))
+
+
+@pytest.mark.parametrize("n_rows", [at_night(1), at_night(4), 16])
 def test_so_it_is_where_a_log_is_read_in_many_batches(
     log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int
 ) -> None:

@@ -6,7 +6,6 @@ claimed, or had not yet, meet those of the other one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,12 +33,6 @@ AFTER_DRAW = (
     "after ledger", "before key's end", "after key's end",
 )  # fmt: skip
 BY_DAY = {"after units", "before insert 2", "after claim", "after draw", "before commit"}
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    with Commands() as running:
-        yield running
 
 
 class Windows:

@@ -221,7 +221,7 @@ def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
     assert (told.out + told.err).count("was killed; run the same command again") == 2
     assert not lake.released("2026-01").exists() and not lake.released("2026-02").exists()
     program.write_text(program.read_text().replace(killing, ""))
-    assert lake.release("2026-01..2026-02", "--jobs", 2) == 0
+    assert lake.release("2026-01..2026-02") == 0
     assert lake.spent == "3"
 
 
@@ -424,7 +424,7 @@ def test_an_account_that_cannot_pay_refuses_and_says_so(
     assert lake.spent == "3"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, at_night(2)])
 def test_a_window_that_fails_stops_no_other(
     lake: Lake, capsys: pytest.CaptureFixture[str], jobs: int
 ) -> None:

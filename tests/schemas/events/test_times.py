@@ -245,14 +245,14 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-@pytest.mark.parametrize("zone", ["UTC", BERLIN])
-def test_bad_text_is_rejected_and_its_neighbours_survive(text, zone):
-    good = ["2021-01-02T00:00:00Z", "2021-01-03T12:00:00"]
-    alone = read(pa.array([text], pa.string()), time_zone=zone)
-    among = read([good[0], text, good[1], text, good[0]], time_zone=zone)
-    assert alone == [None]
-    noon = "2021-01-03T12:00:00" if zone == "UTC" else "2021-01-03T11:00:00"
-    assert among == ["2021-01-02T00:00:00", None, noon, None, "2021-01-02T00:00:00"]
+def test_bad_text_is_rejected_and_its_neighbours_survive(text):
+    for zone in ["UTC", BERLIN]:
+        good = ["2021-01-02T00:00:00Z", "2021-01-03T12:00:00"]
+        alone = read(pa.array([text], pa.string()), time_zone=zone)
+        among = read([good[0], text, good[1], text, good[0]], time_zone=zone)
+        assert alone == [None], zone
+        noon = "2021-01-03T12:00:00" if zone == "UTC" else "2021-01-03T11:00:00"
+        assert among == ["2021-01-02T00:00:00", None, noon, None, "2021-01-02T00:00:00"], zone
 
 
 def test_many_bad_stamps_cost_only_themselves():

@@ -19,11 +19,11 @@ HARMFUL = [
 ]
 
 
-@pytest.mark.parametrize("character", HARMFUL, ids=lambda c: f"U+{ord(c):04X}")
-def test_no_character_that_steers_is_shown(character: str) -> None:
-    shown = escaped(f"a{character}b")
-    assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
-    assert f"{ord(character):x}" in shown
+def test_no_character_that_steers_is_shown() -> None:
+    for character in HARMFUL:
+        shown = escaped(f"a{character}b")
+        assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b"), character
+        assert f"{ord(character):x}" in shown, character
 
 
 def test_what_people_write_stays_as_it_is() -> None:

@@ -148,24 +148,24 @@ TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("name", TYPES)
-def test_types(name: str, alone: bool) -> None:
-    kind, values, arrow_type, expected = TYPES[name]
-    rows = [{"c": value, "z": {"x": [1]}, "o": None, "k": 1} for value in values]
-    fields: dict[str, Any] = {"c": kind, "k": "int"}
-    if not alone:
-        nested = {
-            "type": "record",
-            "name": "N",
-            "fields": [{"name": "x", "type": {"type": "array", "items": "int"}}],
-        }
-        fields = {"o": ["null", "string"], "z": nested, "c": kind}
-    column = read(avro_of(fields, rows))["c"]
-    assert column.type == arrow_type
-    if pa.types.is_timestamp(arrow_type):
-        column = column.cast(pa.int64())
-    assert column.to_pylist() == (expected or values)
+def test_types(name: str) -> None:
+    for alone in [True, False]:
+        kind, values, arrow_type, expected = TYPES[name]
+        rows = [{"c": value, "z": {"x": [1]}, "o": None, "k": 1} for value in values]
+        fields: dict[str, Any] = {"c": kind, "k": "int"}
+        if not alone:
+            nested = {
+                "type": "record",
+                "name": "N",
+                "fields": [{"name": "x", "type": {"type": "array", "items": "int"}}],
+            }
+            fields = {"o": ["null", "string"], "z": nested, "c": kind}
+        column = read(avro_of(fields, rows))["c"]
+        assert column.type == arrow_type, alone
+        if pa.types.is_timestamp(arrow_type):
+            column = column.cast(pa.int64())
+        assert column.to_pylist() == (expected or values), alone
 
 
 def test_schemas_evolve() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, fix_key, tracecloak
+from tests.support.tiers import at_night
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -319,10 +320,10 @@ def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
     ("name", "scheme"),
     [
         ("log", "light"),
-        ("log", "dark"),
+        at_night("log", "dark"),
         ("graph", "light"),
         ("tree", "dark"),
-        ("variants", "light"),
+        at_night("variants", "light"),
     ],
 )
 def test_everybody_can_read_it(opened: Open, name: str, scheme: str) -> None:

@@ -20,6 +20,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from tests.support.beam_state import Bag, Cell
 from tests.support.stream_runs import Sent
 from tests.support.streams import Keep
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -349,8 +350,13 @@ def test_messages_wait_until_merging_pays(
     assert waiting == [1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("others", [True, False])
-@pytest.mark.parametrize(("watermark", "counts"), [(15.0, True), (25.0, False)])
+@pytest.mark.parametrize(
+    ("others", "watermark", "counts"),
+    [
+        (False, 15.0, True), (True, 25.0, False), at_night(True, 15.0, True),
+        at_night(False, 25.0, False),
+    ],
+)  # fmt: skip
 def test_a_late_case_counts_until_its_step_is_released(
     others: bool, watermark: float, counts: bool
 ) -> None:
@@ -525,7 +531,7 @@ def test_steps_begin_where_the_rule_says() -> None:
     ("cap", "counted"),
     [
         (CaseCap(1), {"c0", "d"}),
-        (CaseCap(2), {"c0", "c1", "d"}),
+        at_night(CaseCap(2), {"c0", "c1", "d"}),
         (CaseCap(1, per_step=True), {"c0", "c1", "c2", "d"}),
     ],
 )

@@ -27,6 +27,7 @@ from tests.support.replay import (
     read_messages,
     write_messages,
 )
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
@@ -97,7 +98,9 @@ def without_beam(path: Path, key: KeyReference) -> list[Any]:
     return sorted(case for step, traces in steps for case in cases_of(step, traces))
 
 
-@pytest.mark.parametrize("replay", [ReplayInSteps(STEP_US), ReplayAtOnce()], ids=["steps", "once"])
+@pytest.mark.parametrize(
+    "replay", [ReplayInSteps(STEP_US), at_night(ReplayAtOnce())], ids=["steps", "once"]
+)
 def test_a_replayed_file_gives_the_cases_of_the_kernel_and_each_step_once(
     tmp_path: Path, endpoint: str, key: KeyReference, replay: beam.DoFn
 ) -> None:
