@@ -21,25 +21,45 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config
-from tests.support.both_neighbours import Claim, First, Forced, drawn_by, violations
+from tests.support.both_neighbours import Claim, Compared, First, Forced, compared, drawn_by
 from tests.support.local_streams import run_script
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.logs.params import GENERATORS
+from tracecloak.anonymizers.noise.drawing import draw_laplace, select
+from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.running import RunningStream, StreamState
+from tracecloak.anonymizers.trees import process_tree_miner
+from tracecloak.anonymizers.variants import stability_histogram
+from tracecloak.anonymizers.variants.stability_histogram import (
+    VariantHistogramMethod,
+    VariantHistogramParams,
+)
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.working_time import WorkingTime
+from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY_S = 86_400
 FIRST_S = 1_577_836_800  # 2020-01-01
 YEAR = range(366)
 # Of each seed the others are another log, and the noise is another.
 SEEDS = (1, 2)
+# Of methods, places among their parameters; and kinds of units.
+BY_DAY = {("variant-histogram", 0), ("private-dfg", 2)}
+KINDS_BY_DAY = ("usual", "of nobody else's variant")
 
 
 @dataclass(frozen=True)
@@ -151,6 +171,7 @@ def parameters(name: str) -> tuple[Mapping[str, Any], ...]:
     changes: list[Mapping[str, Any]] = [
         {field: value}
         for field, info in method.Params.model_fields.items()
+        if field != "allow_large_delta"  # it lets others be given, and does nothing itself
         for value in dict.fromkeys(_options(info.annotation))
     ]
     if "max_cases_per_individual" in method.Params.model_fields:
@@ -224,41 +245,43 @@ def found_of_release(
     folder: Path,
     seeds: Sequence[int] = SEEDS,
     kinds: Sequence[str] | None = None,
-) -> Iterator[tuple[str, list[str], Claim, Claim]]:
-    """Yields what each kind of unit shows: violations, what is claimed and what was used of it."""
+) -> Iterator[Compared]:
+    """Yields what each kind of unit shows, beside the others alone."""
     for seed in seeds:
         first = First.of(release_of(name, given, seed, (), folder))
         for kind, unit in units(given.get("max_cases_per_individual")).items():
             if kinds is None or kind in kinds:
                 label = f"{name} {dict(given)}, seed {seed}, {kind}"
                 second = release_of(name, given, seed, unit, folder)
-                yield label, *violations(first, second)
+                yield compared(label, first, second)
 
 
-def check(found: Iterable[tuple[str, list[str], Claim, Claim]]) -> float:
-    """Fails with all that does not hold; returns the largest share of a claim that was used."""
-    wrong, most = [], 0.0
-    for label, sentences, claim, used in found:
-        wrong += [f"{label}: {sentence}" for sentence in sentences]
-        shares = [used.epsilon / claim.epsilon]
-        if claim.delta:
-            shares = [used.delta / claim.delta]
-        most = max(most, *shares)
+def check(found: Iterable[Compared]) -> None:
+    """Fails with all that does not hold, or if no unit moved anything that has noise."""
+    compared = list(found)
+    wrong = [f"{one.label}: {sentence}" for one in compared for sentence in one.sentences]
     assert not wrong, "\n".join(wrong)
-    return most
+    assert any(one.moved_any for one in compared)
 
 
-BY_DAY = {("variant-histogram", 0), ("private-dfg", 2), ("private-log", 0)}
 RELEASES = [
-    pytest.param(name, place, marks=pytest.mark.slow)
+    pytest.param(name, place, marks=[] if (name, place) in BY_DAY else [pytest.mark.slow])
     for name in METHODS
     for place in range(len(parameters(name)))
 ]
 
 
 @pytest.mark.parametrize(("name", "place"), RELEASES)
-def test_neighbours_that_come_out_alike_are_alike(name: str, place: int, tmp_path: Path) -> None:
-    assert check(found_of_release(name, parameters(name)[place], tmp_path)) > 0
+def test_neighbours_that_come_out_alike_are_alike(
+    name: str, place: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_example = parameters(name)[place] in METHODS[name].examples
+    by_day = (name, place) in BY_DAY
+    seeds = SEEDS if is_example and not by_day else SEEDS[:1]
+    kinds = KINDS_BY_DAY if by_day else None
+    check(found_of_release(name, parameters(name)[place], tmp_path, seeds, kinds))
+
+
 # --- streams --------------------------------------------------------------------------------------
 
 HORIZON, PERIOD_S = 6, 10
@@ -366,7 +389,7 @@ def found_of_stream(
     folder: Path,
     seeds: Sequence[int] = SEEDS,
     kinds: Sequence[str] | None = None,
-) -> Iterator[tuple[str, list[str], Claim, Claim]]:
+) -> Iterator[Compared]:
     """Yields what each kind of unit shows, as `found_of_release` does."""
     m, w = changes.get("max_cases_per_individual"), changes.get("w_event_steps")
     # Of a promise on fewer steps the manifest says what holds of all; a unit that has cases in one
@@ -378,18 +401,221 @@ def found_of_stream(
             if kinds is None or kind in kinds:
                 label = f"{dict(changes)}, seed {seed}, {kind}"
                 promised = None if kind == "a case of each kind" else asked
-                yield label, *violations(first, stream_of(changes, seed, unit, folder), promised)
+                second = stream_of(changes, seed, unit, folder)
+                yield compared(label, first, second, promised)
 
 
 STREAMS = list(stream_changes())
 
 
+def _named(changes: Mapping[str, Any]) -> str:
+    return "-".join(map(str, changes.values()))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", STREAMS, ids=lambda changes: "-".join(map(str, changes.values())))
+@pytest.mark.parametrize("changes", STREAMS, ids=_named)
 def test_neighbouring_streams_that_come_out_alike_are_alike(
     changes: Mapping[str, Any], tmp_path: Path
 ) -> None:
     if not _is_offered(changes, tmp_path):
         pytest.skip("these parameters do not go together")
     Path(tmp_path, "runs").mkdir()
-    assert check(found_of_stream(changes, tmp_path / "runs")) > 0
+    check(found_of_stream(changes, tmp_path / "runs", SEEDS[:1]))
+
+
+GRAPHS = {"product": "dfg", "view": "total", "delta": "1e-6", "epsilon": "20"}
+
+
+def test_a_stream_by_day(tmp_path: Path) -> None:
+    """Totals, in which a case moves all later steps."""
+    Path(tmp_path, "runs").mkdir()
+    kinds = ("in the first step, of one loop",)
+    check(found_of_stream(GRAPHS, tmp_path / "runs", SEEDS[:1], kinds))
+
+
+@pytest.mark.slow
+def test_every_product_view_and_promise_is_offered_in_some_way(tmp_path: Path) -> None:
+    """What is skipped is no product, and no view or promise of one."""
+    offered = {
+        (changes["product"], changes["view"], changes.get("guarantee", "case"))
+        for changes in STREAMS
+        if _is_offered(changes, tmp_path)
+    }
+    assert offered == {
+        (name, view, guarantee)
+        for name, product in STREAM_PRODUCTS.items()
+        for view, guarantee in itertools.product(product.views, product.guarantees)
+    }
+
+
+# --- controls -------------------------------------------------------------------------------------
+
+Weakening = Callable[[pytest.MonkeyPatch], None]
+# By what is weakened: the method, the place of its parameters, the kind of unit that shows it,
+# what is done to it, and what is said of it.
+CONTROLS: dict[str, tuple[str, int, str, Weakening, str]] = {}
+
+
+def control(name: str, place: int, kind: str, said: str) -> Callable[[Weakening], Weakening]:
+    """Adds a control by the name of what weakens the method."""
+
+    def added(weaken: Weakening) -> Weakening:
+        CONTROLS[weaken.__name__] = name, place, kind, weaken, said
+        return weaken
+
+    return added
+
+
+@control("private-log", 0, "usual", "what the noise of golden is made for costs delta")
+def half_a_scale(patch: pytest.MonkeyPatch) -> None:
+    """The blocks have half the noise that their shares of the budget pay for."""
+    noise = Allowance.noise
+
+    def half(self: Allowance, changed: Sensitivity, units: int | None = None) -> SumNoise:
+        made = noise(self, changed, units)
+        return replace(made, scale=(made.scale[0], 2 * made.scale[1]))
+
+    patch.setattr(Allowance, "noise", half)
+
+
+@control("variant-histogram", 0, "usual", "by variant count")
+def half_a_scale_of_laplace_noise(patch: pytest.MonkeyPatch) -> None:
+    whole = VariantHistogramParams.scale.fget  # type: ignore[attr-defined]
+    patch.setattr(
+        VariantHistogramParams, "scale", property(lambda self: (whole(self)[0], 2 * whole(self)[1]))
+    )
+
+
+@control("variant-histogram", 0, "of nobody else's variant", "by variant count")
+def a_low_threshold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(VariantHistogramParams, "threshold", property(lambda self: 6))
+
+
+@control("private-dfg", 2, "of loops", "what the unit moved costs")
+def a_bound_that_is_doubled(patch: pytest.MonkeyPatch) -> None:
+    truncate = TraceBatch.truncate
+    patch.setattr(TraceBatch, "truncate", lambda self, most: truncate(self, 2 * most))
+
+
+@control("private-dfg", 0, "longest", "the unit moves the sums by")
+def a_case_that_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
+    of_cases = ClippedCells.of_cases.__func__  # type: ignore[attr-defined]
+
+    def unclipped(cls: Any, cells: Any, clip: int, units: int) -> Any:
+        return of_cases(cls, cells, 1 << 30, units)
+
+    patch.setattr(ClippedCells, "of_cases", classmethod(unclipped))
+
+
+@control("variant-histogram", 0, "longest", "variants.json: differs")
+def an_exact_number_beside_the_noise(patch: pytest.MonkeyPatch) -> None:
+    decide = VariantHistogramMethod.decide
+
+    def telling(self: Any, round_name: str, statistics: Any, *given: Any) -> Any:
+        decided = decide(self, round_name, statistics, *given)
+        longest = int(np.diff(statistics["variants"].offsets).max())
+        variants = replace(decided.variants, counts=decided.variants.counts + longest)
+        return replace(decided, variants=variants)
+
+    patch.setattr(VariantHistogramMethod, "decide", telling)
+
+
+@control("variant-histogram", 0, "of activities that nobody else has", "variants.json: differs")
+def a_vocabulary_of_the_data(patch: pytest.MonkeyPatch) -> None:
+    decide = VariantHistogramMethod.decide
+
+    def telling(self: Any, round_name: str, statistics: Any, *given: Any) -> Any:
+        decided = decide(self, round_name, statistics, *given)
+        names = statistics["names"].names
+        variants = replace(decided.variants, names=pa.array([*names.to_pylist()], pa.string()))
+        return replace(decided, variants=variants)
+
+    patch.setattr(VariantHistogramMethod, "decide", telling)
+
+
+@control("variant-histogram", 0, "of nobody else's variant", "variant count: laplace noise of")
+def a_scale_of_the_data(patch: pytest.MonkeyPatch) -> None:
+    def wide(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        return draw_laplace(stream, numerator * len(stream), denominator)
+
+    patch.setattr(stability_histogram, "draw_laplace", wide)
+
+
+@control("variant-histogram", 0, "usual", "numbers of noise are added to nothing")
+def noise_that_is_drawn_and_left_out(patch: pytest.MonkeyPatch) -> None:
+    def nothing(stream: CellStream, *scale: int) -> np.ndarray:
+        return np.zeros_like(draw_laplace(stream, *scale), subok=False)
+
+    patch.setattr(stability_histogram, "draw_laplace", nothing)
+
+
+@control("process-tree", 0, "of loops", "process-tree/selection: the unit moves the scores by")
+def a_choice_for_half_of_what_moves(patch: pytest.MonkeyPatch) -> None:
+    def half(*given: Any, **named: Any) -> int:
+        *others, epsilon, sensitivity = given
+        return select(*others, epsilon / 2, sensitivity / 2, **named)
+
+    patch.setattr(process_tree_miner, "select", half)
+
+
+@control("private-log", 0, "long before all others", "exit code 6")
+def a_time_that_is_not_cut_to_the_range(patch: pytest.MonkeyPatch) -> None:
+    def elapsed_us(self: WorkingTime, times_us: np.ndarray) -> np.ndarray:
+        return times_us - self.first_us
+
+    patch.setattr(WorkingTime, "elapsed_us", elapsed_us)
+    patch.setattr(WorkingTime, "at_us", lambda self, elapsed_us: elapsed_us + self.first_us)
+
+
+CONTROLS_BY_DAY = {
+    "half_a_scale_of_laplace_noise",
+    "a_bound_that_is_doubled",
+    "a_case_that_is_not_clipped",
+    "an_exact_number_beside_the_noise",
+    "a_scale_of_the_data",
+}
+
+
+@pytest.mark.parametrize(
+    "weakened", [name if name in CONTROLS_BY_DAY else at_night(name) for name in CONTROLS]
+)
+def test_a_weakened_method_is_caught(
+    weakened: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names what the noise is for, or the file."""
+    name, place, kind, weaken, said = CONTROLS[weakened]
+    weaken(monkeypatch)
+    [found] = found_of_release(name, parameters(name)[place], tmp_path, SEEDS[:1], (kind,))
+    assert any(said in sentence for sentence in found.sentences), found.sentences
+    assert found.label.startswith(name)
+
+
+def test_a_step_that_knows_how_many_cases_are_open_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided = RunningStream._decided
+
+    def telling(self: RunningStream, state: StreamState) -> Any:
+        after, made = decided(self, state)
+        n_open = state.opened.n_cases
+        released = replace(made.released, n_steps_left=made.released.n_steps_left + n_open)
+        return after, replace(made, released=released)
+
+    monkeypatch.setattr(RunningStream, "_decided", telling)
+    [found] = found_of_stream(GRAPHS, tmp_path, SEEDS[:1], ("that never ends",))
+    assert any("step-000004.json: differs" in sentence for sentence in found.sentences)
+
+
+@pytest.mark.slow
+def test_a_stream_with_half_the_noise_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = ContinualNoise.add
+
+    def half(self: ContinualNoise, *given: Any) -> np.ndarray:
+        return add(replace(self, scale=(self.scale[0], 2 * self.scale[1])), *given)
+
+    monkeypatch.setattr(ContinualNoise, "add", half)
+    kinds = ("in the first step, of one loop",)
+    [found] = found_of_stream(GRAPHS, tmp_path, SEEDS[:1], kinds)
+    assert any("by stream pairs" in sentence for sentence in found.sentences)

@@ -35,8 +35,9 @@ from tracecloak.anonymizers.streams import continual
 # Histograms over all cells of a public domain, of which those that nobody has are drawn together: a
 # cell that only the unit has was 0 before, and no threshold need hide it.
 WHOLE_DOMAINS = frozenset({"sparse-histogram count"})
-# Noise that stands for cells of such a domain that nobody has: there is no sum to add it to.
-WITHOUT_SUMS = frozenset({"sparse-histogram junk value"})
+# Noise that no sum of the log is added to: it stands for cells of such a domain that nobody has, or
+# says how many candidates are looked at that public rules are against.
+WITHOUT_SUMS = frozenset({"sparse-histogram junk value", "sacofa/harmful"})
 # What sensitivities and scales are rounded by, and floats here.
 _SLACK = 1 + 1e-6
 _SLACK_OF_DELTA = 1 + 1e-3
@@ -165,7 +166,12 @@ def drawn_by(noise: Forced, name: str) -> Iterator[None]:
     begin = Randomness.__init__
 
     def init(
-        self: Randomness, key: Any, release_id: str, input_digest: str, config_digest: str, *given: Any
+        self: Randomness,
+        key: Any,
+        release_id: str,
+        input_digest: str,
+        config_digest: str,
+        *given: Any,
     ) -> None:
         begin(self, key, release_id, input_digest, config_digest, *given)
         if release_id.partition("@")[0] == name:  # and no log that is made up for its operator
@@ -214,19 +220,34 @@ class First:
         return cls(noise, dict(files))
 
 
-def violations(
-    first: First, second_of: Runs, promised: Claim | None = None
-) -> tuple[list[str], Claim, Claim]:
+@dataclass(frozen=True)
+class Compared:
+    """What a pair of neighbours shows.
+
+    Attributes:
+        label: Which pair it is.
+        sentences: What does not hold.
+        moved_any: Whether the unit moved anything that has noise.
+        used: What its noise lets be told, as epsilon of what is pure, and delta at the epsilon that
+            is claimed.
+        claim: What is claimed.
+    """
+
+    label: str
+    sentences: list[str]
+    moved_any: bool
+    used: Claim
+    claim: Claim
+
+
+def compared(label: str, first: First, second_of: Runs, promised: Claim | None = None) -> Compared:
     """Runs the neighbour that has one unit more, and compares all of it.
 
     Args:
+        label: Which pair it is.
         first: The run without the unit.
         second_of: Makes the files of the other with this noise.
         promised: What holds, where it is more than the manifest says.
-
-    Returns:
-        What does not hold, in sentences; what is claimed; and what was used of it: the epsilon that
-        is pure, and the delta at the epsilon that is claimed.
     """
     claim = promised or Claim.of(first.files)
     second = Forced(first.noise.seen)
@@ -234,13 +255,16 @@ def violations(
     found = _Found(list(second.failures))
     found.same_noise(first.noise, second)
     found.same_files(first.files, after)
+    if found.sentences:  # behind a difference sums are further apart than by the unit
+        return Compared(label, found.sentences, True, Claim(0, 0), claim)
 
     def is_hidden(told: str, value: int) -> bool:
         again = Forced(first.noise.seen, shown={told: value})
         return dict(second_of(again)) == first.files
 
-    used = found.covered(first, second, claim, is_hidden)
-    return found.sentences, claim, used
+    spent = found.covered(first, second, claim, is_hidden)
+    used = Claim(sum(spent.pure.values()), spent.delta(claim.epsilon))
+    return Compared(label, found.sentences, spent.moved_any, used, claim)
 
 
 @dataclass
@@ -282,9 +306,13 @@ class _Found:
         second: Forced,
         claim: Claim,
         is_hidden: Callable[[str, int], bool],
-    ) -> Claim:
+    ) -> _Spent:
         """The sums are as near as the noise covers, and all noise together as wide as claimed."""
         seen, at_most = _Spent(), defaultdict(_Spent)
+        # Vectors of equal noise may be one vector for their method, with noise for all of it: they
+        # are taken for as few as what the unit moves needs.
+        blocks: defaultdict[tuple[str, str, Fraction, Fraction], list[tuple[str, Fraction]]]
+        blocks = defaultdict(list)
         for told, sums in second.seen.sums.items():
             known = first.noise.seen.sums.get(told, {})
             moved, new = _moved(told, known, sums, claim)
@@ -306,7 +334,13 @@ class _Found:
             if new:
                 at_most[_release(told)].merge(told, spent)
             else:
-                at_most[_release(told)].add(told, [(made_for, some)], None)
+                blocks[_release(told), some.law, some.scale, made_for].append((told, norm))
+        for (release, law, scale, made_for), parts in blocks.items():
+            together = sum(norm if law == "laplace" else norm**2 for _, norm in parts)
+            whole = made_for if law == "laplace" else made_for**2
+            n_blocks = max(math.ceil(together / (whole * Fraction(_SLACK))), 1)
+            for told, _ in parts[:n_blocks]:
+                at_most[release].add(told, [(made_for, Sum(law, scale, 0, 0))], None)
         for told, (scores, epsilon, sensitivity, monotone, _) in second.seen.choices.items():
             change = scores - first.noise.seen.choices[told][0]
             if np.abs(change).max(initial=0) > sensitivity:
@@ -330,7 +364,7 @@ class _Found:
                     f"{what} costs delta {delta:.6g} at epsilon {claim.epsilon}, and "
                     f"{claim.delta:g} is claimed; {spent.largest()}"
                 )
-        return Claim(sum(seen.pure.values()), seen.delta(claim.epsilon))
+        return seen
 
 
 def _moved(
@@ -449,6 +483,12 @@ class _Spent:
             weight * _gaussian_delta(mu, epsilon * _SLACK - loss) for loss, weight in losses.items()
         )
         return mean + sum(self.passing.values())
+
+    @property
+    def moved_any(self) -> bool:
+        """Whether anything is lost."""
+        lost = (self.pure, self.squared, self.passing)
+        return any(own for by_purpose in lost for own in by_purpose.values())
 
     def largest(self) -> str:
         """Which noise loses how much."""
