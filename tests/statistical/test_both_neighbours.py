@@ -375,7 +375,7 @@ def stream_of(
     return made
 
 
-def units_of_stream(m: int | None, w: int | None) -> dict[str, list[Sent]]:
+def units_of_stream(m: int | None) -> dict[str, list[Sent]]:
     """The messages of the one unit, by what it is like."""
     found = {kind: sent_by_unit([kind], m or 1) for kind in SENT}
     if m is not None:
@@ -392,12 +392,12 @@ def found_of_stream(
 ) -> Iterator[Compared]:
     """Yields what each kind of unit shows, as `found_of_release` does."""
     m, w = changes.get("max_cases_per_individual"), changes.get("w_event_steps")
-    # Of a promise on fewer steps the manifest says what holds of all; a unit that has cases in one
-    # step alone is promised what was asked for.
+    # Of a promise on fewer steps the manifest says what holds of all; a unit whose cases all close
+    # in one step is promised what was asked for.
     asked = Claim(float(changes["epsilon"]), float(changes["delta"])) if w else None
     for seed in seeds:
         first = First.of(stream_of(changes, seed, (), folder))
-        for kind, unit in units_of_stream(m, w).items():
+        for kind, unit in units_of_stream(m).items():
             if kinds is None or kind in kinds:
                 label = f"{dict(changes)}, seed {seed}, {kind}"
                 promised = None if kind == "a case of each kind" else asked
