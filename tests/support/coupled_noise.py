@@ -8,6 +8,7 @@ the noise must cover. Sums are seen where noise is added to them, not where a me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.events.traces import TraceBatch
 
-# What a sum comes out as in the second run that the first one has not: below every threshold.
+# Below every threshold.
 _UNSEEN = -(1 << 40)
 
 Cell = bytes
@@ -104,6 +105,12 @@ class _Draws(np.ndarray):
             return out[0]
         return getattr(ufunc, how)(*plain, **kwargs, **({} if out is None else {"out": out}))
 
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        shaped = np.asarray(self).reshape(*shape, **kwargs).view(_Draws)
+        if self.rows is not None:
+            shaped.tell, shaped.rows = self.tell, np.asarray(self.rows).reshape(*shape, **kwargs)
+        return shaped
+
 
 @dataclass
 class Coupled(Noise):
@@ -117,19 +124,28 @@ class Coupled(Noise):
     first: Seen | None = None
     seen: Seen = field(default_factory=Seen)
 
+    def purpose_of(self, stream: CellStream) -> str:
+        """What the noise of a stream is told by."""
+        return stream.purpose
+
+    def unseen(self, purpose: str) -> int:
+        """What a sum comes out as in the second run that the first one has not."""
+        return _UNSEEN
+
     def _watched(self, law: str, stream: CellStream, drawn: np.ndarray, *scale: Any) -> np.ndarray:
         cells = [row.tobytes() for row in stream._cells]
-        own = self.seen.sums.setdefault(stream.purpose, {})
-        before = None if self.first is None else self.first.sums.get(stream.purpose, {})
+        purpose = self.purpose_of(stream)
+        own = self.seen.sums.setdefault(purpose, {})
+        before = None if self.first is None else self.first.sums.get(purpose, {})
 
         def tell(rows: np.ndarray, exact: np.ndarray, noise: np.ndarray) -> np.ndarray:
-            self.seen.last = stream.purpose
+            self.seen.last = purpose
             noisy = exact + noise
             for i, row in enumerate(rows.tolist()):
                 cell = cells[row]
-                assert cell not in own, f"{stream.purpose} has noise twice"
+                assert cell not in own, f"{purpose} has noise twice"
                 if before is not None:
-                    noisy[i] = before[cell].noisy if cell in before else _UNSEEN
+                    noisy[i] = before[cell].noisy if cell in before else self.unseen(purpose)
                 own[cell] = Sum(law, Fraction(*scale), int(exact[i]), int(noisy[i]))
             return noisy
 
@@ -158,11 +174,12 @@ class Coupled(Noise):
         *,
         monotone: bool = False,
     ) -> int:
-        assert stream.purpose not in self.seen.choices
+        purpose = self.purpose_of(stream)
+        assert purpose not in self.seen.choices
         chosen = super().select(stream, scores, epsilon, sensitivity, monotone=monotone)
         if self.first is not None:
-            chosen = self.first.choices[stream.purpose][-1]
-        self.seen.choices[stream.purpose] = scores, epsilon, sensitivity, monotone, chosen
+            chosen = self.first.choices[purpose][-1]
+        self.seen.choices[purpose] = scores, epsilon, sensitivity, monotone, chosen
         return chosen
 
 
@@ -220,6 +237,23 @@ class Loss:
 
 # Sums of which a decision is all that is seen: epsilon is that of the decision.
 Decided = Callable[[int, int, bool, Fraction], float]
+
+
+# Noise of decisions, which lose what the decision says: see `split_tree.SplitRule`.
+SPLITS = frozenset({"privtree split"})
+
+
+def loss_of_split(before: int, after: int, is_split: bool, scale: Fraction) -> float:
+    """How much more or less likely a decision gets with a count, as a logarithm."""
+
+    def logarithm(count: int) -> float:
+        g = count if is_split else 1 - count  # P(g + X > 0) and P(g + X <= 0)
+        decay = 1 / float(scale)
+        if g <= 1:
+            return (g - 1) * decay - math.log1p(math.exp(-decay))
+        return math.log1p(-math.exp(-g * decay) / (1 + math.exp(-decay)))
+
+    return logarithm(after) - logarithm(before)
 
 
 def loss_between(

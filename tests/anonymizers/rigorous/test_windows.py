@@ -8,7 +8,6 @@ look at every part of a history in one window; then all ways to divide it are ad
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.coupled_noise import Coupled, Loss, loss_between, run
+from tests.support.coupled_noise import SPLITS, Coupled, Loss, loss_between, loss_of_split, run
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers import contract
@@ -101,21 +100,6 @@ OPEN = frozenset({
     "variant count", "activity", "hybrid-log/histogram/count", "joint-variants/variants/count",
     "auto-variants/variants/count", "auto-variants/histogram/count", "variant-histogram/count",
 })  # fmt: skip
-# Noise of decisions, which lose what the decision says: see `split_tree.SplitRule`.
-SPLITS = {"privtree split"}
-
-
-def loss_of_split(before: int, after: int, is_split: bool, scale: Fraction) -> float:
-    """How much more or less likely a decision gets with a count, as a logarithm."""
-
-    def logarithm(count: int) -> float:
-        g = count if is_split else 1 - count  # P(g + X > 0) and P(g + X <= 0)
-        decay = 1 / float(scale)
-        if g <= 1:
-            return (g - 1) * decay - math.log1p(math.exp(-decay))
-        return math.log1p(-math.exp(-g * decay) / (1 + math.exp(-decay)))
-
-    return logarithm(after) - logarithm(before)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
-from tracecloak.pipelines.release.signing import SignatureConcern
 from tests.support.tiers import at_night
+from tracecloak.pipelines.release.signing import SignatureConcern
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

@@ -22,8 +22,8 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
-from tracecloak.pipelines.ledger.ledger import Ledger
 from tests.support.tiers import at_night
+from tracecloak.pipelines.ledger.ledger import Ledger
 
 N_CASES = 300
 # Of the 25 activities of the log; the others count as __other__.
