@@ -47,12 +47,13 @@ case-count = tracecloak_toys:CaseCount
 toy = tracecloak_toys:TOY
 [tracecloak.key_sources]
 vault = tracecloak_toys:vault
+[tracecloak.columnar]
+toy-sizes = tracecloak_toys:Sizes
 """
 
 
 def _forget() -> None:
     plugins._entry_points.cache_clear()
-    plugins.packages_of_others.cache_clear()
 
 
 @pytest.fixture

@@ -52,7 +52,13 @@ class Params(pydantic.BaseModel):
 
 @dataclass(frozen=True)
 class Decision:
-    """What a round decided: a columnar value that every worker receives."""
+    """What a round decided: a columnar value that every worker receives, with a name of its own.
+
+    Attributes:
+        wire_name: See `schemas.arrays.wire_names`, whose table has it, too.
+    """
+
+    wire_name: ClassVar[str]
 
 
 # What the rounds so far decided, by the name of the round.
@@ -87,6 +93,8 @@ class Products:
         by_name: Products (`schemas.published.product`) by the name of their files.
         came_out: What the decisions tell of the release that its log and products do not.
     """
+
+    wire_name: ClassVar[str] = "products"
 
     by_name: dict[str, Any]
     came_out: Yield = field(default_factory=Yield)

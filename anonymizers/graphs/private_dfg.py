@@ -261,6 +261,8 @@ class GraphDecision(contract.Decision):
         durations: Its counts by duration, or None.
     """
 
+    wire_name: ClassVar[str] = "graph"
+
     graph: ReleasedGraph
     durations: ReleasedDurations | None
 
@@ -273,6 +275,8 @@ class ClipsDecision(contract.Decision):
         edges: Of the vectors of pairs, in lattice steps.
         durations: Of those of pairs and durations, or None.
     """
+
+    wire_name: ClassVar[str] = "graph-clips"
 
     edges: int
     durations: int | None = None

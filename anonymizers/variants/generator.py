@@ -196,6 +196,8 @@ class VariantsDecision(contract.Decision):
         variants: The variants with their noisy numbers of cases.
     """
 
+    wire_name: ClassVar[str] = "generated-variants"
+
     variants: ReleasedVariants
 
 
