@@ -164,7 +164,7 @@ def test_the_log_of_a_step_is_written_in_the_format(tmp_path: Path, toys: Any) -
                         last_date="1970-01-02")  # fmt: skip
     assert config.written == ("toy",)
     about = ReleaseManifest(
-        "r", "m", {}, config.made_product().guarantee(), (), (), "", "", True, True, None
+        "r", "m", 1, {}, config.made_product().guarantee(), (), (), "", "", True, True, None
     )
     files = step_files.files_of(log, config.written, about)
     assert list(files) == ["/log.toy.gz", "/step.json"]

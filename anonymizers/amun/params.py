@@ -140,6 +140,12 @@ class AmunParams(contract.Params):
         """Returns the parameters in effect, with the profile's choices filled in."""
         return {**super().resolved(), **asdict(self.choices)}
 
+    def given(self) -> dict[str, Any]:
+        """Returns the parameters that are others than by default, or than the profile has them."""
+        of_profile = asdict(PROFILES[self.profile])
+        given = super().given()
+        return {n: v for n, v in given.items() if n not in of_profile or v != of_profile[n]}
+
 
 @dataclass(frozen=True)
 class Choices:

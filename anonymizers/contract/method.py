@@ -49,6 +49,15 @@ class Params(pydantic.BaseModel):
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
         return self.model_dump(mode="json")
 
+    def given(self) -> dict[str, Any]:
+        """Returns as JSON values the parameters that are others than by default.
+
+        By these a configuration is told from another: a parameter that is left out and one that is
+        given as it is by default are one. Where a profile decides a default, its name is among
+        them, and what is given as the profile has it is not.
+        """
+        return self.model_dump(mode="json", exclude_defaults=True)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -110,7 +119,11 @@ class Anonymizer(Protocol):
     """One method; see the module.
 
     Attributes:
-        name: As in the configuration and the manifest.
+        name: As in the configuration and the manifest. It is part of the noise, and never given to
+            another method, even when there is none of that name any more (`registry.REMOVED`).
+        version: Which of its versions it is. It is part of the noise, and is raised whenever a
+            default, also one that follows from other parameters, or any step up to the noise
+            becomes another: `tests/golden/defaults.json` has what each version is.
         summary: What it does, in a line.
         guarantee_kind: Kind of its guarantee, unless parameters make it another.
         log: Where the released log comes from: `transformed` by `apply`, `generated` by
@@ -129,6 +142,7 @@ class Anonymizer(Protocol):
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     summary: ClassVar[str]
     guarantee_kind: ClassVar[Kind]
     log: ClassVar[Literal["transformed", "generated", "none"]]

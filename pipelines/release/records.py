@@ -46,11 +46,13 @@ def manifest_of(
     """
     method = method_named(config.method)
     params = config.method_params
+    resolved = params.resolved()
     in_memory_run = config.runner == IN_MEMORY
     return ReleaseManifest(
         release_id=folder.release_id,
         method=method.name,
-        params=params.resolved(),
+        method_version=method.version,
+        params=resolved,
         guarantee=config.guarantee,
         operations=method.operations,
         spends=tuple(part.to_json() for part in method.spends(params)),
@@ -63,6 +65,7 @@ def manifest_of(
         released_on=released_on or None,
         window=_window_of(config),
         time_caveats=method.time_caveats(params),
+        given={name: resolved[name] for name in params.given()},
     )
 
 

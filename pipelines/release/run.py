@@ -501,7 +501,7 @@ def _run(
         config.method_params,
         folder.release_id,
         key,
-        config.digest,
+        config.noise_digest,
         draws,
         sketch,
         draws.before and draws.before.check_open,
@@ -568,7 +568,7 @@ def _run_in_memory(
         run.params,
         run.key.resolve(),
         run.release_id,
-        run.config_digest,
+        run.noise_digest,
         lambda step: _LOG.info("next: %s", step),
         run.draws,
     )

@@ -214,6 +214,7 @@ def manifest_of(
     return ReleaseManifest(
         release_id=config.name.both,
         method=f"stream of {config.product}",
+        method_version=product.version,
         params=params,
         guarantee=replace(
             guarantee,
@@ -326,7 +327,7 @@ def _paid(
         )
     try:
         key = store.reserve(
-            output, name.both, "", name.config_digest, staging_area=config.staging_area
+            output, name.both, "", name.noise_digest, staging_area=config.staging_area
         )
     except UsageError as error:
         if is_new:

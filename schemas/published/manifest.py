@@ -64,12 +64,13 @@ class ReleaseManifest:
     Attributes:
         release_id: Its name.
         method: Name of the method.
+        method_version: Its version, by which it is made again and checked.
         params: The method's parameters, defaults included.
         guarantee: What it promises.
         operations: What the method does to the log.
         spends: The parts of epsilon and delta, as JSON values; none without a finite epsilon.
-        config_digest: Digest of all that determines the released bytes beside input, key, and the
-            filters, whose values can be of the data.
+        config_digest: Digest of all that determines the released bytes beside input, key, version,
+            and the filters, whose values can be of the data.
         key_fingerprint: Tells release keys apart.
         exact_noise: Whether the noise came from exact samplers.
         unsafe_barrier: Whether the runner may count again after noise was drawn, as local runners
@@ -83,10 +84,12 @@ class ReleaseManifest:
         window: Which window of a schedule it is of, as `schemas.windows` tells it, and what all
             windows together cost; None: it is of none.
         time_caveats: What a reader of its times must know that they do not show, in sentences.
+        given: Those of the parameters that are others than by default; None: nobody knows which.
     """
 
     release_id: str
     method: str
+    method_version: int
     params: dict[str, Any]
     guarantee: Guarantee
     operations: tuple[Operation, ...]
@@ -101,6 +104,7 @@ class ReleaseManifest:
     released_on: str | None = None
     window: dict[str, Any] | None = None
     time_caveats: tuple[str, ...] = ()
+    given: dict[str, Any] | None = None
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -109,16 +113,17 @@ class ReleaseManifest:
 
         Args:
             outputs: The released files; None leaves them out, and with them what tells of the
-                runner and of the occasion: as in the metadata that the files carry, which are the
-                same for all runners and on every day.
+                tool, of the runner and of the occasion: as in the metadata that the files carry,
+                which are the same for all of these; and the parameters that are as by default, of
+                which a later version may have more.
             verified: Whether the promise was checked on the released files.
         """
         body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "tracecloak", "version": TOOL_VERSION},
             "release_id": self.release_id,
             "method": self.method,
-            "params": self.params,
+            "method_version": self.method_version,
+            "params": self.params if outputs is not None or self.given is None else self.given,
             "guarantee": self.guarantee.to_json(),
             "operations": [asdict(operation) for operation in self.operations],
             "spends": list(self.spends),
@@ -132,13 +137,17 @@ class ReleaseManifest:
         if self.window is not None:
             body["window"] = dict(self.window)
         if outputs is not None:
+            body["tool"] = {
+                "name": "tracecloak",
+                "version": TOOL_VERSION,
+                "beam": self.beam_version,
+            }
             body["about"] = dict(self.about)
             body["released_on"] = self.released_on
             body["verified"] = verified
             if self.time_caveats:
                 body["time_caveats"] = list(self.time_caveats)
             body["came_out"] = (self.came_out or Yield()).to_json()
-            body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
         return body
@@ -154,6 +163,7 @@ class ReleaseManifest:
         return cls(
             release_id=body["release_id"],
             method=body["method"],
+            method_version=body["method_version"],
             params=body["params"],
             guarantee=Guarantee(**{**given, "not_covered": tuple(given["not_covered"])}),
             operations=tuple(Operation(**operation) for operation in body["operations"]),
