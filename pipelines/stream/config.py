@@ -388,7 +388,7 @@ class StreamConfig(pydantic.BaseModel):
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        return STREAM_PRODUCTS[self.product](self.params)
+        return STREAM_PRODUCTS.named(self.product)(self.params)
 
     @property
     def rule(self) -> ClosingRule:
