@@ -7,7 +7,6 @@ the release was paid for.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -20,10 +19,9 @@ MANIFEST_NAME = "manifest.json"
 SIGNATURE_NAMES = (f"{MANIFEST_NAME}.sig", f"{MANIFEST_NAME}.pub")
 """The signature of the manifest's bytes, and the public key of who signed; optional."""
 
-try:
-    TOOL_VERSION = importlib.metadata.version("tracecloak")
-except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-    TOOL_VERSION = "0+checkout"
+TOOL_VERSION = "0.1.0"
+"""The version of tracecloak, which `setup.py` reads here: a checkout, an editable install, an sdist
+and a wheel have the one of their sources, whatever metadata of a package lies about."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from tracecloak.transforms.publish.statement import publishable_statement
 
 _READ_ROWS = 1 << 16
 GZIP_LEVEL = 6
-"""How hard gzip tries, of 9, which takes twice the time for one part in a hundred of the size."""
+"""How hard gzip tries, of 9, which takes twice the time for files that are a tenth smaller."""
 
 
 def write_part(

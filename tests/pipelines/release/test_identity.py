@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pydantic
 import pytest
+import yaml
 
+from tests.golden.releases import example_config, log_file
+from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -19,6 +23,7 @@ from tracecloak.pipelines.release.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published import manifest as manifest_module
 
 # --- Every key ------------------------------------------------------------------------------------
 
@@ -348,6 +353,29 @@ def test_another_version_is_the_same_configuration_and_other_noise(
     assert not set(after[2:]) & set(before[2:])
     assert config.noise_digest == noise_digest(config.digest, 2)
     assert steps.name.noise_digest == steps.noise_digest
+
+
+def test_the_version_of_the_tool_stands_in_the_manifest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches files that a later tool would write otherwise, though the release is the same."""
+    fix_key(monkeypatch)
+    made = []
+    for number, version in enumerate(("77.7.7", "88.8.8")):
+        monkeypatch.setattr(manifest_module, "TOOL_VERSION", version)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        example = METHODS["private-log"].examples[1]
+        body = example_config(folder, "private-log", example, log_file(folder))
+        body["formats"] = ["parquet", "xes", "csv", "jsonl", "avro"]
+        (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+        assert tracecloak("release", folder / "release.yaml") == 0
+        place = folder / "out" / "run_id=golden"
+        made.append({path.relative_to(place): path for path in place.rglob("*") if path.is_file()})
+    one, other = made
+    assert one.keys() == other.keys() and len(one) > 8
+    others = [str(path) for path in one if one[path].read_bytes() != other[path].read_bytes()]
+    assert others == ["manifest.json"]
 
 
 def test_every_method_and_product_has_a_version() -> None:
