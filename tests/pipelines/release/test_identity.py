@@ -367,13 +367,13 @@ def test_the_version_of_the_tool_stands_in_the_manifest_alone(
         folder.mkdir()
         example = METHODS["private-log"].examples[1]
         body = example_config(folder, "private-log", example, log_file(folder))
-        body["formats"] = ["parquet", "xes", "csv", "jsonl", "avro"]
+        assert body["formats"] == ["parquet", "xes", "csv"]
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         assert tracecloak("release", folder / "release.yaml") == 0
         place = folder / "out" / "run_id=golden"
         made.append({path.relative_to(place): path for path in place.rglob("*") if path.is_file()})
     one, other = made
-    assert one.keys() == other.keys() and len(one) > 8
+    assert one.keys() == other.keys() and len(one) > 6
     others = [str(path) for path in one if one[path].read_bytes() != other[path].read_bytes()]
     assert others == ["manifest.json"]
 
