@@ -158,6 +158,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "closed-run": "tracecloak.schemas.streams.closed_keys:ClosedRun",
         "counted-cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
         "counted-units": "tracecloak.anonymizers.contract.counted_units:CountedUnits",
+        "decision": "tracecloak.anonymizers.contract.method:Decision",
         "dafsa": "tracecloak.schemas.statistics.dafsa:Dafsa",
         "directly-follows": "tracecloak.schemas.statistics.directly_follows:DirectlyFollows",
         "duration-index": "tracecloak.schemas.statistics.durations:DurationIndex",

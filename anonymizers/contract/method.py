@@ -64,10 +64,11 @@ class Decision:
     """What a round decided: a columnar value that every worker receives, with a name of its own.
 
     Attributes:
-        wire_name: See `schemas.arrays.wire_names`, whose table has it, too.
+        wire_name: Its own, which other decisions replace, see `schemas.arrays.columnar`; the one
+            here is of a round that decides nothing.
     """
 
-    wire_name: ClassVar[str]
+    wire_name: ClassVar[str] = "decision"
 
 
 # What the rounds so far decided, by the name of the round.

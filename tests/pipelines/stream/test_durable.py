@@ -59,6 +59,7 @@ FIELDS = {
     "closed-run": "keys until",
     "counted-cases": "names steps counts",
     "counted-units": "digests",
+    "decision": "",
     "dafsa": "variants sources activities targets is_final path",
     "directly-follows": "sources targets counts",
     "duration-index": "offsets values",
@@ -145,7 +146,7 @@ def test_a_class_is_called_as_in_the_table_and_every_one_is_in_it() -> None:
     }
     classes = set(_classes())
     listed = set(COLUMNAR.ours.values())
-    decisions = {kind for kind in classes if issubclass(kind, Decision)} - {Decision}
+    decisions = {kind for kind in classes if issubclass(kind, Decision)}
     statistics = {kind for kind in classes if hasattr(kind, "merge") and hasattr(kind, "weight")}
     products = {kind for kind in classes if hasattr(kind, "to_table")}
     assert len(decisions) > 30 and len(statistics) > 20 and len(products) > 4
