@@ -75,6 +75,5 @@ def kind_of(product: ReleasedProduct) -> ProductKind:
     for kind in PRODUCTS.values():
         if load(kind.product) is type(product):
             return kind
-    raise TypeError(
-        f"{type(product).__qualname__} is no product: it is of no kind in the table of products"
-    )
+    place = f"{type(product).__module__}:{type(product).__qualname__}"
+    raise TypeError(f"{place} is no product: it is of no kind in the table of products")
