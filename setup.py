@@ -1,5 +1,6 @@
 """Packaging of tracecloak: the one package that is installed, what it needs, and the command."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -10,6 +11,12 @@ TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
 
 def _rooms(top: str) -> list[str]:
     return [f"{top}.{name}" for name in find_packages(str(HERE / top))]
+
+
+def _version() -> str:
+    source = (HERE / "schemas/published/manifest.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^TOOL_VERSION = "(.+)"$', source, re.MULTILINE)
+    return str(version)
 
 
 # What one command, runner or method needs, each by the name to install it by.
@@ -58,7 +65,7 @@ DEVELOPMENT = [
 
 setup(
     name="tracecloak",
-    version="0.1.0",
+    version=_version(),
     description="Anonymises process-mining event logs with Apache Beam",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -23,6 +23,9 @@ def _made(loaded: Any) -> Anonymizer:
     return VariantLog(made)  # a generator of variants is the method that releases what it makes
 
 
+REMOVED: frozenset[str] = frozenset()
+"""Names that methods had once; none is given again, as ledgers and manifests have them."""
+
 METHODS: Plugins[Anonymizer] = Plugins(
     "method",
     "tracecloak.methods",
@@ -62,6 +65,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "pretsa-case": "tracecloak.anonymizers.pretsa.method:PretsaCase",
     },
     make=_made,
+    removed=REMOVED,
 )
 
 

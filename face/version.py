@@ -1,4 +1,4 @@
-"""The version, as it was installed; `setup.py` has it."""
+"""The version of tracecloak."""
 
 from tracecloak.schemas.published import manifest
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import metadata
 from typing import Any, Generic, TypeVar
 
@@ -38,21 +38,11 @@ def _entry_points() -> tuple[metadata.EntryPoint, ...]:
     return tuple(point for group in groups for point in found.select(group=group))
 
 
-@functools.cache
-def packages_of_others() -> tuple[str, ...]:
-    """Returns the packages from which other distributions add entries to any of our tables.
-
-    Of `acme.logs.toy:TOY` that is `acme.logs`, and of `toy:TOY` the module itself.
-    """
-    modules = {point.module for point in _entry_points()}
-    return tuple(sorted({module.rpartition(".")[0] or module for module in modules}))
-
-
 class Plugins(Mapping[str, T], Generic[T]):
     """What can be had by name: ours, and what other distributions add.
 
-    Entries are loaded on use and kept. A name of ours cannot be taken by another distribution, and
-    one that two of them claim is refused when it is used.
+    Entries are loaded on use and kept. A name of ours cannot be taken by another distribution, one
+    that two of them claim is refused when it is used, and one that was removed is nobody's.
 
     Args:
         what: What an entry is, in a word, for messages.
@@ -60,6 +50,11 @@ class Plugins(Mapping[str, T], Generic[T]):
         ours: `module:attribute` by name, or the value itself, which is no text.
         make: Makes the value of an entry from what was loaded or given, such as an instance of a
             class; by default the value is that. What it raises is an error of the entry.
+        removed: Names that ours had once and that nobody is given again, as what was released or
+            kept under them would be taken for something else.
+
+    Attributes:
+        group: The entry-point group of other distributions.
     """
 
     def __init__(
@@ -68,10 +63,14 @@ class Plugins(Mapping[str, T], Generic[T]):
         group: str,
         ours: Mapping[str, str | T],
         make: Callable[[Any], T] = lambda loaded: loaded,
+        removed: Collection[str] = (),
     ) -> None:
+        if again := set(removed) & set(ours):
+            raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
+        self.group = group
         self._what = what
-        self._group = group
         self._ours = dict(ours)
+        self._removed = frozenset(removed)
         self._make = make
         self._made: dict[str, T] = {}
 
@@ -84,7 +83,7 @@ class Plugins(Mapping[str, T], Generic[T]):
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
         found: dict[str, list[metadata.EntryPoint]] = {}
         for point in _entry_points():
-            if point.group == self._group and point.name not in self._ours:
+            if point.group == self.group and point.name not in self._ours:
                 found.setdefault(point.name, []).append(point)
         return found
 
@@ -108,11 +107,13 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def _make_other(self, name: str) -> T:
         points = self._others[name]
-        if len(points) > 1:
-            claimants = ", ".join(sorted(point.value for point in points))
+        if name in self._removed:
             raise UsageError(
-                f"{self._what} {name!r} is offered by {claimants}; uninstall all but one of them"
+                f"{self._what} {name!r} of another distribution, {points[0].value}, has a name "
+                "that tracecloak had once, which is never given again; give it another name"
             )
+        if len(points) > 1:
+            raise self._claimed(name, [point.value for point in points])
         try:
             return self._make(points[0].load())
         except Exception as error:  # whatever a stranger's module does when it is imported
@@ -120,6 +121,13 @@ class Plugins(Mapping[str, T], Generic[T]):
                 f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
                 f"loaded ({type(error).__name__}); mend or uninstall it"
             ) from error
+
+    def _claimed(self, name: str, places: list[str]) -> UsageError:
+        claimants = ", ".join(sorted(places))
+        return UsageError(
+            f"{self._what} {name!r} is offered by {claimants}; uninstall all but one of them, or "
+            "give one another name"
+        )
 
     def __iter__(self) -> Iterator[str]:
         """Yields all names, ours first."""
@@ -135,11 +143,16 @@ class Plugins(Mapping[str, T], Generic[T]):
         return name in self._ours or name in self._others
 
     def named(self, name: str) -> T:
-        """Returns what the name stands for, for a name that somebody typed.
+        """Returns what the name stands for, for a name that somebody typed or that was written.
 
         Raises:
-            UsageError: There is none of that name, or it cannot be loaded.
+            UsageError: There is none of that name, others claim it as well, or it cannot be loaded.
         """
         if name not in self:
             raise UsageError(f"{self._what} must be one of {', '.join(sorted(self))}, got {name!r}")
+        if name in self._ours:
+            others = [p.value for p in _entry_points() if (p.group, p.name) == (self.group, name)]
+            if others:
+                ours = self._ours[name]
+                raise self._claimed(name, [ours if isinstance(ours, str) else "ours", *others])
         return self[name]

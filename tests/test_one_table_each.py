@@ -49,12 +49,13 @@ toy = tracecloak_toys:TOY
 vault = tracecloak_toys:vault
 [tracecloak.methods]
 last-activities = last_activities:LastActivities
+[tracecloak.columnar]
+toy-sizes = tracecloak_toys:Sizes
 """
 
 
 def _forget() -> None:
     plugins._entry_points.cache_clear()
-    plugins.packages_of_others.cache_clear()
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def test_the_log_of_a_step_is_written_in_the_format(tmp_path: Path, toys: Any) -
                         last_date="1970-01-02")  # fmt: skip
     assert config.written == ("toy",)
     about = ReleaseManifest(
-        "r", "m", {}, config.made_product().guarantee(), (), (), "", "", True, True, None
+        "r", "m", 1, {}, config.made_product().guarantee(), (), (), "", "", True, True, None
     )
     files = step_files.files_of(log, config.written, about)
     assert list(files) == ["/log.toy.gz", "/step.json"]

@@ -3,7 +3,9 @@
 import ast
 import functools
 import re
+import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -15,8 +17,10 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy.check_wheel import copied
 from deploy.oldest import FILE, constraints, distribution
 from tracecloak.schemas.published.guarantee import Kind
+from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ROOT = Path(__file__).parents[1]
 
@@ -218,6 +222,40 @@ def test_the_readme_is_short_and_its_picture_is_there() -> None:
     assert len(text.split()) <= 900
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
     assert pictures and all((ROOT / picture).is_file() for picture in pictures)
+
+
+def test_the_version_of_a_checkout_and_an_editable_install_is_that_of_its_sources(
+    tmp_path: Path,
+) -> None:
+    """Catches one that an egg-info of an earlier build decides, which may lie where one works."""
+    (tmp_path / "tracecloak.egg-info").mkdir()
+    (tmp_path / "tracecloak.egg-info" / "PKG-INFO").write_text("Name: tracecloak\nVersion: 9.9\n")
+    code = "from importlib import metadata as m; import tracecloak as t; "
+    code += "print(m.version('tracecloak'), t.__version__)"
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert told.stdout.split() == ["9.9", TOOL_VERSION]  # the first is the control
+    assert SETUP.get_version() == TOOL_VERSION
+
+
+def test_the_version_of_an_sdist_is_in_its_sources(tmp_path: Path) -> None:
+    """Catches an sdist whose install has another version than what it was built of."""
+    copied(tmp_path / "source")
+    code = "from setuptools.build_meta import build_sdist as b; print(b('../built'))"
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "source", check=True, capture_output=True
+    )
+    (sdist,) = (tmp_path / "built").iterdir()
+    assert sdist.name == f"tracecloak-{TOOL_VERSION}.tar.gz"
+    with tarfile.open(sdist) as archive:
+        folder = sdist.name.removesuffix(".tar.gz")
+        texts = {
+            name: archive.extractfile(f"{folder}/{name}").read().decode()  # type: ignore[union-attr]
+            for name in ("PKG-INFO", "schemas/published/manifest.py")
+        }
+    assert f"\nVersion: {TOOL_VERSION}\n" in texts["PKG-INFO"]
+    assert f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["schemas/published/manifest.py"]
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -1,8 +1,8 @@
 """Coders that move record batches and columnar values as Arrow IPC instead of pickles.
 
 A pickle of five rows sliced from a large batch carries the large batch; the IPC message carries the
-five rows. Importing this module registers the coders and the names of what outlives a run, so every
-module that wires a pipeline imports it.
+five rows. Importing this module registers the coders, so every module that wires a pipeline imports
+it; the names of columnar classes come with it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
-from tracecloak.schemas.arrays.columnar import decode, encode, name_classes
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.timeline import StartRange
@@ -121,27 +122,6 @@ STATISTICS = (
     VariantHistogram,
 )
 
-# What a stream keeps between its steps: the names stay when a class moves, and what a name and its
-# fields stand for is never changed, as a later version may have to read it.
-NAMES = {
-    "activity vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
-    "case events": "tracecloak.schemas.streams.open_cases:CaseEvents",
-    "clipped flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
-    "closed cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
-    "closed keys": "tracecloak.schemas.streams.closed_keys:ClosedKeys",
-    "closed run": "tracecloak.schemas.streams.closed_keys:ClosedRun",
-    "counted cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
-    "input digest": "tracecloak.anonymizers.contract.input_digest:InputDigest",
-    "kept counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
-    "kept variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
-    "open cases": "tracecloak.schemas.streams.open_cases:OpenCases",
-    "statistics": "tracecloak.schemas.arrays.merging:Statistics",
-    "step log": "tracecloak.schemas.published.step:StepLog",
-    "traces": "tracecloak.schemas.events.traces:TraceBatch",
-    "variant histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
-}
-
-name_classes(NAMES)
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
 for _kind in (*STATISTICS, Statistics, TraceBatch, Decision, Products):
     beam.coders.registry.register_coder(_kind, ColumnarCoder)

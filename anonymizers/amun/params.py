@@ -8,7 +8,7 @@ in units of `time_unit_us`, or days since the log's first start.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -140,6 +140,12 @@ class AmunParams(contract.Params):
         """Returns the parameters in effect, with the profile's choices filled in."""
         return {**super().resolved(), **asdict(self.choices)}
 
+    def given(self) -> dict[str, Any]:
+        """Returns the parameters that are others than by default, or than the profile has them."""
+        of_profile = asdict(PROFILES[self.profile])
+        given = super().given()
+        return {n: v for n, v in given.items() if n not in of_profile or v != of_profile[n]}
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -196,6 +202,8 @@ class DafsaDecision(contract.Decision):
         log_end_us: Public start of the last case.
     """
 
+    wire_name: ClassVar[str] = "amun-dafsa"
+
     dafsa: Dafsa
     log_start_us: int
     log_end_us: int
@@ -209,6 +217,8 @@ class FilterDecision(contract.Decision):
         times: The pairs of all cases.
         is_dropped: bool[n_pairs], those whose cases are dropped.
     """
+
+    wire_name: ClassVar[str] = "amun-filter"
 
     times: DurationIndex
     is_dropped: np.ndarray
@@ -225,6 +235,8 @@ class SamplingDecision(contract.Decision):
         losses: int64[n_variants], cases to delete.
     """
 
+    wire_name: ClassVar[str] = "amun-sampling"
+
     times: DurationIndex
     scales: np.ndarray
     gains: np.ndarray
@@ -240,6 +252,8 @@ class SelectionDecision(contract.Decision):
         copies: int64[n], how often each of them is released.
     """
 
+    wire_name: ClassVar[str] = "amun-selection"
+
     changed: pa.Array
     copies: np.ndarray
 
@@ -252,6 +266,8 @@ class CompressionDecision(contract.Decision):
         noised_starts: Range of the noised starts; with the compression `shifts` that of the noise
             which they got, as if it were stamps.
     """
+
+    wire_name: ClassVar[str] = "amun-compression"
 
     noised_starts: StartRange
 

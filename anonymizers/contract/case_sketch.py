@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,6 +40,8 @@ class CaseSketch:
     Attributes:
         digests: uint64[n], ascending and distinct; with fewer than MAX_DIGESTS those of all cases.
     """
+
+    wire_name: ClassVar[str] = "case-sketch"
 
     digests: np.ndarray
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class CountedUnits:
             rows in ascending order of their words, the first one first. An empty set has two
             columns, whatever its units are.
     """
+
+    wire_name: ClassVar[str] = "counted-units"
 
     digests: np.ndarray
 

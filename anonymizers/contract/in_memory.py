@@ -67,7 +67,7 @@ def anonymise(
     params: Any,
     key: ReleaseKey,
     release_id: str,
-    config_digest: str,
+    noise_digest: str,
     progress: Callable[[str], None] = lambda step: None,
     draws: Draws | None = None,
 ) -> Anonymised:
@@ -79,7 +79,7 @@ def anonymise(
         params: Its parameters.
         key: The release's key.
         release_id: The release's name, which its randomness depends on.
-        config_digest: Digest of the configuration, likewise.
+        noise_digest: Of the configuration and the method's version (`contract.identity`), likewise.
         progress: Called with the name of each step before it runs.
         draws: Where decisions are made and kept; None: they are not kept.
 
@@ -87,7 +87,7 @@ def anonymise(
         GuaranteeError: The method cannot keep its promise on this input.
     """
     randomness, decisions = decide(
-        traces, method, params, key, release_id, config_digest, progress, draws
+        traces, method, params, key, release_id, noise_digest, progress, draws
     )
     progress("release")
     released: list[TraceBatch] = []
@@ -105,7 +105,7 @@ def decide(
     params: Any,
     key: ReleaseKey,
     release_id: str,
-    config_digest: str,
+    noise_digest: str,
     progress: Callable[[str], None] = lambda step: None,
     draws: Draws | None = None,
 ) -> tuple[Randomness, dict[str, Decision]]:
@@ -116,7 +116,7 @@ def decide(
     """
     declared = [_declared_only(batch, method, params) for batch in traces]
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
-    randomness = Randomness(key, release_id, digest, config_digest)
+    randomness = Randomness(key, release_id, digest, noise_digest)
     bounded = bound(traces, method, params, randomness)
     kept = draws or Unkept()
     decisions: dict[str, Decision] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,8 @@ class InputDigest:
         lanes: uint64[2], two sums modulo 2^64.
         n_events: Number of events summed.
     """
+
+    wire_name: ClassVar[str] = "input-digest"
 
     lanes: np.ndarray
     n_events: int

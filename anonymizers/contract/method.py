@@ -49,10 +49,26 @@ class Params(pydantic.BaseModel):
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
         return self.model_dump(mode="json")
 
+    def given(self) -> dict[str, Any]:
+        """Returns as JSON values the parameters that are others than by default.
+
+        By these a configuration is told from another: a parameter that is left out and one that is
+        given as it is by default are one. Where a profile decides a default, its name is among
+        them, and what is given as the profile has it is not.
+        """
+        return self.model_dump(mode="json", exclude_defaults=True)
+
 
 @dataclass(frozen=True)
 class Decision:
-    """What a round decided: a columnar value that every worker receives."""
+    """What a round decided: a columnar value that every worker receives, with a name of its own.
+
+    Attributes:
+        wire_name: Its own, which other decisions replace, see `schemas.arrays.columnar`; the one
+            here is of a round that decides nothing.
+    """
+
+    wire_name: ClassVar[str] = "decision"
 
 
 # What the rounds so far decided, by the name of the round.
@@ -88,6 +104,8 @@ class Products:
         came_out: What the decisions tell of the release that its log and products do not.
     """
 
+    wire_name: ClassVar[str] = "products"
+
     by_name: dict[str, Any]
     came_out: Yield = field(default_factory=Yield)
 
@@ -102,7 +120,11 @@ class Anonymizer(Protocol):
     """One method; see the module.
 
     Attributes:
-        name: As in the configuration and the manifest.
+        name: As in the configuration and the manifest. It is part of the noise, and never given to
+            another method, even when there is none of that name any more (`registry.REMOVED`).
+        version: Which of its versions it is. It is part of the noise, and is raised whenever a
+            default, also one that follows from other parameters, or any step up to the noise
+            becomes another: `tests/golden/defaults.json` has what each version is.
         summary: What it does, in a line.
         guarantee_kind: Kind of its guarantee, unless parameters make it another.
         log: Where the released log comes from: `transformed` by `apply`, `generated` by
@@ -116,12 +138,12 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
-        version: Rises whenever a default, or a step up to the noise, is another than before.
         examples: Parameters that show the method: the first in the catalogue, all of them in the
             contract's tests and in audits. Together they go through every round.
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     summary: ClassVar[str]
     guarantee_kind: ClassVar[Kind]
     log: ClassVar[Literal["transformed", "generated", "none"]]
@@ -130,7 +152,6 @@ class Anonymizer(Protocol):
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
-    version: ClassVar[int] = 1
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property

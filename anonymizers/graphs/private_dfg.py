@@ -245,6 +245,8 @@ class GraphDecision(contract.Decision):
         durations: Its counts by duration, or None.
     """
 
+    wire_name: ClassVar[str] = "graph"
+
     graph: ReleasedGraph
     durations: ReleasedDurations | None
 
@@ -257,6 +259,8 @@ class ClipsDecision(contract.Decision):
         edges: Of the vectors of pairs, in lattice steps.
         durations: Of those of pairs and durations, or None.
     """
+
+    wire_name: ClassVar[str] = "graph-clips"
 
     edges: int
     durations: int | None = None

@@ -178,6 +178,8 @@ class AttributeDecision(contract.Decision):
             attribute of cases, for each class of cases.
     """
 
+    wire_name: ClassVar[str] = "attribute-shares"
+
     shares: np.ndarray
 
 

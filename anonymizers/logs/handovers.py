@@ -158,6 +158,8 @@ class HandoverCounts(contract.Decision):
         deviation: Of the noise of each.
     """
 
+    wire_name: ClassVar[str] = "handover-counts"
+
     counts: np.ndarray
     deviation: float
 
@@ -170,6 +172,8 @@ class HandoverDecision(contract.Decision):
         shares: float64[n_activities * k, k]; row a k + u has the probability of each cell in events
             of activity a after one of value u.
     """
+
+    wire_name: ClassVar[str] = "handover-shares"
 
     shares: np.ndarray
 

@@ -88,17 +88,17 @@ class Randomness:
         key: ReleaseKey,
         release_id: str,
         input_digest: str,
-        config_digest: str,
+        noise_digest: str,
         noise: Noise = EXACT,
     ) -> None:
         self.input_digest = input_digest
         self.decided = ""
         self.noise = noise
-        self._unit_key = key, release_id, config_digest
+        self._unit_key = key, release_id, noise_digest
         # Lengths in front keep the parts apart: ("ab", "c") is not ("a", "bc").
         parts = b"".join(
             len(p).to_bytes(8, "big") + p
-            for p in (s.encode() for s in (release_id, input_digest, config_digest))
+            for p in (s.encode() for s in (release_id, input_digest, noise_digest))
         )
         self._first_root = self._root = key.derive(b"release/" + parts)
         self._blocks: dict[str, KeyedBlocks] = {}
@@ -125,8 +125,8 @@ class Randomness:
         It does not depend on the input: the choice must not, and it is made before the input's
         digest is known. Noise is never drawn from it.
         """
-        key, release_id, config_digest = self._unit_key
-        return Randomness(key, release_id, "", config_digest)
+        key, release_id, noise_digest = self._unit_key
+        return Randomness(key, release_id, "", noise_digest)
 
     def with_noise(self, noise: Noise) -> Randomness:
         """Returns the same stream with something else to draw the noise."""

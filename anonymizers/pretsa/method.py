@@ -59,6 +59,8 @@ class VariantsDecision(contract.Decision):
         variants: Those of the input.
     """
 
+    wire_name: ClassVar[str] = "pretsa-variants"
+
     variants: VariantHistogram
 
 
@@ -74,6 +76,8 @@ class MergingDecision(contract.Decision):
             of the declared attribute, NaN for none.
     """
 
+    wire_name: ClassVar[str] = "pretsa-merging"
+
     target: np.ndarray
     begins: np.ndarray
     durations: np.ndarray
@@ -87,6 +91,8 @@ class PlacesDecision(contract.Decision):
         cases: fixed_size_binary(16)[n_cases], keyed identities.
         places: int64[n_cases], which of the cases of its released variant each one is.
     """
+
+    wire_name: ClassVar[str] = "pretsa-places"
 
     cases: pa.Array
     places: np.ndarray

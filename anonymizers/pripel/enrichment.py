@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,8 @@ class QueryDecision(contract.Decision):
         starts: When the log's cases begin.
     """
 
+    wire_name: ClassVar[str] = "pripel-query"
+
     offsets: np.ndarray
     codes: np.ndarray
     matched: VariantHistogram
@@ -76,6 +79,8 @@ class ContentsDecision(contract.Decision):
         durations: Times between events of the whole log in microseconds by pair, see `pair_groups`.
         values: Cells of each event attribute by activity, no value included.
     """
+
+    wire_name: ClassVar[str] = "pripel-contents"
 
     sources: pa.FixedSizeBinaryArray
     released: np.ndarray

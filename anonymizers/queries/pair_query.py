@@ -284,6 +284,8 @@ class DfgDecision(contract.Decision):
         graph: The directly-follows graph.
     """
 
+    wire_name: ClassVar[str] = "pair-graph"
+
     graph: ReleasedGraph
 
 

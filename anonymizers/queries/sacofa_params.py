@@ -90,6 +90,13 @@ class SacofaParams(LevelParams):
         """Returns the parameters in effect, with both thresholds."""
         return {**super().resolved(), "p_harmless": self.least_harmless}
 
+    def given(self) -> dict[str, Any]:
+        """Returns the parameters that are others than by default, p_harmless by p_harmful."""
+        given = super().given()
+        if self.p_harmless == self.p_harmful:
+            del given["p_harmless"]
+        return given
+
     @property
     def least_harmless(self) -> int:
         """Smallest noisy count of a harmless prefix that survives."""

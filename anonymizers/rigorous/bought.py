@@ -55,6 +55,8 @@ class VocabularyDecision(contract.Decision):
         vocabulary: The chosen names, and OTHER for all others.
     """
 
+    wire_name: ClassVar[str] = "bought-vocabulary"
+
     vocabulary: ActivityVocabulary
 
 
@@ -175,6 +177,8 @@ class LengthDecision(contract.Decision):
     Attributes:
         max_trace_length: In events.
     """
+
+    wire_name: ClassVar[str] = "bought-length"
 
     max_trace_length: int
 

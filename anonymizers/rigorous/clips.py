@@ -46,6 +46,8 @@ class ClipDecision(contract.Decision):
         clip_units: In lattice steps.
     """
 
+    wire_name: ClassVar[str] = "bought-clip"
+
     clip_units: int
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,8 @@ class NoisyCounts(contract.Decision):
         half_width: Half the interval around each that holds what was counted with probability
             0.95, in occurrences.
     """
+
+    wire_name: ClassVar[str] = "noisy-counts"
 
     counts: np.ndarray
     half_width: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -68,6 +68,8 @@ class PartsDecision(contract.Decision):
     Attributes:
         parts: By their names.
     """
+
+    wire_name: ClassVar[str] = "parts"
 
     parts: dict[str, Any]
 

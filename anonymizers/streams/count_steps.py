@@ -19,6 +19,7 @@ class CountSteps:
     """What products that are counts have in common."""
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     views: ClassVar[tuple[View, ...]] = ("window", "total", "sliding")
     guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")
     released: ClassVar[type[Step]] = StepRelease

@@ -119,6 +119,8 @@ class KeptCounts:
         measured: int64[n], what was measured in this step.
     """
 
+    wire_name: ClassVar[str] = "kept-counts"
+
     counts: np.ndarray
     measured: np.ndarray
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.identity import noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
@@ -40,6 +41,7 @@ class LogSteps:
     """
 
     name: ClassVar[str] = "log"
+    version: ClassVar[int] = 1
     summary: ClassVar[str] = "a log made up from noisy counts, as private-log makes it"
     Params: ClassVar[type[LogStepsParams]] = LogStepsParams
     views: ClassVar[tuple[View, ...]] = ("window",)
@@ -82,7 +84,7 @@ class LogSteps:
             self._params,
             key,
             f"{name.both}/{step}",
-            name.config_digest,
+            noise_digest(name.noise_digest, PrivateLog.version),
         )
         epsilon, delta = self._params.spent_texts
         released = StepLog(

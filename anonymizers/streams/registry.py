@@ -5,6 +5,9 @@ from __future__ import annotations
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.schemas.plugins import Plugins
 
+REMOVED: frozenset[str] = frozenset()
+"""Names that products of a stream had once; none is given again."""
+
 STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
     "product of a stream",
     "tracecloak.stream_products",
@@ -13,4 +16,5 @@ STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
         "variants": "tracecloak.anonymizers.streams.variant_steps:VariantSteps",
         "log": "tracecloak.anonymizers.streams.log_steps:LogSteps",
     },
+    removed=REMOVED,
 )

@@ -42,7 +42,8 @@ class StreamName:
     Attributes:
         release_id: Its name.
         epoch: Which of its epochs: the noise of each is its own.
-        config_digest: Digest of all that determines what is published beside key and input.
+        noise_digest: Digest of all that determines what is published beside key and input, the
+            version of the product included (`contract.identity`).
         start_us: Where step 0 begins, microseconds since 1970 UTC.
         period_us: Length of a step.
         counts_digest: Digest of the cases and counts of the step at hand and of all before it.
@@ -54,7 +55,7 @@ class StreamName:
 
     release_id: str
     epoch: str
-    config_digest: str
+    noise_digest: str
     start_us: int
     period_us: int
     counts_digest: str = ""
@@ -66,7 +67,7 @@ class StreamName:
 
     def randomness(self, key: ReleaseKey) -> Randomness:
         """Returns the randomness of the step at hand."""
-        return Randomness(key, self.both, self.counts_digest, self.config_digest)
+        return Randomness(key, self.both, self.counts_digest, self.noise_digest)
 
 
 class StepProduct(Protocol):
@@ -77,6 +78,7 @@ class StepProduct(Protocol):
 
     Attributes:
         name: As in the configuration and in what is published.
+        version: Which of its versions it is, see `contract.Anonymizer`.
         summary: What is published, in a few words.
         Params: The type of its parameters. Those that are keys of a stream's configuration are
             taken from there; the others are its `log_params`, and flags.
@@ -86,6 +88,7 @@ class StepProduct(Protocol):
     """
 
     name: ClassVar[str]
+    version: ClassVar[int]
     summary: ClassVar[str]
     Params: ClassVar[type[Params]]
     views: ClassVar[tuple[View, ...]]

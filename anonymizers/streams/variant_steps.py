@@ -157,6 +157,8 @@ class KeptVariants:
         measured_fresh: int64[step+1, n_fresh], of those, in all steps so far.
     """
 
+    wire_name: ClassVar[str] = "kept-variants"
+
     counted: VariantHistogram
     fresh: pa.LargeBinaryArray
     measured: np.ndarray

@@ -95,6 +95,8 @@ class SpansDecision(contract.Decision):
         deviation: Of the noise of each.
     """
 
+    wire_name: ClassVar[str] = "case-spans"
+
     borders: np.ndarray
     reached: np.ndarray
     n_ticks: int

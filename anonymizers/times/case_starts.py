@@ -89,6 +89,8 @@ class StartsDecision(contract.Decision):
             to each other.
     """
 
+    wire_name: ClassVar[str] = "case-starts"
+
     time: WorkingTime
     bucket_days: int
     buckets: np.ndarray
@@ -271,6 +273,8 @@ class Periods(contract.Decision):
         borders_us: int64[n-1], ascending, microseconds since 1970-01-01 UTC.
         ranks: float64[n+1], from 0 to 1, the share of the starts before each period.
     """
+
+    wire_name: ClassVar[str] = "periods"
 
     borders_us: np.ndarray
     ranks: np.ndarray

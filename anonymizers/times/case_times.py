@@ -126,6 +126,8 @@ class TablesDecision(contract.Decision):
         deviation: Of the noise of each.
     """
 
+    wire_name: ClassVar[str] = "case-tables"
+
     by_period: np.ndarray
     by_span: np.ndarray
     of_periods: np.ndarray
@@ -163,6 +165,8 @@ class CaseTimes(contract.Decision):
             the cases of each class that have one event, then of those that have more.
         spans: float64[n_classes, n_periods, k], the chance of each bin or a lower one.
     """
+
+    wire_name: ClassVar[str] = "case-times"
 
     periods: np.ndarray
     spans: np.ndarray

@@ -81,6 +81,8 @@ class GranularityDecision(contract.Decision):
         granularity: Of the stamps that are released.
     """
 
+    wire_name: ClassVar[str] = "granularity"
+
     granularity: Granularity
 
 

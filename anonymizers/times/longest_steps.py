@@ -101,6 +101,8 @@ class Propensities(contract.Decision):
         logs: float64[n n, k], the logarithm; only differences within a bin matter.
     """
 
+    wire_name: ClassVar[str] = "propensities"
+
     logs: np.ndarray
 
 
@@ -112,6 +114,8 @@ class LongestDecision(contract.Decision):
         counts: float64[n n, k], with noise.
         deviation: Of the noise of each.
     """
+
+    wire_name: ClassVar[str] = "longest-steps"
 
     counts: np.ndarray
     deviation: float

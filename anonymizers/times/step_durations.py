@@ -227,6 +227,8 @@ class DurationsDecision(contract.Decision):
         n_ticks: Each step takes less: the working time of the range.
     """
 
+    wire_name: ClassVar[str] = "step-durations"
+
     borders: np.ndarray
     reached: np.ndarray
     n_names: int

@@ -12,6 +12,7 @@ The sums are those of some cases that are made for this. All is computed from wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class StepSums(contract.Decision):
         offsets: int64[n_classes+1], where each class begins; none of a class of which no case was
             made.
     """
+
+    wire_name: ClassVar[str] = "step-sums"
 
     sums: np.ndarray
     offsets: np.ndarray

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class TimeBins(contract.Decision):
         steps: Of the times between two events.
         spans: Of the times of whole cases.
     """
+
+    wire_name: ClassVar[str] = "time-bins"
 
     steps: int
     spans: int

@@ -61,6 +61,8 @@ class TimeRange:
         last_us: Where it ends, exclusive.
     """
 
+    wire_name: ClassVar[str] = "time-range"
+
     first_us: int
     last_us: int
 
@@ -93,6 +95,8 @@ class TimeRangeDecision(contract.Decision):
     Attributes:
         time_range: The range.
     """
+
+    wire_name: ClassVar[str] = "bought-time-range"
 
     time_range: TimeRange
 
@@ -146,6 +150,8 @@ class CaseMonths:
             of the grid, from 0.
         counts: int64[n], cases, all positive.
     """
+
+    wire_name: ClassVar[str] = "case-months"
 
     keys: np.ndarray
     counts: np.ndarray

@@ -42,6 +42,8 @@ class EventsDecision(contract.Decision):
         kept: bool[n_events], which of them stay.
     """
 
+    wire_name: ClassVar[str] = "k-anonymous-events"
+
     rows: pa.LargeBinaryArray
     offsets: np.ndarray
     kept: np.ndarray

@@ -65,6 +65,8 @@ class SuppressionDecision(contract.Decision):
         words: int64[n], the elements of each pass, as they are after the passes before it.
     """
 
+    wire_name: ClassVar[str] = "tlkc-suppression"
+
     offsets: np.ndarray
     words: np.ndarray
 

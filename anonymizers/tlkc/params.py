@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Literal
 
@@ -18,7 +19,7 @@ from tracecloak.schemas.statistics.background_knowledge import (
 )
 
 # Times count from here in every case: the microseconds of this instant.
-_EPOCH = "1970-01-01T00:00:00Z"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KnowledgeParams(contract.Params):
@@ -39,7 +40,7 @@ class KnowledgeParams(contract.Params):
     needed where the perspective has it, and by default there is none; any other value is released
     as none."""
 
-    initial_time: AwareDatetime = Field(_EPOCH, validate_default=True)
+    initial_time: AwareDatetime = _EPOCH
     """When every released case begins: a public instant."""
 
     @pydantic.model_validator(mode="after")

@@ -36,6 +36,8 @@ class TreeDecision(contract.Decision):
         tree: The tree.
     """
 
+    wire_name: ClassVar[str] = "tree"
+
     tree: ReleasedTree
 
 

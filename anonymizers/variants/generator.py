@@ -45,7 +45,8 @@ class Domain:
 class VariantGenerator(Protocol):
     """One way from exact counts of variants to published ones.
 
-    One whose counts have `lows` and `highs` says so by `has_error_bars = True`. One of which j of a
+    One whose counts have `lows` and `highs` says so by `has_error_bars = True`. One that is not as
+    it was at first has a `version` above 1, see `contract.Anonymizer`. One of which j of a
     unit's m cases cost at most j/m of what its needs have says so by `shares_by_case = True`: all
     that it counts are sums over cases, none of which changes more than the others
     (`anonymizers.accounting.by_case`).
@@ -196,6 +197,8 @@ class VariantsDecision(contract.Decision):
     Attributes:
         variants: The variants with their noisy numbers of cases.
     """
+
+    wire_name: ClassVar[str] = "generated-variants"
 
     variants: ReleasedVariants
 

@@ -111,6 +111,7 @@ class VariantLog(PartsMethod):
         self._generator = generator
         self.name = generator.name
         self.summary = generator.summary
+        self.version = getattr(generator, "version", 1)  # type: ignore[misc]
         self.has_error_bars = getattr(generator, "has_error_bars", False)  # type: ignore[misc]
         pure: dict[str, Any] = {
             "epsilon": "1",

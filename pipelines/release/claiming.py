@@ -122,7 +122,7 @@ def job_of(run: Run) -> Job:
         config.method_params,
         folder.release_id,
         key,
-        config.digest,
+        config.noise_digest,
         KeptDraws(kept, key, gate if driver.is_local else None),
         check_open=gate.check_open if driver.is_local else None,
         operator_folder=run.dead_letter.folder,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -115,14 +114,7 @@ class Columns(_Section):
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
     write tables with empty cells so; by default text stays as it is, and 5.0 is not 5."""
 
-    @pydantic.model_serializer(mode="wrap")
-    def _without_later_keys(self, made: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = made(self)
-        return {key: v for key, v in found.items() if key not in _LATER or v}
 
-
-# Keys that came later are no part of the digest of a configuration without them.
-_LATER = ("whole_numbers",)
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 # YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
@@ -169,11 +161,6 @@ class Where(_Section):
             return f"begins with {self.begins_with}"
         bounds = {sign: getattr(self, name) for name, sign in _BOUNDS.items()}
         return "is " + " and ".join(f"{s} {bound}" for s, bound in bounds.items() if bound)
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_unset_bounds(self, made: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = made(self)
-        return {key: v for key, v in found.items() if key not in _BOUNDS or v is not None}
 
 
 class About(_Section):
@@ -232,6 +219,12 @@ SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": Ab
 
 IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
+
+IN_DIGEST = (
+    *("input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
+)
+"""Keys that change a released byte. Others say where files are, who pays, and what runs."""
 
 _C = TypeVar("_C", bound=SourceConfig)
 
@@ -391,19 +384,29 @@ class ReleaseConfig(PayingConfig, SourceConfig):
 
     @property
     def digest(self) -> str:
-        """Digest of all that determines the released bytes beside the input and the key."""
-        from tracecloak.anonymizers.noise.randomness import text_digest
+        """Digest of all that determines the released bytes beside the input, the key and versions.
 
-        reading = self.model_dump_json(
-            include={"input_format", "delimiter", "encoding", "header", "columns", "where"}
-        )
-        made = json.dumps(self.method_params.resolved())
-        written = self.model_dump_json(include={"formats", "parts"})
-        said = self.about.model_dump_json(exclude_none=True) if self.about != About() else ""
+        A key that is left out and one that is given as it is by default are one, so that a key that
+        a later version adds changes no digest.
+        """
+        from tracecloak.anonymizers.contract.identity import config_digest
+
+        own = set(IN_DIGEST) - {"params", "schedule", "window"}
+        given = self.model_dump(mode="json", include=own, exclude_defaults=True)
+        given["params"] = self.method_params.given()
+        if self.guarantee.kind != "rigorous":
+            given.pop("max_error_ratio", None)  # then it is no part of what is promised
         schedule, window = self.made_schedule, self.made_window
-        of_window = [] if schedule is None or window is None else [schedule.digest, window.label]
-        more = [*([said] if said else []), *of_window]
-        return text_digest(reading, self.method, made, written, *more)
+        if schedule is not None and window is not None:
+            given |= {"schedule": schedule.digest, "window": window.label}
+        return config_digest(given)
+
+    @property
+    def noise_digest(self) -> str:
+        """Digest of that and of the version of the method: what the noise is bound to."""
+        from tracecloak.anonymizers.contract.identity import noise_digest
+
+        return noise_digest(self.digest, method_named(self.method).version)
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)

@@ -30,10 +30,12 @@ def manifest_of(
         concerns: What else has something to say.
     """
     method, params = method_named(config.method), config.method_params
+    resolved = params.resolved()
     manifest = ReleaseManifest(
         release_id=begun.release_id,
         method=method.name,
-        params=params.resolved(),
+        method_version=method.version,
+        params=resolved,
         guarantee=config.guarantee,
         operations=method.operations,
         spends=tuple(part.to_json() for part in method.spends(params)),
@@ -45,6 +47,7 @@ def manifest_of(
         about=config.about.model_dump(exclude_none=True),
         released_on=begun.reserved_on,
         time_caveats=method.time_caveats(params),
+        given={name: resolved[name] for name in params.given()},
     )
     for concern in concerns:
         manifest = concern.described(config, manifest)

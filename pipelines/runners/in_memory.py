@@ -61,7 +61,7 @@ class InMemoryDriver:
             spec.params,
             spec.key.resolve(),
             spec.release_id,
-            spec.config_digest,
+            spec.noise_digest,
             lambda step: _LOG.info("next: %s", step),
             spec.draws,
         )

@@ -13,9 +13,9 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
@@ -94,31 +94,15 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
-# What does not change what is published: where it goes, who pays, and what runs it.
-_AROUND = (
-    "input_subscription",
-    "input_topic",
-    "output",
-    "staging_area",
-    "output_topic",
-    "kafka_properties",
-    "clock_topic",
-    "publish_on_drain",
-    "dead_letter",
-    "reject_topic",
-    "key_store",
-    "worker_keys",
-    "key_encryption_key",
-    "ledger",
-    "new_ledger",
-    "account",
-    "accounts",
-    "dataset",
-    "runner",
-    "shards",
-    "release_id",
-    "epoch",
+IN_DIGEST = (
+    *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute", "clock"),
+    *("product", "view", "sliding_steps", "epsilon", "delta", "allow_large_delta", "max_cases"),
+    *("vocabulary", "closed_vocabulary", "max_trace_length", "l2_clip", "guarantee"),
+    *("w_event_steps", "max_cases_per_individual", "log_params", "period", "horizon", "start"),
+    *("gap", "max_lifetime", "max_disorder", "end_activity", "tombstone", "release_delay"),
+    "formats",
 )
+"""Fields that change what is published. Others say where it goes, who pays, and what runs it."""
 
 
 class StreamConfig(PayingConfig):
@@ -372,7 +356,7 @@ class StreamConfig(PayingConfig):
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        return STREAM_PRODUCTS[self.product](self.params)
+        return STREAM_PRODUCTS.named(self.product)(self.params)
 
     @property
     def rule(self) -> ClosingRule:
@@ -415,16 +399,32 @@ class StreamConfig(PayingConfig):
 
     @property
     def digest(self) -> str:
-        """Digest of all that determines what is published beside the input and the key."""
-        unset = set() if self.allow_large_delta else {"allow_large_delta"}
-        return text_digest(self.explicit.model_dump_json(exclude={*_AROUND, *unset}))
+        """Digest of all that determines what is published beside input, key and versions.
+
+        A key that is left out and one that is given as it is by default are one, so that a key that
+        a later version adds changes no digest.
+        """
+        given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
+        params = self.params.given()
+        given["log_params"] = {name: params[name] for name in self.log_params if name in params}
+        # What is the default of some configurations alone.
+        without = self.model_copy(update={"l2_clip": None, "max_cases_per_individual": None})
+        if self.l2_clip == without.explicit.l2_clip:
+            given.pop("l2_clip", None)
+        if self.cap == without.cap:
+            given.pop("max_cases_per_individual", None)
+        if self.written == default_forms(STREAM_PRODUCTS[self.product].released):
+            given.pop("formats", None)
+        return config_digest(given)
+
+    @property
+    def noise_digest(self) -> str:
+        """Digest of that and of the version of the product: what the noise is bound to."""
+        return noise_digest(self.digest, STREAM_PRODUCTS[self.product].version)
 
     @property
     def explicit(self) -> StreamConfig:
-        """This configuration with the clip that holds, whether it is given or not.
-
-        So an epoch never goes on with another clip, whatever the default of a later version is.
-        """
+        """This configuration with the clip that holds, whether it is given or not."""
         params = self.params
         if self.l2_clip is not None or not isinstance(params, DfgParams) or params.clip is None:
             return self
@@ -433,7 +433,7 @@ class StreamConfig(PayingConfig):
     @property
     def name(self) -> StreamName:
         """What the stream is called, and where its steps lie."""
-        return StreamName(self.release_id, self.epoch, self.digest, self.start, self.period)
+        return StreamName(self.release_id, self.epoch, self.noise_digest, self.start, self.period)
 
 
 def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:

@@ -20,6 +20,7 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
@@ -219,6 +220,7 @@ def manifest_of(
     return ReleaseManifest(
         release_id=config.name.both,
         method=f"stream of {config.product}",
+        method_version=product.version,
         params=params,
         guarantee=replace(
             guarantee,
@@ -311,9 +313,7 @@ def _paid(
     is_new = _check_goes_on(config, store, ledger, output, product.horizon)
     workplace.prepare()
     try:
-        key = store.reserve(
-            output, name.both, "", name.config_digest, Origin(staging_area=config.staging_area)
-        )
+        key = store.reserve(output, name.both, "", config.digest, _origin(config))
     except UsageError as error:
         if is_new:
             raise
@@ -359,7 +359,8 @@ def _check_goes_on(
     Raises:
         UsageError: It was withdrawn.
         BudgetExhausted: It is over.
-        TracecloakError: Steps of it were decided, and its key is gone.
+        TracecloakError: Steps of it were decided, and its key is gone; or another version of its
+            product began it.
     """
     both = config.name.both
     if ledger_says(ledger.entries(), output, both, None) == "withdrawn":
@@ -383,7 +384,19 @@ def _check_goes_on(
             "another key would be a second release. Restore the whole key store as it was when the "
             "stream stopped, or begin another epoch, which is another spend"
         )
+    version = _origin(config).method_version
+    if key == "there" and receipt is not None and receipt.origin.method_version != version:
+        raise TracecloakError(
+            f"epoch {config.epoch!r} of {config.release_id!r} was begun by version "
+            f"{receipt.origin.method_version} of product {config.product}, and this build has "
+            f"version {version}, whose noise is another: go on with the build that began it, or "
+            "begin another epoch, which is another spend"
+        )
     return key != "there"
+
+
+def _origin(config: StreamConfig) -> Origin:
+    return Origin(STREAM_PRODUCTS[config.product].version, staging_area=config.staging_area)
 
 
 def _iso(micros: int) -> str:

@@ -22,9 +22,10 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 
 _IN_PARQUET = b"tracecloak.release"
 # What a file must say that says anything.
-_SAID = ("release_id", "method", "params", "guarantee", "spends")
-# Where a manifest has more than files, which are the same for all runners.
-_ALSO_OF_THE_RUN = ("tool", "randomness")
+_SAID = ("release_id", "method", "method_version", "params", "guarantee", "spends")
+# Where a manifest has more than files, which are the same for all runners and whatever parameters a
+# version has at their defaults.
+_HAS_MORE = ("params", "randomness")
 
 
 def check_statement(received: Received) -> str:
@@ -201,7 +202,7 @@ def _is_part_of(said: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
         name in whole
         and (
             _is_part_of(value, whole[name])
-            if name in _ALSO_OF_THE_RUN and isinstance(value, dict)
+            if name in _HAS_MORE and isinstance(value, dict)
             else json.dumps(value, sort_keys=True) == json.dumps(whole[name], sort_keys=True)
         )
         for name, value in said.items()

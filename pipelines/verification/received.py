@@ -106,6 +106,8 @@ class Received:
         if name not in METHODS:
             raise Unsure(f"This installation does not know the method {shown([name])}.")
         method = method_named(name)
+        if method.version != self.body["method_version"]:
+            raise self._of_another_version(method)
         try:
             return method, method.Params(**self.body["params"])
         except ValueError:
@@ -116,6 +118,19 @@ class Received:
             raise Wrong(
                 f"The parameters in {MANIFEST_NAME} are none that method {name} can have."
             ) from None
+
+    def _of_another_version(self, method: Any) -> Exception:
+        """Returns what there is to say of a version of a method that is not the one here."""
+        stated = self.body["method_version"]
+        if self.is_by_this_version:
+            return Wrong(
+                f"{MANIFEST_NAME} says version {stated} of {method.name}, of which tracecloak "
+                f"{self.version} has version {method.version}."
+            )
+        return Unsure(
+            f"The release is by version {stated} of {method.name}, and this installation has "
+            f"version {method.version}, whose defaults or noise are others."
+        )
 
     def steps(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yields the steps of an epoch in order: (number, path by what follows the number)."""

@@ -5,19 +5,16 @@ without copying and without running code from the wire, and a slice carries its 
 up to 63 bytes beside them, to which Arrow pads a buffer).
 
 A value is a frozen dataclass whose fields are numpy arrays, Arrow arrays, other such dataclasses,
-dicts of those by name, or plain scalars (str, int, float, bool, None). Its class is one of this
-project, or of a package from which another distribution adds to it (`schemas.plugins`).
-
-What a stream keeps between its steps may be read by a later version. The classes of such values
-have names, which stay when a class moves: see `name_classes`; the table of them is in
-`transforms.arrow_coder`. Everything else lives as long as one run, and goes by where its class is.
+dicts of those by name, or plain scalars (str, int, float, bool, None). Its class has a name, which
+stays when the class moves, as noise depends on digests, and as decisions and the states of streams
+may be read by a later version: `wire_name: ClassVar[str]` in the class itself, and an entry of the
+table by which `decode` finds the class (`transforms.columnar_names`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -25,23 +22,69 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.plugins import load, packages_of_others
+from tracecloak.schemas.plugins import Plugins
 
-# Places of classes by their names on the wire, and the other way round; see `name_classes`.
-_PLACE_OF: dict[str, str] = {}
-_NAME_OF: dict[str, str] = {}
-_PACKAGES = ("tracecloak.schemas.", "tracecloak.anonymizers.")
+# The classes that were met, by their names, and the table of all; see `name_classes`.
+_MET: dict[str, type[Any]] = {}
+_TABLES: list[Plugins[type[Any]]] = []
 _KEY = b"tracecloak"
 
 
-def name_classes(places: Mapping[str, str]) -> None:
-    """Gives classes names on the wire, for whatever is encoded and decoded from then on.
+def name_classes(table: Plugins[type[Any]]) -> None:
+    """Gives the table of all columnar classes by their names; it is asked from then on.
 
-    Args:
-        places: Where each class is, as `module:attribute`, by its name. Nothing is imported.
+    Without one, a class is known once a value of it was encoded or has got a digest.
     """
-    _PLACE_OF.update(places)
-    _NAME_OF.update({place: name for name, place in places.items()})
+    _TABLES[:] = [table]
+
+
+def wire_name(kind: type[Any]) -> str:
+    """Returns the name of a columnar class, in messages and in digests.
+
+    Raises:
+        TypeError: It has no name of its own, or the table has none or another class under it.
+    """
+    name = vars(kind).get("wire_name")
+    if isinstance(name, str) and _MET.get(name) is kind:
+        return name
+    place = _place(kind)
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{place} is not a columnar value, as it has no name of its own: give the class a "
+            "`wire_name: ClassVar[str]`"
+        )
+    for table in _TABLES:
+        if name not in table:
+            raise TypeError(
+                f"{place} has the name {name!r}, which is in no table: add an entry point of that "
+                f"name and place to the group {table.group}"
+            )
+    known = _class_named(name, kind)
+    if known is not kind:
+        raise TypeError(
+            f"{name!r} is the name of {_place(known)} and of {place}; give one of them another"
+        )
+    _MET[name] = kind
+    return name
+
+
+def _class_named(name: str, default: type[Any]) -> type[Any]:
+    """Returns the class of a name that was met or that the table has.
+
+    Raises:
+        TypeError: Several distributions claim it, or it cannot be loaded.
+    """
+    if name in _MET:
+        return _MET[name]
+    try:
+        found = [table.named(name) for table in _TABLES if name in table]
+    except UsageError as error:
+        raise TypeError(str(error)) from error
+    return found[0] if found else default
+
+
+def _place(kind: type[Any]) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def encode(value: Any) -> bytes:
@@ -121,31 +164,17 @@ def _flatten(path: str, value: Any, columns: dict[str, pa.Array]) -> dict[str, A
         columns[path] = _one_row(value)
         return {"arrow": path}
     if is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        place = f"{kind.__module__}:{kind.__qualname__}"
-        _require_known(place)
+        name = wire_name(type(value))
         parts = {
             f.name: _flatten(f"{path}.{f.name}", getattr(value, f.name), columns)
             for f in fields(value)
         }
-        return {"class": _NAME_OF.get(place, place), "fields": parts}
+        return {"class": name, "fields": parts}
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {"dict": {k: _flatten(f"{path}.{k!r}", part, columns) for k, part in value.items()}}
     if value is None or isinstance(value, str | int | float | bool):
         return {"scalar": value}
     raise TypeError(f"field {path!r} has type {type(value).__name__}, which has no columnar form")
-
-
-def _require_known(place: str) -> None:
-    """Raises TypeError for a class that is neither ours nor of who adds to us."""
-    if place.startswith(_PACKAGES):
-        return
-    if not any(place.startswith((f"{p}.", f"{p}:")) for p in packages_of_others()):
-        raise _foreign(place)
-
-
-def _foreign(place: str) -> TypeError:
-    return TypeError(f"{place} is not a columnar value of this project")
 
 
 def _one_row(values: pa.Array) -> pa.Array:
@@ -195,11 +224,11 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         return plain.reshape(layout["shape"])
     if "dict" in layout:
         return {name: _build(part, columns) for name, part in layout["dict"].items()}
-    place = _PLACE_OF.get(layout["class"], layout["class"])
-    _require_known(place)
-    kind = load(place)
+    kind = _class_named(layout["class"], object)
     if not is_dataclass(kind):
-        raise _foreign(place)
+        raise TypeError(
+            f"{layout['class']} is not the name of a columnar value of this installation"
+        )
     if layout["fields"].keys() != {field.name for field in fields(kind)}:
         raise UsageError(
             f"{layout['class']} was kept by another version of tracecloak: go on with that "

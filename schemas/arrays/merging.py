@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -84,6 +84,8 @@ class Statistics:
     Attributes:
         by_name: Each of them, of a batch or of the whole log.
     """
+
+    wire_name: ClassVar[str] = "statistics"
 
     by_name: dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,8 @@ class CaseRanks:
         groups: int64[n], for example variant numbers.
         cases: fixed_size_binary(16)[n], keyed identities.
     """
+
+    wire_name: ClassVar[str] = "case-ranks"
 
     groups: np.ndarray
     cases: pa.FixedSizeBinaryArray

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,8 @@ class ReadTally:
         first: int64[len(FINDINGS)], the place of the first of them: the file's rank times
             FILE_STRIDE, plus the record's number in it; the largest int64 where there is none.
     """
+
+    wire_name: ClassVar[str] = "read-tally"
 
     n_events: int
     counts: np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class StartRange:
         first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if none.
         last_us: Latest start; int64's minimum if there is none.
     """
+
+    wire_name: ClassVar[str] = "start-range"
 
     first_us: int
     last_us: int

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +58,8 @@ class TraceBatch:
             string, int64 or float64 in a released log. One of the case is the same in all of its
             events.
     """
+
+    wire_name: ClassVar[str] = "traces"
 
     case_ids: pa.StringArray
     offsets: np.ndarray

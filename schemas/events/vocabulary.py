@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,8 @@ class ActivityVocabulary:
     Attributes:
         names: string[n], sorted and distinct; the code of a name is its position (int32).
     """
+
+    wire_name: ClassVar[str] = "activity-vocabulary"
 
     names: pa.StringArray
 

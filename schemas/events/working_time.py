@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -101,6 +102,8 @@ class WorkingTime:
         first_us: Where the range begins.
         last_us: Where it ends, exclusive.
     """
+
+    wire_name: ClassVar[str] = "working-time"
 
     opens_us: np.ndarray
     closes_us: np.ndarray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ class ReleasedDurations:
             cut of its cases at a length.
         highs: int64[n_rows], its upper end.
     """
+
+    wire_name: ClassVar[str] = "released-durations"
 
     names: pa.StringArray
     edges_us: np.ndarray

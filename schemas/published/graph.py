@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ class ReleasedGraph:
             scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
     """
+
+    wire_name: ClassVar[str] = "released-graph"
 
     names: pa.StringArray
     sources: np.ndarray

@@ -7,7 +7,6 @@ the release was paid for.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -20,10 +19,9 @@ MANIFEST_NAME = "manifest.json"
 SIGNATURE_NAMES = (f"{MANIFEST_NAME}.sig", f"{MANIFEST_NAME}.pub")
 """The signature of the manifest's bytes, and the public key of who signed; optional."""
 
-try:
-    TOOL_VERSION = importlib.metadata.version("tracecloak")
-except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-    TOOL_VERSION = "0+checkout"
+TOOL_VERSION = "0.1.0"
+"""The version of tracecloak, which `setup.py` reads here: a checkout, an editable install, an sdist
+and a wheel have the one of their sources, whatever metadata of a package lies about."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,13 @@ class ReleaseManifest:
     Attributes:
         release_id: Its name.
         method: Name of the method.
+        method_version: Its version, by which it is made again and checked.
         params: The method's parameters, defaults included.
         guarantee: What it promises.
         operations: What the method does to the log.
         spends: The parts of epsilon and delta, as JSON values; none without a finite epsilon.
-        config_digest: Digest of all that determines the released bytes beside input, key, and the
-            filters, whose values can be of the data.
+        config_digest: Digest of all that determines the released bytes beside input, key, version,
+            and the filters, whose values can be of the data.
         key_fingerprint: Tells release keys apart.
         exact_noise: Whether the noise came from exact samplers.
         unsafe_barrier: Whether the runner may count again after noise was drawn, as local runners
@@ -84,10 +83,12 @@ class ReleaseManifest:
             windows together cost; None: it is of none.
         time_caveats: What a reader of its times must know that they do not show, in sentences.
         noted: What else is said of it, by who says it; see `pipelines.release.concerns`.
+        given: Those of the parameters that are others than by default; None: nobody knows which.
     """
 
     release_id: str
     method: str
+    method_version: int
     params: dict[str, Any]
     guarantee: Guarantee
     operations: tuple[Operation, ...]
@@ -103,6 +104,7 @@ class ReleaseManifest:
     window: dict[str, Any] | None = None
     time_caveats: tuple[str, ...] = ()
     noted: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] | None = None
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -111,16 +113,17 @@ class ReleaseManifest:
 
         Args:
             outputs: The released files; None leaves them out, and with them what tells of the
-                runner and of the occasion: as in the metadata that the files carry, which are the
-                same for all runners and on every day.
+                tool, of the runner and of the occasion: as in the metadata that the files carry,
+                which are the same for all of these; and the parameters that are as by default, of
+                which a later version may have more.
             verified: Whether the promise was checked on the released files.
         """
         body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "tracecloak", "version": TOOL_VERSION},
             "release_id": self.release_id,
             "method": self.method,
-            "params": self.params,
+            "method_version": self.method_version,
+            "params": self.params if outputs is not None or self.given is None else self.given,
             "guarantee": self.guarantee.to_json(),
             "operations": [asdict(operation) for operation in self.operations],
             "spends": list(self.spends),
@@ -134,6 +137,11 @@ class ReleaseManifest:
         if self.window is not None:
             body["window"] = dict(self.window)
         if outputs is not None:
+            body["tool"] = {
+                "name": "tracecloak",
+                "version": TOOL_VERSION,
+                "beam": self.beam_version,
+            }
             body["about"] = dict(self.about)
             body["released_on"] = self.released_on
             body["verified"] = verified
@@ -142,7 +150,6 @@ class ReleaseManifest:
             if self.noted:
                 body["noted"] = dict(self.noted)
             body["came_out"] = (self.came_out or Yield()).to_json()
-            body["tool"]["beam"] = self.beam_version
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
         return body
@@ -158,6 +165,7 @@ class ReleaseManifest:
         return cls(
             release_id=body["release_id"],
             method=body["method"],
+            method_version=body["method_version"],
             params=body["params"],
             guarantee=Guarantee(**{**given, "not_covered": tuple(given["not_covered"])}),
             operations=tuple(Operation(**operation) for operation in body["operations"]),

@@ -231,6 +231,8 @@ class StepLog:
         traces: The released cases, under new ids.
     """
 
+    wire_name: ClassVar[str] = "step-log"
+
     json_ending: ClassVar[str] = "/step.json"
     has_log: ClassVar[bool] = True
 

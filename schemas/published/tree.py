@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -29,6 +29,8 @@ class ReleasedTree:
             that follows from the names alone.
         fitness: Noisy fitness on the input, cut to 0 … 1; None: nothing is said.
     """
+
+    wire_name: ClassVar[str] = "released-tree"
 
     names: pa.StringArray
     text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ class ReleasedVariants:
             not negative. None where the cases were drawn from a model, which has no such interval.
         highs: int64[n_variants], its upper end, or None.
     """
+
+    wire_name: ClassVar[str] = "released-variants"
 
     names: pa.StringArray
     offsets: np.ndarray

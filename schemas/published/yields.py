@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 _HALF = 0.5
 _ALL = 0.995  # what is 100 % in whole per cents
@@ -25,6 +25,8 @@ class Yield:
         case_share: Of the noisy number of cases, the share that the released variants were found
             to have, before they were multiplied to that number.
     """
+
+    wire_name: ClassVar[str] = "yield"
 
     n_cases: int | None = None
     n_variants: int | None = None

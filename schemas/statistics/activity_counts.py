@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ class ActivityCounts:
         names: string[n], distinct, sorted by their bytes.
         counts: int64[n], what the cases of each add, all positive.
     """
+
+    wire_name: ClassVar[str] = "activity-counts"
 
     names: pa.StringArray
     counts: np.ndarray

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -139,6 +139,8 @@ class KnownCases:
         counts: int64[n], cases of each row, all positive.
         n_sensitive: Number of sensitive attributes; 0 in the statistic of an empty log.
     """
+
+    wire_name: ClassVar[str] = "known-cases"
 
     rows: pa.LargeBinaryArray
     counts: np.ndarray

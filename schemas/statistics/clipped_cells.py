@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class ClippedCells:
         keys: int64[n_cells].
         values: int64[n_cells], sums in lattice units, all positive.
     """
+
+    wire_name: ClassVar[str] = "clipped-cells"
 
     keys: np.ndarray
     values: np.ndarray

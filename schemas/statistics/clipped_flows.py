@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class ClippedFlows(ClippedCells):
             `vocabulary.end + 1` and source and target are codes, START or END.
         values: int64[n_cells], sums in lattice units, all positive.
     """
+
+    wire_name: ClassVar[str] = "clipped-flows"
 
     @classmethod
     def from_traces(
@@ -76,6 +79,8 @@ class CaseNorms:
             grid point j, the last bucket those above all points.
         counts: int64[n], cases in each, all positive.
     """
+
+    wire_name: ClassVar[str] = "case-norms"
 
     buckets: np.ndarray
     counts: np.ndarray

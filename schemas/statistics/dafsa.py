@@ -9,6 +9,7 @@ construction.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class Dafsa:
         is_final: bool[n_states], whether a variant may end there.
         path: int32[n_positions], transition at each position of the CSR variants.
     """
+
+    wire_name: ClassVar[str] = "dafsa"
 
     variants: VariantHistogram
     sources: np.ndarray

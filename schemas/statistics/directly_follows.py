@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ class DirectlyFollows:
         targets: int32[n_pairs], code of the later activity, or END.
         counts: int64[n_pairs], all positive.
     """
+
+    wire_name: ClassVar[str] = "directly-follows"
 
     sources: np.ndarray
     targets: np.ndarray

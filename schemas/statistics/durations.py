@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class DurationTable:
         values: int64[n_pairs], in the unit that the caller counts in.
         counts: int64[n_pairs], events with that pair, all positive.
     """
+
+    wire_name: ClassVar[str] = "duration-table"
 
     groups: np.ndarray
     values: np.ndarray
@@ -109,6 +112,8 @@ class DurationIndex:
         offsets: int64[n_groups+1], CSR offsets of the groups.
         values: int64[n_pairs], sorted within each group.
     """
+
+    wire_name: ClassVar[str] = "duration-index"
 
     offsets: np.ndarray
     values: np.ndarray

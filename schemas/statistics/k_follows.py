@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class KFollows:
         targets: int32[n_pairs], code of the later activity, or END; may be the earlier one again.
         distances: int32[n_pairs], smallest number of steps from one to the other, from 1.
     """
+
+    wire_name: ClassVar[str] = "k-follows"
 
     sources: np.ndarray
     targets: np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ class TraceLengths:
         lengths: int64[n], distinct, ascending.
         counts: int64[n], all positive.
     """
+
+    wire_name: ClassVar[str] = "trace-lengths"
 
     lengths: np.ndarray
     counts: np.ndarray

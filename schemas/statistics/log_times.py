@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,6 +60,8 @@ class LogTimes:
         hours: int64[n_hours], ascending: hours of the week in UTC, 0 is Monday from midnight on.
         hour_counts: int64[n_hours], events, all positive.
     """
+
+    wire_name: ClassVar[str] = "log-times"
 
     steps: np.ndarray
     step_counts: np.ndarray

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class ActivityRelations:
         first_codes: int32[n_firsts], the activities that cases begin with, sorted and distinct.
         first_counts: int64[n_firsts], cases that begin with them.
     """
+
+    wire_name: ClassVar[str] = "activity-relations"
 
     sources: np.ndarray
     targets: np.ndarray

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Trie:
         heights: int32[n_nodes], length of the longest continuation.
         nodes: int32[n_positions], node of each position of the histogram's CSR variants.
     """
+
+    wire_name: ClassVar[str] = "trie"
 
     parents: np.ndarray
     activities: np.ndarray

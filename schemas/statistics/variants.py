@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,8 @@ class VariantHistogram:
         sequences: large_binary[n_variants], see `encode_sequences`; sorted and distinct.
         counts: int64[n_variants], cases of each variant, all positive.
     """
+
+    wire_name: ClassVar[str] = "variant-histogram"
 
     sequences: pa.LargeBinaryArray
     counts: np.ndarray

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ class ClosedRun:
         keys: uint64[n, 2], sorted and distinct.
         until: int64[n], messages of the case that are published before this moment are dropped.
     """
+
+    wire_name: ClassVar[str] = "closed-run"
 
     keys: np.ndarray
     until: np.ndarray
@@ -51,6 +54,8 @@ class ClosedKeys:
         runs: By their numbers, the oldest and largest first. A key may be in several: the latest
             moment holds.
     """
+
+    wire_name: ClassVar[str] = "closed-keys"
 
     runs: Mapping[str, ClosedRun]
 

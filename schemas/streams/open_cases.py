@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,8 @@ class CaseEvents:
         event_ids: uint64[n_events], hash of what tells the events of a case apart.
         activities: int32[n_events], codes of the rule's vocabulary.
     """
+
+    wire_name: ClassVar[str] = "case-events"
 
     keys: np.ndarray
     individuals: np.ndarray
@@ -187,6 +190,8 @@ class OpenCases:
         closed: The cases that have closed. One of `keys` may be there as well, which then was
             closed until its first message here.
     """
+
+    wire_name: ClassVar[str] = "open-cases"
 
     keys: np.ndarray
     individuals: np.ndarray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,8 @@ class CountedCases:
         steps: int64[n], the step; 0 where the cap is on all steps together.
         counts: int64[n], cases that have counted.
     """
+
+    wire_name: ClassVar[str] = "counted-cases"
 
     names: pa.StringArray
     steps: np.ndarray

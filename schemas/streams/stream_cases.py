@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -18,6 +19,8 @@ class ClosedCases:
     Attributes:
         traces: The cases, in the order of their ids.
     """
+
+    wire_name: ClassVar[str] = "closed-cases"
 
     traces: TraceBatch
 

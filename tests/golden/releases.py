@@ -1,7 +1,8 @@
 """Releases of everything that there is, under one key, and the digests of what they are made of.
 
-`python -m tests.golden.releases` records them in golden.json (`make golden`); test_golden.py
-compares with it. Who records anew says in the commit which releases changed and why.
+`python -m tests.golden.releases` records them in golden.json, and what each version of a method is
+in defaults.json (`make golden`); test_golden.py and test_versions.py compare with these. Who
+records anew says in the commit which releases changed and why.
 """
 
 from __future__ import annotations
@@ -285,7 +286,13 @@ def as_json(found: Mapping[str, Digests]) -> dict[str, list[str]]:
 
 
 def record(names: Sequence[str] = ()) -> None:
-    """Writes golden.json, anew for the scenarios of these names or for all."""
+    """Writes golden.json, anew for the scenarios of these names or for all, and defaults.json.
+
+    Raises:
+        ValueError: A method is not what its version was: nothing is written.
+    """
+    from tests.golden import versions as of_methods
+
     body: dict[str, Any] = recorded() if names else {"digests": {}}
     body["versions"] = versions()
     for name, made in scenarios().items():
@@ -294,6 +301,7 @@ def record(names: Sequence[str] = ()) -> None:
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             fix_key(patch)
             body["digests"][name] = as_json(made(Path(folder)))
+    of_methods.record(body["digests"])
     RECORDED.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -29,17 +29,15 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     """Puts entry points (name, place) of others in place of those that are installed."""
 
     def installed(*entries: tuple[str, str], group: str = GROUP) -> None:
         points = tuple(EntryPoint(name, place, group) for name, place in entries)
         monkeypatch.setattr(plugins, "_entry_points", lambda: points)
-        plugins.packages_of_others.cache_clear()
 
     installed()
-    yield installed
-    plugins.packages_of_others.cache_clear()
+    return installed
 
 
 def things() -> Plugins[list[int]]:
@@ -75,6 +73,32 @@ def test_a_name_of_ours_is_not_taken_by_others(install: Install) -> None:
     table = things()
     assert table["one"] == [1]
     assert list(table) == ["one", "two"]
+
+
+def test_a_name_of_ours_that_others_claim_is_refused_to_whoever_asks_for_it(
+    install: Install,
+) -> None:
+    """Catches a distribution whose method of the same name is silently another one."""
+    install(("one", "plugin_of_others:THREE"))
+    with pytest.raises(
+        UsageError,
+        match="thing 'one' is offered by plugin_of_others:THREE, plugin_of_ours:ONE; uninstall all",
+    ):
+        things().named("one")
+    assert things().named("two") == [2]
+
+
+def test_a_name_that_was_removed_is_given_to_nobody(install: Install) -> None:
+    """Catches what was released under a name being taken for what another class makes."""
+    install(("old", "plugin_of_others:THREE"), ("three", "plugin_of_others:THREE"))
+    table: Plugins[list[int]] = Plugins("thing", GROUP, OURS, removed=["old"])
+    assert table["three"] == [3]
+    with pytest.raises(
+        UsageError, match="'old' of another distribution, plugin_of_others:THREE, has a name that"
+    ):
+        table["old"]
+    with pytest.raises(ValueError, match="thing 'one' was removed, and no name is given again"):
+        Plugins("thing", GROUP, OURS, removed=["one"])
 
 
 def test_entries_of_another_group_are_not_in_the_table(install: Install) -> None:
@@ -138,8 +162,3 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(install: Install) 
     with pytest.raises(KeyError):
         things()["four"]
     assert things().get("four") is None
-
-
-def test_packages_of_others_are_those_around_what_they_add(install: Install) -> None:
-    install(("a", "acme.logs.toy:TOY"), ("b", "toy:TOY"), ("c", "acme.logs.more:MORE"))
-    assert plugins.packages_of_others() == ("acme.logs", "toy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,10 +17,11 @@ from apache_beam.typehints.decorators import IOTypeHints
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.draws import decided
+from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Counter
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import Randomness, text_digest
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch, with_attributes
@@ -68,7 +68,8 @@ class AnonymizeEventLog(beam.PTransform):
         except pydantic.ValidationError as error:
             known = method_named(method).Params.model_fields
             raise usage_error(error, method, known) from None
-        digest = text_digest(method, json.dumps(checked.resolved()))
+        config = config_digest({"method": method, "params": checked.given()})
+        digest = noise_digest(config, method_named(method).version)
         self._run = ReleaseSpec(method, checked, release_id, key, digest)
         self._n_shards = n_shards
         self._product = product
@@ -203,7 +204,7 @@ class _Keyed(beam.DoFn):
             digest = by_name.pop(_DIGEST, None)
             run = self._run
             digested = "" if digest is None else digest.hex
-            first = Randomness(self._key, run.release_id, digested, run.config_digest)
+            first = Randomness(self._key, run.release_id, digested, run.noise_digest)
             self._found = first.after(decided(by_name)), by_name
         return self._found
 

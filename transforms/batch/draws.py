@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
+import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import decode, encode

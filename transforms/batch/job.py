@@ -33,7 +33,7 @@ class ReleaseSpec:
         release_id: The release's name; with the key, the input and the configuration it fixes all
             noise.
         key: Where the worker finds the release key.
-        config_digest: Digest of the configuration.
+        noise_digest: Of the configuration and the method's version (`contract.identity`).
         draws: Where decisions are made and kept; it pickles.
         sketch: Where the sketch of the cases goes; None: none is made.
         check_open: Called before the release appears; raises where it was given up meanwhile. None:
@@ -46,7 +46,7 @@ class ReleaseSpec:
     params: Params
     release_id: str
     key: KeyReference
-    config_digest: str
+    noise_digest: str
     draws: Draws = field(default_factory=Unkept)
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None

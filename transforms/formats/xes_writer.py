@@ -46,6 +46,7 @@ TRACECLOAK_URI = "urn:tracecloak:xes:1"
 TRACECLOAK_KEYS: dict[str, XesKind] = {
     "tracecloak:release_id": "string",
     "tracecloak:method": "string",
+    "tracecloak:method_version": "int",
     "tracecloak:guarantee": "string",
     "tracecloak:statement": "string",
     "tracecloak:epsilon": "float",
@@ -55,7 +56,6 @@ TRACECLOAK_KEYS: dict[str, XesKind] = {
     "tracecloak:unit": "string",
     "tracecloak:adjacency": "string",
     "tracecloak:not_covered": "string",
-    "tracecloak:tool_version": "string",
     "tracecloak:config_digest": "string",
 }
 
@@ -380,7 +380,6 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
         "tracecloak:unit": guarantee["unit"],
         "tracecloak:adjacency": guarantee["adjacency"],
         "tracecloak:not_covered": " ".join(guarantee["not_covered"]),
-        "tracecloak:tool_version": about["tool"]["version"],
         "tracecloak:config_digest": about["config_digest"],
     }
     numbers = {
@@ -391,6 +390,7 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
     return [
         XesAttribute("string", "concept:name", about["release_id"]),
         XesAttribute("string", "privacy:anonymizations", method, anonymizers),
+        XesAttribute("int", "tracecloak:method_version", about["method_version"]),
         *(XesAttribute("string", key, value) for key, value in own.items()),
         *(XesAttribute("float", key, float(value)) for key, value in numbers.items()),
     ]

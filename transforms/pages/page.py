@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import importlib.metadata
 import importlib.resources
 import json
 from collections.abc import Iterable, Mapping
@@ -19,11 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jinja2
-
-try:
-    _VERSION = importlib.metadata.version("tracecloak")
-except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
-    _VERSION = "0+checkout"
 
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
 _TEMPLATES = jinja2.Environment(
@@ -77,7 +71,6 @@ def rendered(page: Page) -> bytes:
             **page.context,
             "title": page.title,
             "sections": page.sections,
-            "version": _VERSION,
             "policy": policy,
             "style": _read("static", "page.css"),
             "data": _json(page.data),

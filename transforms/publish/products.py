@@ -72,8 +72,8 @@ def kind_of(product: ReleasedProduct) -> ProductKind:
     Raises:
         TypeError: There is no kind of its class.
     """
-    place = f"{type(product).__module__}:{type(product).__qualname__}"
     for kind in PRODUCTS.values():
-        if kind.product == place:
+        if load(kind.product) is type(product):
             return kind
+    place = f"{type(product).__module__}:{type(product).__qualname__}"
     raise TypeError(f"{place} is no product: it is of no kind in the table of products")

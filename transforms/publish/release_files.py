@@ -38,6 +38,8 @@ from tracecloak.transforms.publish.report import LogCounts, report_html
 from tracecloak.transforms.publish.statement import publishable_statement
 
 _READ_ROWS = 1 << 16
+GZIP_LEVEL = 6
+"""How hard gzip tries, of 9, which takes twice the time for files that are a tenth smaller."""
 
 
 def write_part(
@@ -91,7 +93,7 @@ def packed_for(form: Format, stream: BinaryIO) -> Iterator[BinaryIO]:
         yield stream
         return
     # No name and no time of writing in the header: equal logs are equal bytes.
-    with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+    with gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed:
         yield cast(BinaryIO, packed)
 
 

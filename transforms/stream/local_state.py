@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import tracecloak.transforms.arrow_coder  # noqa: F401  # names what is encoded
+import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.running import DecidedStep, StreamState
 from tracecloak.schemas.arrays.columnar import decode, encode

@@ -282,6 +282,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
     manifest = ReleaseManifest(
         release_id="r",
         method=AMUN.name,
+        method_version=1,
         params=params.resolved(),
         guarantee=AMUN.guarantee(params),
         operations=AMUN.operations,
@@ -297,7 +298,7 @@ def test_the_manifest_has_no_place_for_anything_counted() -> None:
         "schema_version",
         *("tool", "name", "version", "beam"),
         *("release_id", "method", "params", "guarantee", "operations", "spends", "randomness"),
-        *("config_digest", "about", "released_on"),
+        *("method_version", "config_digest", "about", "released_on"),
         "verified",
         *("came_out", *(field.name for field in dataclasses.fields(Yield))),
         *AmunParams.model_fields,

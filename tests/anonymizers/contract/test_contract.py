@@ -9,6 +9,7 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
@@ -356,7 +357,7 @@ def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None
     [traces] = traces_of(WIRE_LOG)
     before = encode(traces)
     release(method, params, [traces])
-    assert encode(TraceBatch(*(getattr(traces, f) for f in traces.__dataclass_fields__))) == before
+    assert encode(TraceBatch(*(getattr(traces, f.name) for f in fields(traces)))) == before
 
 
 # --- releases -------------------------------------------------------------------------------------

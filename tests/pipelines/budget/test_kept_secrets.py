@@ -137,7 +137,7 @@ def test_configurations_that_keep_their_keys_differently_are_one(tmp_path: Path)
     flags = {"input": "a", "output": "o", "method": "amun", "guessing_advantage": "0.2"}
     assert load(None, flags).digest == load(None, {**flags, "key_encryption_key": "env:K"}).digest
     plain, other = stream_config(tmp_path), stream_config(tmp_path, key_encryption_key="env:K")
-    assert plain.name.config_digest == other.name.config_digest
+    assert plain.name.noise_digest == other.name.noise_digest
     assert plain.digest == other.digest
 
 

@@ -21,8 +21,8 @@ from tests.support.attribute_methods import Passing, register
 from tests.support.releasing import digests, fix_key, manifest, tracecloak, visible
 from tests.support.tiers import at_night
 from tests.support.xes_structure import check_xes
+from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
-from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.pipelines.release.config import load, load_source
 from tracecloak.pipelines.release.source import source_of
@@ -339,7 +339,7 @@ def test_the_composite_transform_takes_the_declared_attributes_and_drops_others(
     events = canonical(inputs, configuration(tmp_path, inputs))
     wanted = {"amount": DECLARED["amount"], "org:resource": DECLARED["org:resource"]}
     params = Passing.Params(attributes=wanted)
-    digest = text_digest("passing", json.dumps(params.resolved()))
+    digest = noise_digest(config_digest({"method": "passing", "params": params.given()}), 1)
     made = anonymise(group_into_traces(events, 2), Passing(), params, key.resolve(), "r", digest)
     expected = [row for batch in made.traces for row in rows_of(batch.to_rows())]
     with beam.Pipeline("FnApiRunner") as pipeline:

@@ -146,14 +146,6 @@ def test_it_is_no_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert key in ReleaseConfig.model_fields
 
 
-def test_a_release_without_a_schedule_has_the_digest_that_it_had(tmp_path: Path) -> None:
-    """The digest is part of what noise is bound to: another one would be another release."""
-    without = {k: v for k, v in RELEASE.items() if k != "dataset"}
-    assert ReleaseConfig(**without).digest == (
-        "e6caa7c1dbbcd49242057fc5b1efd588610b072ea44009bd38b1228f2a1f1394"
-    )
-
-
 def promise(**changes: Any) -> Guarantee:
     """A rigorous promise for a case that is added or removed, or another."""
     given = {"kind": "rigorous", "unit": "case", "adjacency": "add_remove"}

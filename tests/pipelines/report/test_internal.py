@@ -213,7 +213,7 @@ def test_a_curve_of_what_is_not_read_is_refused(name: str) -> None:
     guarantee = Guarantee("rigorous", "case", "add_remove", 1.0, 1e-6, "", "")
     params = {"epsilon": 1.0, name: {"case:x": {"values": ["a"]}} if name == "attributes" else 2}
     manifest = ReleaseManifest(
-        "r", "private-log", params, guarantee, (), (), "", "", True, False, None
+        "r", "private-log", 1, params, guarantee, (), (), "", "", True, False, None
     )
     with pytest.raises(UsageError, match=f"with {name}, which this report does not read"):
         risk_curve(manifest, TraceBatch.from_events([]), ["1"])

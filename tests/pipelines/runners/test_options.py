@@ -262,7 +262,7 @@ KEY = KeyReference("file:gs://hospital-secrets/release.key")
 def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     config = load(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(config.output, "r")
-    spec = ReleaseSpec(config.method, config.method_params, "r", KEY, config.digest)
+    spec = ReleaseSpec(config.method, config.method_params, "r", KEY, config.noise_digest)
     manifest = manifest_of(config, BEGUN, version())
     target = Target(spec, folder, manifest, config.formats, config.parts)
     dead_letter = DeadLetter(str(tmp_path / "rejects"), config.largest_error_ratio)

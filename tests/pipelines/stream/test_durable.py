@@ -1,90 +1,173 @@
-"""What a stream keeps may be read by a later version: its classes have names that stay.
+"""Decisions, and what a stream keeps, may be read by a later version: names and fields stay.
 
-Whoever moves a class changes its place in `transforms.arrow_coder.NAMES`. Whoever changes what a
-name stands for cannot read what was kept: it is refused, and another epoch has to begin.
+Whoever moves a class changes its place in `transforms.columnar_names`. Whoever changes what a
+name stands for cannot read what was kept, and draws other noise: a class with other fields gets
+another name, and the old one goes to `REMOVED`.
 """
 
 from __future__ import annotations
 
 import base64
+import importlib
 import json
+import pkgutil
 import zlib
-from dataclasses import fields, make_dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, make_dataclass
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tracecloak import anonymizers, schemas
+from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.streams.dfg_steps import KeptCounts
 from tracecloak.schemas.arrays import columnar
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.plugins import load
 from tracecloak.schemas.streams.open_cases import OpenCases
-from tracecloak.transforms.arrow_coder import NAMES
+from tracecloak.transforms.columnar_names import COLUMNAR
 
 FIELDS = {
-    "activity vocabulary": "names",
-    "case events": "keys individuals case publish times orders event_ids activities",
-    "clipped flows": "keys values",
-    "closed cases": "traces",
-    "closed keys": "runs",
-    "closed run": "keys until",
-    "counted cases": "names steps counts",
-    "input digest": "lanes n_events",
-    "kept counts": "counts measured",
-    "kept variants": "counted fresh measured measured_fresh",
-    "open cases": (
+    "activity-counts": "names counts",
+    "activity-relations": "sources targets counts counts_before_first first_codes first_counts",
+    "activity-vocabulary": "names",
+    "amun-compression": "noised_starts",
+    "amun-dafsa": "dafsa log_start_us log_end_us",
+    "amun-filter": "times is_dropped",
+    "amun-sampling": "times scales gains losses",
+    "amun-selection": "changed copies",
+    "attribute-shares": "shares",
+    "bought-clip": "clip_units",
+    "bought-length": "max_trace_length",
+    "bought-time-range": "time_range",
+    "bought-vocabulary": "vocabulary",
+    "case-events": "keys individuals case publish times orders event_ids activities",
+    "case-months": "keys counts",
+    "case-norms": "buckets counts",
+    "case-ranks": "groups cases",
+    "case-sketch": "digests",
+    "case-spans": "borders reached n_ticks counts deviation",
+    "case-starts": "time bucket_days buckets n_hours rates",
+    "case-tables": "by_period by_span of_periods deviation",
+    "case-times": "periods spans",
+    "clipped-cells": "keys values",
+    "clipped-flows": "keys values",
+    "closed-cases": "traces",
+    "closed-keys": "runs",
+    "closed-run": "keys until",
+    "counted-cases": "names steps counts",
+    "counted-units": "digests",
+    "decision": "",
+    "dafsa": "variants sources activities targets is_final path",
+    "directly-follows": "sources targets counts",
+    "duration-index": "offsets values",
+    "duration-table": "groups values counts",
+    "generated-variants": "variants",
+    "granularity": "granularity",
+    "graph": "graph durations",
+    "graph-clips": "edges durations",
+    "handover-counts": "counts deviation",
+    "handover-shares": "shares",
+    "input-digest": "lanes n_events",
+    "k-anonymous-events": "rows offsets kept",
+    "k-follows": "sources targets distances",
+    "kept-counts": "counts measured",
+    "kept-variants": "counted fresh measured measured_fresh",
+    "known-cases": "rows counts n_sensitive",
+    "log-times": "steps step_counts spans span_counts days day_counts hours hour_counts",
+    "longest-steps": "counts deviation",
+    "noisy-counts": "counts half_width",
+    "open-cases": (
         "keys individuals closes latest offsets publish times orders event_ids activities closed"
     ),
+    "pair-graph": "graph",
+    "parts": "parts",
+    "periods": "borders_us ranks",
+    "pretsa-merging": "target begins durations",
+    "pretsa-places": "cases places",
+    "pretsa-variants": "variants",
+    "pripel-contents": "sources released replica durations values",
+    "pripel-query": "offsets codes matched raw released cases starts",
+    "products": "by_name came_out",
+    "propensities": "logs",
+    "read-tally": "n_events counts first",
+    "released-durations": "names edges_us sources targets bins counts lows highs",
+    "released-graph": "names sources targets counts lows highs",
+    "released-tree": "names text is_found fitness",
+    "released-variants": "names offsets codes counts lows highs",
+    "start-range": "first_us last_us",
     "statistics": "by_name",
-    "step log": (
+    "step-durations": "borders reached n_names n_ticks",
+    "step-log": (
         "release_id epoch step start_us end_us n_steps_left epsilon delta traces product view"
     ),
+    "step-sums": "sums offsets",
+    "time-bins": "steps spans",
+    "time-range": "first_us last_us",
+    "tlkc-suppression": "offsets words",
+    "trace-lengths": "lengths counts",
     "traces": "case_ids offsets activities times vocabulary individuals attributes",
-    "variant histogram": "sequences counts",
+    "tree": "tree",
+    "trie": "parents activities counts is_end depths heights nodes",
+    "variant-histogram": "sequences counts",
+    "working-time": "opens_us closes_us time_zone first_us last_us",
+    "yield": "n_cases n_variants n_activities n_edges named_share case_share",
 }
 # `Statistics` of some kept counts and of no open case and one that has closed.
 RECORDED = (
-    "c-qZZzi-n(6n;rluuz3Mlv1FB6@ki7MJdWqp$;7w7#J8jAW_ts*j242X%t^7s;W|l4vY*86=GmOh>?+jfuTc%_yamHFfcG"
-    "MFfbt6)V%u@+lTGD2n1NV_}+c*ecwI%?wu2cVK_emFbecK183nB41<L|yb7iMIJ!VdjK3PDeT1>maSMMbW?_F<U>kVfD%T"
-    "rM5R|Xm<$yTE4~Sn6%F}jv#rGO69p5V7-&|@rO^@|mzfM?Z&1>^cKc0@*_4RIxs03n=c3a(Mdy{%s1Z!oA#!XeCK$mQ`sa"
-    "Sc=pQU!N>M;B6wR_uWHa#ckc04zquJ5HG+@_T4ZLgKgg^t*DC-Br%*1XNkL}<`dg?S`YyGhmRw9PZ|Tdu$1yIrTDp^Q6fn"
-    "5&Gr-dLwo&m|Q;dC!NFH5}pvB%e(9=*iYsRsxS`rY4>8=w=vQyL-Rk2dnvX(n&u%;x~1Vjk_2m+Ht*(E>G^GC-XME7FqIL"
-    "4PWGzyGj_PQzy8lh_A~x=9ipjErpb=DL1*5_?RuXMQks1x~(8tRH~_==r`~#<e?QRQJJb5?8+IrE3pjujlsxyh-S6MFJLv"
-    "Abey_}T+SL`O$Ru{dhBBRhQ)ao+ZeXzLjW~w`$d2SY@e{8lL9a7yTI$X{UZ!<;M^GY=OC*4HEdU~8BHJk+Q`%3Tt#}OOb9"
-    "Lzcb|Ao+FxWoP?*P`r#ae}4YcWdp`2fk=d*$KyCXac@jiAG=~iR9SFv48(T$cdz#WWTIMQp~IO2KQ^vulByO5&S--?JGVC"
-    "=qu-iu?N+t--ZbWDpr&+!y3UPf?U7(aci*O@$y-rwSJw$`~6Emr>Md&jsv1FeTKt%Dq`^C?=QZiCee!%|PL^)04V>kXzQj"
-    "vOEu*EY~v?nPS9dV{?$epmv0#JCRzTJK|8BPWAt@lzh)7RKE?(QD0~L|P9{ve*2j6s_223cSJC*9Lk|LcZod<>WP%q9yCb"
-    "WsJAONM|xt=M;YTmhcyVYTXXA^O{I#CBG#p=VOe06zcQZ38UxuHbZarmv<Kb6sCS9<~xc{z{1&|W?%B7;(MR#+Zp=wd*8w"
-    "ci$iQ4IE`>`m_JWo{|m;&KZy~>3_~TBk6jQBcuGx({|)rKdOF1agY;pML)JB_+_T1Q1-BKvs^C=xpI7jC1;4G}rnZb<R&Y"
-    "~W#<vyR)Ryr(3T|r4_(uvZZLv0BPr>(;_?HT9YRmZ73T|r4_yYwuwPpOFf}7eh{<DIc+A{vTf`3<VtB}N{E%6Bjm$nrfn^"
-    "g8Cy^4xGC=UM^FZ}28gWr6<S$stWFJ|CFvAX{!uLAs?OP7b7$FR7E{7i+PXA(wr"
+    "c-qZZzi-n(6n;rluuz3M6e!Taii*n6Mk(r0A%+eN3=9k%kN~xA?5b9iG>R`36+&X@z{tQ*AqED77#TY-Fm$L8e?SKY28Ip"
+    "{3>_-k)V%u@+lTGD2n1NV_}+c*ecwI%?wu2cVK_GgFbwoM183nB41$F{yb7h>IJ!VdjK3SCeT1>maSMMbW?_F*VC#5)RIb"
+    "&XAShqA%K>qS9}vG5lqc=-vhUShI{v7<w6V~18XoJrevPoss@LM3UOXL{s;zaJL?sY|wA<`7S{u~6B3LUEG;X321-fLTMa"
+    "9ZD{8?%TD-N^oU3>5t&4%X$own!Z)AhVGgpVoZTFYxDbD<+sH7D@YR93x>%tUC=M1^@IR69x4>ZHvx@tdx{?z<hQuAz)OY"
+    "M85xxmI7JQ_m$8K6%fFlhqyK1tgzL_~^;jmX`yMXr?Be^5~`+U8}QH_k)#uI_adJ9q}8w$HrX@5^cL)TbC#I(UW=WUXv{N"
+    "u7)pi%Uvam(y0+#Q^eQh8}m!fb0&q9ttmITmH60{+!nFD)b2EcWKpT6hN55JyO4)gs6=I=YOpJ(<*vjs<k$Nn=OLQa8oz+"
+    "mXwr6S9&$OWfHfUp59_gu?Es7OCbki5uLl5Tu<aB9=COUnf=&v&ux|pd<Mxj*#DQ}o*uMc$-JijB1)I_I(XWL(b<S0!XUe"
+    "GH0&(|=*P#9T%m)f{`13MHd)z>qz8A{*4SDtrv_Br<S%~+Mqe!<J)4huAQi^W0i~;Uq?EH~l>*f*9)23%;j^4!-z1~(tY!"
+    "_p94D{X{^W472v?gO(^m(37(c)zU=Y{c;$9kQy<LLd}KhD-Vm!ieWAARo_w`HL9G^Vwiqje!gOVn+!x?x!A>a`AHS~K1Lw"
+    "8W7E1mju;T8rIC>s7bE_r(uOfG-&L*+A=4Ol#<*KP`UB1Kh^ATPJ$0*^@}?;Ys$Iznr2K`%HoN7`ttt_afwL{%cNNBPm+4"
+    "Zj58R9Y#81sXC|dySIeD095Nvn4Q;XLM!<#NjaZm?6Xjx*OM@Mjvq4gW`B8S@lRpuS7N@y_yjDR{b}|kKP<lYxxSsDPrvs"
+    "qjIcPw=7G})w+8w11opq+y!a<E#F$~A#PYEV!U0dIQSrZlo>wmi_<xWdEON-YhLwBPxUJx}f>#y1s^D`9KBwS!6x`I7@rw"
+    "#>YRmYRf}7eh{)vK{+A{u`f=gSh4cJofEhYY~f}7ehep|s!Z5h9-;HI{W-&1f?TgLAzxT!7U4;B1S!L33Pm$t-56<pd@Y-"
+    "~)~m-H$scE33MW4!R6&kug{`DXDI6}*^%55(&JpS%k2cP?EXavp=?9`Z94egdoBMyU"
 )
-STREAMS: dict[str, dict[str, Any]] = {
-    "graphs of individuals": {
-        "view": "total", "individual_id": "person", "max_cases_per_individual": 2,
-    },
-    "variants": {"product": "variants", "view": "total", "epsilon": "40"},
-    "logs": {
-        "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
-        "n_duration_bins": 4, "l2_clip": "4",
-    },
-}  # fmt: skip
 
 
 def test_names_and_fields_are_those_of_what_was_kept() -> None:
-    found = {name: " ".join(f.name for f in fields(load(place))) for name, place in NAMES.items()}
+    """Catches another meaning of a name: whoever adds a class adds a line, and changes none."""
+    found = {name: " ".join(f.name for f in fields(kind)) for name, kind in COLUMNAR.ours.items()}
     assert found == FIELDS
+
+
+def test_a_class_is_called_as_in_the_table_and_every_one_is_in_it() -> None:
+    """Catches a decision that the next build cannot read, and a name that is not its class's."""
+    assert {name: kind.wire_name for name, kind in COLUMNAR.ours.items()} == {
+        name: name for name in COLUMNAR.ours
+    }
+    classes = set(_classes())
+    listed = set(COLUMNAR.ours.values())
+    decisions = {kind for kind in classes if issubclass(kind, Decision)}
+    statistics = {kind for kind in classes if hasattr(kind, "merge") and hasattr(kind, "weight")}
+    products = {kind for kind in classes if hasattr(kind, "to_table")}
+    assert len(decisions) > 30 and len(statistics) > 20 and len(products) > 4
+    assert decisions | {kind for kind in statistics | products if is_dataclass(kind)} <= listed
+    assert {kind for kind in classes if "wire_name" in vars(kind)} == listed
+
+
+def _classes() -> Iterator[type[Any]]:
+    """The classes of all modules that a columnar class may be in."""
+    for package in (schemas, anonymizers):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if isinstance(value, type) and value.__module__ == module.name:
+                    yield value
 
 
 def test_the_name_is_written_and_not_the_place() -> None:
     with pa.ipc.open_stream(encode(OpenCases.none())) as reader:
         layout = json.loads(reader.schema.metadata[columnar._KEY])
-    assert layout["class"] == "open cases"
+    assert layout["class"] == "open-cases"
 
 
 def test_a_message_that_was_recorded_is_read() -> None:
@@ -105,32 +188,6 @@ def test_a_value_of_another_version_is_refused_with_a_way_out(
 ) -> None:
     data = zlib.decompress(base64.b85decode("".join(RECORDED)))
     later = make_dataclass("ClosedRun", ["keys", "until", "more"], frozen=True)
-    monkeypatch.setattr(columnar, "load", lambda place: later if "Run" in place else load(place))
-    with pytest.raises(UsageError, match="closed run was kept by another version of tracecloak"):
+    monkeypatch.setattr(columnar, "_MET", {"closed-run": later})
+    with pytest.raises(UsageError, match="closed-run was kept by another version of tracecloak"):
         decode(data)
-
-
-class _Noting(dict[str, str]):
-    """Names by places that says which places were looked for."""
-
-    asked: set[str]
-
-    def get(self, place: str, default: Any = None) -> Any:
-        self.asked.add(place)
-        return super().get(place, default)
-
-
-def test_all_that_streams_keep_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    noting = _Noting(columnar._NAME_OF)
-    noting.asked = set()
-    monkeypatch.setattr(columnar, "_NAME_OF", noting)
-    # What the rounds of a log decide within a step is looked at, and not kept beyond it.
-    monkeypatch.setattr("tracecloak.anonymizers.contract.draws.digest", lambda value: "decided")
-    for number, changes in enumerate(STREAMS.values()):
-        sent = random_messages(20)
-        if "individual_id" in changes:
-            sent = [s._replace(individual=f"p{s.case[:2]}") for s in sent]
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        run(stream_config(folder, horizon=2, **changes), in_time(sent, 40))
-    assert noting.asked == set(NAMES.values())

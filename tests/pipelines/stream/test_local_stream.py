@@ -128,7 +128,7 @@ def test_no_text_of_a_message_is_in_the_state(tmp_path: Path) -> None:
     run_script(config, [sent, 5.0], until=2)
     (path,) = state_files(tmp_path / "keys")
     assert b"secret" not in path.read_bytes()
-    assert b"case events" in path.read_bytes()
+    assert b"case-events" in path.read_bytes()
 
 
 def test_the_journal_is_folded_into_the_state_as_it_grows(

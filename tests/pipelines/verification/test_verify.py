@@ -34,6 +34,7 @@ from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.keys.signing import new_pair
+from tracecloak.transforms.publish.release_files import GZIP_LEVEL
 
 Change = Callable[[Path], None]
 CHECKS = (
@@ -164,7 +165,7 @@ def test_folders_of_this_machine_are_read_without_beam(log_release: Path) -> Non
 def xes(release: Path, old: bytes, new: bytes) -> None:
     data = gzip.decompress((release / "log.xes.gz").read_bytes())
     assert old in data
-    rewritten(release, "log.xes.gz", gzip.compress(data.replace(old, new, 1)))
+    rewritten(release, "log.xes.gz", gzip.compress(data.replace(old, new, 1), GZIP_LEVEL))
 
 
 def table(release: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -305,7 +306,11 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     ),
     "a parameter that none has": (
         lambda r: edited(r, lambda b: b["params"].update(zeal=1)),
-        {"statement", "copies", "method", "data", "forms", "numbers", "property", "page"},
+        {"statement", "method", "data", "forms", "numbers", "property", "page"},
+    ),
+    "a version that the method has not": (
+        lambda r: edited(r, lambda b: b.update(method_version=2)),
+        {"copies", "method", "data", "forms", "numbers", "property", "page"},
     ),
     "no manifest but JSON": (
         lambda r: (r / "manifest.json").write_text('{"outputs": {}}'),
@@ -498,9 +503,9 @@ def test_a_release_of_another_version_holds_by_what_does_not_depend_on_it(
 
 
 OLDER_CHANGES: dict[str, tuple[str, Change, set[str]]] = {
-    "a parameter that none has": (
+    "another version of the method": (
         "log",
-        lambda r: edited(r, lambda b: b["params"].update(zeal=1)),
+        lambda r: edited(r, lambda b: b.update(method_version=2)),
         {"copies"},
     ),
     "a larger k": (

@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -517,7 +518,7 @@ def released(n_cases: int, **attributes: Sequence[Any]) -> TraceBatch:
     """Cases of two events each, an attribute's values by event."""
     traces = trace_batch({f"case {i}": f"A@{i} B" for i in range(n_cases)}, "AB")
     arrays = {name: pa.array(values) for name, values in attributes.items()}
-    return TraceBatch(*(getattr(traces, f) for f in list(traces.__dataclass_fields__)[:-1]), arrays)
+    return replace(traces, attributes=arrays)
 
 
 def test_values_of_a_source_are_not_released() -> None:

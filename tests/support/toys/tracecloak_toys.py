@@ -1,6 +1,7 @@
 """What another distribution adds: a product, a product of a stream, a format, and a key source.
 
-`tests/test_one_table_each.py` installs it with one entry point for each, and nothing else.
+`tests/test_one_table_each.py` installs it with one entry point for each, and one for the name of
+the product's class on the wire.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Sizes:
     Attributes:
         counts: int64[n], cases of each variant.
     """
+
+    wire_name: ClassVar[str] = "toy-sizes"
 
     counts: np.ndarray
 

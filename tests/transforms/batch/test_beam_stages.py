@@ -1,7 +1,6 @@
 """The Beam stages: coders, the combiner, the shuffle, and what a retry does."""
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -174,12 +173,13 @@ def test_the_composite_transform_equals_the_in_memory_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tracecloak.anonymizers.amun.method import Amun
-    from tracecloak.anonymizers.noise.randomness import text_digest
+    from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 
     monkeypatch.setenv("TEST_KEY", "ab" * 32)
     key = KeyReference("env:TEST_KEY")
     params = Amun.Params(guessing_advantage=0.4)
-    digest = text_digest("amun", json.dumps(params.resolved()))
+    config = config_digest({"method": "amun", "params": {"guessing_advantage": 0.4}})
+    digest = noise_digest(config, Amun.version)
     batches = events(60)
     made = anonymise(group_into_traces(batches, 2), Amun(), params, key.resolve(), "r", digest)
     expected = [row for batch in made.traces for row in _rows(batch.to_rows())]

@@ -106,8 +106,9 @@ def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Pat
     name, folder = product
     block = json.loads(pq.read_metadata(folder / f"{name}.parquet").metadata[b"tracecloak.release"])
     said = manifest(folder)
-    for key in ("release_id", "method", "params", "guarantee", "spends", "config_digest"):
+    for key in ("release_id", "method", "method_version", "guarantee", "spends", "config_digest"):
         assert block[key] == said[key]
+    assert block["params"].items() <= said["params"].items() and "epsilon" in block["params"]
     assert block["guarantee"]["kind"] == "rigorous"
     assert block["randomness"]["exact"] is True
 

@@ -50,7 +50,7 @@ def told(manifest_of_it: ReleaseManifest, n_files: int = 0) -> str:
 def made_up(**changes: Any) -> ReleaseManifest:
     guarantee = Guarantee("rigorous", "case", "add_remove", 1.0, 1e-6, "claimed", "why", ("not",))
     base = ReleaseManifest(
-        "r", "private-dfg", {}, guarantee, (Operation("addition", "case", "case"),), (), "", "",
+        "r", "private-dfg", 1, {}, guarantee, (Operation("addition", "case", "case"),), (), "", "",
         True, False, None,
     )  # fmt: skip
     return dataclasses.replace(base, **changes)

@@ -72,6 +72,7 @@ SPENDS = (
 MANIFEST = ReleaseManifest(
     release_id="2026-01.a",
     method="private-dfg",
+    method_version=1,
     params={"epsilon": "1", "vocabulary": ["register", "treat"], "l2_clip": None, "share": 1e-06},
     guarantee=RIGOROUS,
     operations=(
@@ -785,6 +786,7 @@ def test_every_method_fits_a_page(name, number):
     manifest = ReleaseManifest(
         release_id="2026-01",
         method=name,
+        method_version=1,
         params=params.resolved(),
         guarantee=method.guarantee(params),
         operations=method.operations,

@@ -25,7 +25,18 @@ from tracecloak.transforms.stream.step_files import files_of, step_path, write_o
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
 MANIFEST = ReleaseManifest(
-    "ward@1", "stream of dfg", {}, PrivateLog().guarantee(PARAMS), (), (), "c", "k", True, True, "2"
+    "ward@1",
+    "stream of dfg",
+    1,
+    {},
+    PrivateLog().guarantee(PARAMS),
+    (),
+    (),
+    "c",
+    "k",
+    True,
+    True,
+    "2",
 )
 
 

@@ -1,0 +1,59 @@
+"""A method is what was recorded of its version: see versions.py and `make golden`."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import versions
+from tests.golden.releases import recorded as golden
+from tests.golden.versions import current, merged, recorded
+from tracecloak.anonymizers.registry import METHODS
+
+NOW = current(golden()["digests"])
+
+
+@pytest.mark.parametrize("name", NOW)
+def test_a_method_is_what_was_recorded_of_its_version(name: str) -> None:
+    """Catches a default or a step up to the noise that changed under the same version."""
+    known = recorded()[name]
+    merged({name: known}, {name: NOW[name]})
+    [version] = NOW[name]
+    assert set(known) == {str(number) for number in range(1, int(version) + 1)}
+    assert known[version] == NOW[name][version]
+
+
+def test_no_method_that_was_recorded_is_forgotten() -> None:
+    """Catches a name that can be given again: one that is removed goes to `REMOVED`."""
+    assert set(recorded()) == set(NOW)
+
+
+@pytest.mark.parametrize("part", ["defaults", "resolved", "steps", "released"])
+def test_whoever_changes_a_part_raises_the_version(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: of the same version nothing may change, and the file stays as it is."""
+    changed = copy.deepcopy(NOW)
+    changed["private-log"]["1"][part] = "other"
+    with pytest.raises(ValueError, match=rf"private-log is not what version 1 .*\({part}\): raise"):
+        merged(NOW, changed)
+    raised: dict[str, Any] = {"2": changed["private-log"]["1"]}
+    found = merged(NOW, {**changed, "private-log": raised})
+    assert found["private-log"] == {"1": NOW["private-log"]["1"], **raised}
+    monkeypatch.setattr(versions, "RECORDED", tmp_path / "defaults.json")
+    monkeypatch.setattr(type(METHODS["amun"]), "version", 2)
+    versions.record(golden()["digests"])
+    assert set(recorded()["amun"]) == {"2"}
+
+
+def test_another_row_is_another_release_and_another_word_is_none() -> None:
+    """The control of what a version's releases are compared by."""
+    digests = copy.deepcopy(golden()["digests"])
+    digests["amun 0"]["statement.md"] = ["other"]
+    assert current(digests) == NOW
+    path = next(path for path in digests["amun 0"] if path.endswith(".parquet"))
+    digests["amun 0"][path] = ["same bytes", "other rows"]
+    assert {name for name, body in current(digests).items() if body != NOW[name]} == {"amun"}

@@ -1,0 +1,405 @@
+"""What a release and a stream are told apart by: every key is in the digest, or says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pydantic
+import pytest
+import yaml
+
+from tests.golden.releases import example_config, log_file
+from tests.support.releasing import fix_key, tracecloak
+from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.pipelines.release import config as release_module
+from tracecloak.pipelines.release.config import About, Columns, ReleaseConfig, Where
+from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.stream import config as stream_module
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published import manifest as manifest_module
+
+# --- Every key ------------------------------------------------------------------------------------
+
+IN_DIGEST = "in the digest"
+BY_FILE = "by the digest of its file"
+IN_KEY = "in the key of the noise by itself"
+SCHEDULE = {
+    "dataset": "ward", "origin": "2026-01-01", "period": "month", "max_lifetime": "90d",
+    "horizon": 12,
+}  # fmt: skip
+RELEASE: dict[str, Any] = {
+    "input": "a.csv", "output": "out", "method": "private-dfg",
+    "params": {"epsilon": "1", "vocabulary": ["A", "B"]},
+    "columns": {"individual_id": "person"},
+}  # fmt: skip
+STREAM: dict[str, Any] = {
+    "release_id": "r", "epoch": "e", "input_topic": "kafka://a:1/in", "output": "out",
+    "epsilon": "1", "vocabulary": ["A", "B"], "period": "1h", "horizon": 24,
+    "start": "2026-11-22", "gap": "30m", "max_lifetime": "1d",
+}  # fmt: skip
+PEOPLE = {"columns": {"individual_id": "person"}}
+
+# Of each key: what is done with it, or why a change of it changes no byte; and a change of it.
+Keys = Mapping[str, tuple[str, Mapping[str, Any]]]
+WHERE = "no byte: says where files are, and not what is in them"
+WHO = "no byte: says who pays, or who may, and not for what"
+HOW = "no byte: says what runs it, and a release is the same bytes whatever runs it"
+RELEASE_KEYS: Keys = {
+    "input": (BY_FILE, {"input": "b.csv"}),
+    "input_format": (IN_DIGEST, {"input_format": "csv"}),
+    "delimiter": (IN_DIGEST, {"delimiter": ";"}),
+    "encoding": (IN_DIGEST, {"encoding": "latin-1"}),
+    "header": (IN_DIGEST, {"header": ["a", "b"]}),
+    "columns": (IN_DIGEST, {"columns": {"individual_id": "other"}}),
+    "where": (IN_DIGEST, {"where": [{"column": "a", "equals": "b"}]}),
+    "method": (IN_DIGEST, {"method": "variant-histogram"}),
+    "params": (IN_DIGEST, {"params": {"epsilon": "2", "vocabulary": ["A", "B"]}}),
+    "output": (WHERE, {"output": "other"}),
+    "formats": (IN_DIGEST, {"formats": ["csv"]}),
+    "about": (IN_DIGEST, {"about": {"title": "Ward"}}),
+    "schedule": (IN_DIGEST, {"schedule": SCHEDULE, "window": "2026-01"}),
+    "window": (IN_DIGEST, {"schedule": SCHEDULE, "window": "2026-02"}),
+    "release_id": (IN_KEY, {"release_id": "other"}),
+    "max_error_ratio": (IN_DIGEST, {"max_error_ratio": 0.5}),
+    "staging_area": (WHERE, {"staging_area": "x"}),
+    "dead_letter": (WHERE, {"dead_letter": "x"}),
+    "key_store": (WHERE, {"key_store": "x"}),
+    "worker_keys": (WHERE, {"worker_keys": "x"}),
+    "key_encryption_key": (WHERE, {"key_encryption_key": "env:X"}),
+    "ledger": (WHO, {"ledger": "sqlite:///x"}),
+    "new_ledger": (WHO, {"new_ledger": True}),
+    "account": (WHO, {"account": "x"}),
+    "accounts": (WHO, {"accounts": "x"}),
+    "dataset": (WHO + "; the data set of a schedule is part of the schedule", {"dataset": "x"}),
+    "deployment_key": (WHO, {"deployment_key": "env:X"}),
+    "book": (WHERE, {"book": "x"}),
+    "book_key": (WHERE, {"book_key": "env:X"}),
+    "jobs": (HOW, {"jobs": 2}),
+    "cases_kept_days": (WHO, {"cases_kept_days": 0}),
+    "sign": ("no byte: what is signed is there before", {"sign": "key.pem"}),
+    "runner": (HOW, {"runner": "InMemory"}),
+    "shards": (HOW, {"shards": 3}),
+    "parts": (IN_DIGEST, {"parts": 3}),
+}
+STREAM_KEYS: Keys = {
+    "release_id": (IN_KEY, {"release_id": "other"}),
+    "epoch": (IN_KEY, {"epoch": "other"}),
+    "input_subscription": (
+        WHERE, {"input_topic": None, "input_subscription": "projects/p/subscriptions/s"},
+    ),
+    "input_topic": (WHERE, {"input_topic": "kafka://b:1/in"}),
+    "kafka_properties": (WHERE, {"kafka_properties": "x"}),
+    "clock_topic": ("no byte: says when a step appears, not what is in it", {"clock_topic": "x"}),
+    "message_schema": (IN_DIGEST, {"schema": "json"}),
+    "columns": (IN_DIGEST, {"columns": {"activity": "what"}}),
+    "where": (IN_DIGEST, {"where": [{"column": "a", "equals": "b"}]}),
+    "event_id": (IN_DIGEST, {"event_id": "x"}),
+    "id_attribute": (IN_DIGEST, {"id_attribute": "x"}),
+    "time_attribute": (IN_DIGEST, {"time_attribute": "x"}),
+    "clock": (IN_DIGEST, {"clock": "publishing"}),
+    "product": (IN_DIGEST, {"product": "variants"}),
+    "view": (IN_DIGEST, {"view": "total"}),
+    "sliding_steps": (IN_DIGEST, {"view": "sliding", "sliding_steps": 3}),
+    "epsilon": (IN_DIGEST, {"epsilon": "2"}),
+    "delta": (IN_DIGEST, {"delta": "1e-7"}),
+    "allow_large_delta": (
+        IN_DIGEST, {"delta": "1e-4", "max_cases": 9, "allow_large_delta": True},
+    ),
+    "max_cases": (IN_DIGEST, {"max_cases": 9}),
+    "vocabulary": (IN_DIGEST, {"vocabulary": ["A", "C"]}),
+    "closed_vocabulary": (IN_DIGEST, {"closed_vocabulary": True}),
+    "max_trace_length": (IN_DIGEST, {"max_trace_length": 51}),
+    "l2_clip": (IN_DIGEST, {"l2_clip": "3"}),
+    "guarantee": (IN_DIGEST, {**PEOPLE, "guarantee": "w_event", "w_event_steps": 3}),
+    "w_event_steps": (IN_DIGEST, {**PEOPLE, "guarantee": "w_event", "w_event_steps": 4}),
+    "max_cases_per_individual": (
+        IN_DIGEST, {**PEOPLE, "max_cases_per_individual": 2},
+    ),
+    "log_params": (
+        IN_DIGEST,
+        {"product": "log", "log_params": {"first_date": "2026-01-01", "last_date": "2026-02-01"}},
+    ),
+    "period": (IN_DIGEST, {"period": "2h"}),
+    "horizon": (IN_DIGEST, {"horizon": 25}),
+    "start": (IN_DIGEST, {"start": "2026-11-23"}),
+    "gap": (IN_DIGEST, {"gap": "31m"}),
+    "max_lifetime": (IN_DIGEST, {"max_lifetime": "2d"}),
+    "max_disorder": (IN_DIGEST, {"max_disorder": "1s"}),
+    "end_activity": (IN_DIGEST, {"end_activity": "A"}),
+    "tombstone": (IN_DIGEST, {"tombstone": "8d"}),
+    "release_delay": (IN_DIGEST, {"release_delay": "61s"}),
+    "publish_on_drain": (
+        "no byte: says that the input ends, of which noise is bound to a digest",
+        {"publish_on_drain": True},
+    ),
+    "output": (WHERE, {"output": "other"}),
+    "staging_area": (WHERE, {"staging_area": "x"}),
+    "formats": (IN_DIGEST, {"formats": ["json"]}),
+    "output_topic": (WHERE, {"output_topic": "kafka://a:1/out"}),
+    "dead_letter": (WHERE, {"dead_letter": "x"}),
+    "reject_topic": (WHERE, {"reject_topic": "projects/p/topics/t"}),
+    "key_store": (WHERE, {"key_store": "x"}),
+    "worker_keys": (WHERE, {"worker_keys": "x"}),
+    "key_encryption_key": (WHERE, {"key_encryption_key": "env:X"}),
+    "ledger": (WHO, {"ledger": "sqlite:///x"}),
+    "new_ledger": (WHO, {"new_ledger": True}),
+    "account": (WHO, {"account": "x"}),
+    "accounts": (WHO, {"accounts": "x"}),
+    "dataset": (WHO, {"dataset": "x"}),
+    "runner": (HOW, {"runner": "FlinkRunner"}),
+    "shards": (HOW, {"shards": 3}),
+}  # fmt: skip
+
+
+def release(**changes: Any) -> ReleaseConfig:
+    return ReleaseConfig(**{**RELEASE, **changes})
+
+
+def stream(**changes: Any) -> StreamConfig:
+    return StreamConfig(**{**STREAM, **changes})
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "in_digest"),
+    [
+        (ReleaseConfig, RELEASE_KEYS, release_module.IN_DIGEST),
+        (StreamConfig, STREAM_KEYS, stream_module.IN_DIGEST),
+    ],
+)
+def test_every_key_is_in_the_digest_or_says_why_not(
+    kind: type[pydantic.BaseModel], keys: Keys, in_digest: tuple[str, ...]
+) -> None:
+    """Catches a new key that changes what is released, and that nobody thought of."""
+    assert set(keys) == set(kind.model_fields)
+    assert {name for name, (what, _) in keys.items() if what == IN_DIGEST} == set(in_digest)
+    others = {what for what, _ in keys.values()} - {IN_DIGEST, BY_FILE, IN_KEY}
+    assert all(what.startswith("no byte: ") for what in others)
+
+
+@pytest.mark.parametrize("name", RELEASE_KEYS)
+def test_a_key_of_a_release_changes_the_digest_as_the_table_says(name: str) -> None:
+    what, change = RELEASE_KEYS[name]
+    before = release(schedule=SCHEDULE, window="2026-01") if name == "window" else release()
+    assert (release(**change).digest != before.digest) == (what == IN_DIGEST)
+
+
+@pytest.mark.parametrize("name", STREAM_KEYS)
+def test_a_key_of_a_stream_changes_the_digest_as_the_table_says(name: str) -> None:
+    what, change = STREAM_KEYS[name]
+    before = {
+        "guarantee": PEOPLE,
+        "w_event_steps": {**PEOPLE, "guarantee": "w_event", "w_event_steps": 3},
+        "max_cases_per_individual": PEOPLE,
+        "log_params": {
+            "product": "log", "log_params": {"first_date": "2026-01-01", "last_date": "2026-03-01"},
+        },
+    }.get(name, {})  # fmt: skip
+    assert (stream(**change).digest != stream(**before).digest) == (what == IN_DIGEST)
+
+
+PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
+    Columns: (
+        "columns",
+        {
+            **dict.fromkeys(
+                ("case_id", "activity", "timestamp", "individual_id", "resource", "lifecycle"), "x"
+            ),
+            "time_zone": "Asia/Tokyo", "timestamp_format": "%Y", "timestamp_unit": "s",
+            "whole_numbers": ["n"],
+        },
+    ),
+    About: (
+        "about",
+        dict.fromkeys(
+            ("title", "data_subjects", "data_period", "controller", "contact", "purpose"), "x"
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
+def test_every_key_of_a_section_is_in_the_digest(kind: type[pydantic.BaseModel]) -> None:
+    """Catches one that is left out of what is dumped."""
+    section, changes = PARTS[kind]
+    assert set(changes) == set(kind.model_fields)
+    digests = {release(**{section: {name: value}}).digest for name, value in changes.items()}
+    assert len(digests - {release(**{section: {}}).digest}) == len(changes)
+
+
+def test_every_key_of_a_filter_and_of_a_schedule_is_in_the_digest() -> None:
+    signs = set(Where.model_fields) - {"column"}
+    filters = [{"column": "x", sign: "1"} for sign in signs] + [{"column": "y", "equals": "1"}]
+    assert len({release(where=[one]).digest for one in filters}) == len(filters) == 7
+    changes: dict[str, Any] = {
+        "dataset": "x", "origin": "2025-12-01", "period": "2 months", "time_zone": "Asia/Tokyo",
+        "by": "first_event", "max_lifetime": "91d", "gap": "30d", "end_activity": "A",
+        "horizon": 13,
+    }  # fmt: skip
+    # When a window is due, and which files need not be opened: not what is in it.
+    not_in_it = {"release_delay", "partition", "partition_spread"}
+    assert {*changes, *not_in_it} == set(ScheduleConfig.model_fields)
+    digests = set()
+    for change in [{}, *({name: value} for name, value in changes.items())]:
+        config = release(schedule={**SCHEDULE, **change})
+        schedule = config.made_schedule
+        assert schedule is not None
+        label = schedule.numbered(1).label
+        digests.add(config.model_copy(update={"window": label}).digest)
+    assert len(digests) == 1 + len(changes)
+
+
+# --- Keys at their defaults -----------------------------------------------------------------------
+
+
+def _defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """The defaults of a model's fields as somebody would write them."""
+    found = kind.model_construct().model_dump(mode="json", warnings=False)
+    return {
+        name: found[name] for name, field in kind.model_fields.items() if not field.is_required()
+    }
+
+
+# What a method makes of other parameters, and has in their place from then on.
+FILLED_IN = {"amun-rigorous": {"epsilon"}, "pripel-rigorous": {"max_trace_length"}}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> None:
+    """Catches a default in another form than what is read, and a key that is not neutral."""
+    method = METHODS[name]
+    for example in method.examples:
+        params = method.Params(**example)
+        written = {**_defaults(method.Params), **params.model_dump(mode="json")}
+        assert method.Params(**written).given() == params.given()
+        assert set(params.given()) - set(example) <= FILLED_IN.get(name, set())
+        later = pydantic.create_model("Later", __base__=method.Params, min_count=(int, 0))
+        assert later(**example).given() == params.given()
+        assert later(**example, min_count=0).given() == params.given()
+        assert later(**example, min_count=1).given() == {**params.given(), "min_count": 1}
+
+
+def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -> None:
+    kinds: list[tuple[Any, dict[str, Any]]] = [(ReleaseConfig, RELEASE), (StreamConfig, STREAM)]
+    for kind, body in kinds:
+        later: Any = pydantic.create_model("Later", __base__=kind, later=(int, 7))
+        assert later(**body).digest == kind(**body).digest
+        defaults = {n: v for n, v in _defaults(kind).items() if v is not None and n not in body}
+        for name in {"message_schema", "max_disorder", "release_delay"} & set(defaults):
+            del defaults[name]  # as they are dumped nobody can write them
+        assert len(defaults) > 10
+        assert kind(**{**body, **defaults}).digest == kind(**body).digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"profile": "reference"}),
+        ({"profile": "paper"}, {"profile": "paper", "compression": None}),
+        ({"guessing_advantage": 0.25}, {"guessing_advantage": 2.5e-1}),
+    ],
+)
+def test_what_a_profile_decides_may_be_given(one: dict[str, Any], other: dict[str, Any]) -> None:
+    kind = Amun.Params
+    for name, value in vars(kind(**other).choices).items():
+        assert kind(**{**other, name: value}).given() == kind(**one).given(), name
+    assert kind(**other).given() == kind(**one).given()
+    assert kind(profile="paper").given() != kind().given()
+
+
+def test_defaults_that_follow_from_other_keys_of_a_stream_may_be_given() -> None:
+    """Catches an epoch that does not go on because a derived default was written out."""
+    assert stream(max_trace_length=12).digest == stream(max_trace_length=12, l2_clip="4.2").digest
+    assert stream(max_trace_length=12).digest != stream(max_trace_length=12, l2_clip="4.3").digest
+    assert stream(**PEOPLE).digest == stream(**PEOPLE, max_cases_per_individual=1).digest
+    assert stream().digest == stream(formats=["json", "parquet"]).digest
+    dates = {"first_date": "2026-01-01", "last_date": "2026-02-01"}
+    logs = [
+        stream(product="log", log_params={**dates, **more}).digest
+        for more in ({}, {"length_quantile": "0.950"}, {"length_quantile": "0.9"})
+    ]
+    assert logs[0] == logs[1] != logs[2]
+
+
+def test_the_order_of_keys_does_not_matter_and_their_values_do() -> None:
+    assert config_digest({"a": 1, "b": {"c": 2, "d": 3}}) == config_digest(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
+    assert config_digest({"a": 1}) != config_digest({"a": "1"})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        config_digest({"a": float("nan")})
+
+
+# --- Versions -------------------------------------------------------------------------------------
+
+
+def test_another_version_is_the_same_configuration_and_other_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches the same noise on other counts, and a finished release that is not recognised."""
+    config, steps = release(method="amun", params={}, columns={}), stream()
+    before = (config.digest, steps.digest, config.noise_digest, steps.noise_digest)
+    assert len(set(before)) == 4
+    monkeypatch.setattr(type(method_named("amun")), "version", 2)
+    monkeypatch.setattr(DfgSteps, "version", 2)
+    after = (config.digest, steps.digest, config.noise_digest, steps.noise_digest)
+    assert after[:2] == before[:2]
+    assert not set(after[2:]) & set(before[2:])
+    assert config.noise_digest == noise_digest(config.digest, 2)
+    assert steps.name.noise_digest == steps.noise_digest
+
+
+def test_the_version_of_the_tool_stands_in_the_manifest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches files that a later tool would write otherwise, though the release is the same."""
+    fix_key(monkeypatch)
+    made = []
+    for number, version in enumerate(("77.7.7", "88.8.8")):
+        monkeypatch.setattr(manifest_module, "TOOL_VERSION", version)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        example = METHODS["private-log"].examples[1]
+        body = example_config(folder, "private-log", example, log_file(folder))
+        assert body["formats"] == ["parquet", "xes", "csv"]
+        (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+        assert tracecloak("release", folder / "release.yaml") == 0
+        place = folder / "out" / "run_id=golden"
+        made.append({path.relative_to(place): path for path in place.rglob("*") if path.is_file()})
+    one, other = made
+    assert one.keys() == other.keys() and len(one) > 6
+    others = [str(path) for path in one if one[path].read_bytes() != other[path].read_bytes()]
+    assert others == ["manifest.json"]
+
+
+def test_every_method_and_product_has_a_version() -> None:
+    for made in (*METHODS.values(), *STREAM_PRODUCTS.values()):
+        assert isinstance(made.version, int) and made.version >= 1
+
+
+def test_a_generator_has_a_version_if_it_says_so() -> None:
+    from tracecloak.anonymizers.variants.method import VariantLog
+    from tracecloak.anonymizers.variants.privtree import PrivTree
+
+    class Later(PrivTree):
+        version: ClassVar[int] = 3
+
+    assert (VariantLog(PrivTree()).version, VariantLog(Later()).version) == (1, 3)
+
+
+def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib.metadata import EntryPoint
+
+    from tracecloak.schemas import plugins
+
+    point = EntryPoint("amun", "kites:Toy", METHODS.group)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
+    with pytest.raises(UsageError, match=r"'amun' is offered by kites:Toy, tracecloak\.anonym"):
+        method_named("amun")
+    assert method_named("dpim").name == "dpim"

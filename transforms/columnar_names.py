@@ -1,0 +1,109 @@
+"""The names of columnar values on the wire, and where the class of each lies.
+
+Importing this module registers the names, so whatever keeps or sends a value imports it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecloak.schemas.arrays.columnar import name_classes
+from tracecloak.schemas.plugins import Plugins
+
+REMOVED: frozenset[str] = frozenset()
+"""Names that columnar classes had once; none is given again."""
+
+COLUMNAR: Plugins[type[Any]] = Plugins(
+    "columnar value",
+    "tracecloak.columnar",
+    {
+        "activity-counts": "tracecloak.schemas.statistics.activity_counts:ActivityCounts",
+        "activity-relations": "tracecloak.schemas.statistics.relations:ActivityRelations",
+        "activity-vocabulary": "tracecloak.schemas.events.vocabulary:ActivityVocabulary",
+        "amun-compression": "tracecloak.anonymizers.amun.params:CompressionDecision",
+        "amun-dafsa": "tracecloak.anonymizers.amun.params:DafsaDecision",
+        "amun-filter": "tracecloak.anonymizers.amun.params:FilterDecision",
+        "amun-sampling": "tracecloak.anonymizers.amun.params:SamplingDecision",
+        "amun-selection": "tracecloak.anonymizers.amun.params:SelectionDecision",
+        "attribute-shares": "tracecloak.anonymizers.logs.attributes:AttributeDecision",
+        "bought-clip": "tracecloak.anonymizers.rigorous.clips:ClipDecision",
+        "bought-length": "tracecloak.anonymizers.rigorous.bought:LengthDecision",
+        "bought-time-range": "tracecloak.anonymizers.times.time_range:TimeRangeDecision",
+        "bought-vocabulary": "tracecloak.anonymizers.rigorous.bought:VocabularyDecision",
+        "case-events": "tracecloak.schemas.streams.open_cases:CaseEvents",
+        "case-months": "tracecloak.anonymizers.times.time_range:CaseMonths",
+        "case-norms": "tracecloak.schemas.statistics.clipped_flows:CaseNorms",
+        "case-ranks": "tracecloak.schemas.arrays.ranks:CaseRanks",
+        "case-sketch": "tracecloak.anonymizers.contract.case_sketch:CaseSketch",
+        "case-spans": "tracecloak.anonymizers.times.case_spans:SpansDecision",
+        "case-starts": "tracecloak.anonymizers.times.case_starts:StartsDecision",
+        "case-tables": "tracecloak.anonymizers.times.case_times:TablesDecision",
+        "case-times": "tracecloak.anonymizers.times.case_times:CaseTimes",
+        "clipped-cells": "tracecloak.schemas.statistics.clipped_cells:ClippedCells",
+        "clipped-flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",
+        "closed-cases": "tracecloak.schemas.streams.stream_cases:ClosedCases",
+        "closed-keys": "tracecloak.schemas.streams.closed_keys:ClosedKeys",
+        "closed-run": "tracecloak.schemas.streams.closed_keys:ClosedRun",
+        "counted-cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
+        "counted-units": "tracecloak.anonymizers.contract.counted_units:CountedUnits",
+        "decision": "tracecloak.anonymizers.contract.method:Decision",
+        "dafsa": "tracecloak.schemas.statistics.dafsa:Dafsa",
+        "directly-follows": "tracecloak.schemas.statistics.directly_follows:DirectlyFollows",
+        "duration-index": "tracecloak.schemas.statistics.durations:DurationIndex",
+        "duration-table": "tracecloak.schemas.statistics.durations:DurationTable",
+        "generated-variants": "tracecloak.anonymizers.variants.generator:VariantsDecision",
+        "granularity": "tracecloak.anonymizers.times.granularity:GranularityDecision",
+        "graph": "tracecloak.anonymizers.graphs.private_dfg:GraphDecision",
+        "graph-clips": "tracecloak.anonymizers.graphs.private_dfg:ClipsDecision",
+        "handover-counts": "tracecloak.anonymizers.logs.handovers:HandoverCounts",
+        "handover-shares": "tracecloak.anonymizers.logs.handovers:HandoverDecision",
+        "input-digest": "tracecloak.anonymizers.contract.input_digest:InputDigest",
+        "k-anonymous-events": "tracecloak.anonymizers.tlkc.k_anonymous_variants:EventsDecision",
+        "k-follows": "tracecloak.schemas.statistics.k_follows:KFollows",
+        "kept-counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
+        "kept-variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
+        "known-cases": "tracecloak.schemas.statistics.background_knowledge:KnownCases",
+        "log-times": "tracecloak.schemas.statistics.log_times:LogTimes",
+        "longest-steps": "tracecloak.anonymizers.times.longest_steps:LongestDecision",
+        "noisy-counts": "tracecloak.anonymizers.rigorous.counts_part:NoisyCounts",
+        "open-cases": "tracecloak.schemas.streams.open_cases:OpenCases",
+        "pair-graph": "tracecloak.anonymizers.queries.pair_query:DfgDecision",
+        "parts": "tracecloak.anonymizers.rigorous.parts:PartsDecision",
+        "periods": "tracecloak.anonymizers.times.case_starts:Periods",
+        "pretsa-merging": "tracecloak.anonymizers.pretsa.method:MergingDecision",
+        "pretsa-places": "tracecloak.anonymizers.pretsa.method:PlacesDecision",
+        "pretsa-variants": "tracecloak.anonymizers.pretsa.method:VariantsDecision",
+        "pripel-contents": "tracecloak.anonymizers.pripel.enrichment:ContentsDecision",
+        "pripel-query": "tracecloak.anonymizers.pripel.enrichment:QueryDecision",
+        "products": "tracecloak.anonymizers.contract.method:Products",
+        "propensities": "tracecloak.anonymizers.times.longest_steps:Propensities",
+        "read-tally": "tracecloak.schemas.events.tally:ReadTally",
+        "released-durations": "tracecloak.schemas.published.durations:ReleasedDurations",
+        "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
+        "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
+        "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",
+        "start-range": "tracecloak.schemas.events.timeline:StartRange",
+        "statistics": "tracecloak.schemas.arrays.merging:Statistics",
+        "step-durations": "tracecloak.anonymizers.times.step_durations:DurationsDecision",
+        "step-log": "tracecloak.schemas.published.step:StepLog",
+        "step-sums": "tracecloak.anonymizers.times.step_sums:StepSums",
+        "time-bins": "tracecloak.anonymizers.times.time_bins:TimeBins",
+        "time-range": "tracecloak.anonymizers.times.time_range:TimeRange",
+        "tlkc-suppression": "tracecloak.anonymizers.tlkc.method:SuppressionDecision",
+        "trace-lengths": "tracecloak.schemas.statistics.lengths:TraceLengths",
+        "traces": "tracecloak.schemas.events.traces:TraceBatch",
+        "tree": "tracecloak.anonymizers.trees.process_tree_miner:TreeDecision",
+        "trie": "tracecloak.schemas.statistics.trie:Trie",
+        "variant-histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
+        "working-time": "tracecloak.schemas.events.working_time:WorkingTime",
+        "yield": "tracecloak.schemas.published.yields:Yield",
+    },
+    removed=REMOVED,
+)
+"""Where each columnar class is, by its `wire_name`.
+
+A decision that is kept and the state of a stream may be read by a later version, and noise depends
+on digests: a name and the fields that it stands for are never changed.
+"""
+
+name_classes(COLUMNAR)
