@@ -90,7 +90,6 @@ setup(
     + [f"tracecloak.{name}" for top in TOPS for name in (top, *_rooms(top))],
     package_dir={"tracecloak": "face", **{f"tracecloak.{top}": top for top in TOPS}},
     package_data={
-        "": ["*.pyi"],
         "tracecloak": ["py.typed"],
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
@@ -104,7 +103,6 @@ setup(
         "fastavro[snappy,zstandard]>=1.9,<2",
         "Jinja2>=3.1",
         "jsonschema>=4.20",
-        "lazy-loader>=0.4",
         "markdown-it-py>=3",
         "numpy>=1.26,<2.5",
         "packaging>=24",

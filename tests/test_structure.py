@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -34,11 +32,19 @@ parsed = functools.cache(ast.parse)  # once for all rules
 
 @functools.cache
 def imported(source: str) -> tuple[str, ...]:
-    """Returns the modules that a source imports anywhere, by their full names."""
-    return tuple(_imported(source))
+    """Returns the modules that a source imports or has loaded anywhere, by their full names."""
+    return (*statements_import(source), *tables_name(source))
 
 
-def _imported(source: str) -> Iterator[str]:
+def tables_name(source: str) -> Iterator[str]:
+    """Yields the modules of the places in a source: of tables whose entries are loaded on use."""
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Constant) and _PLACE.fullmatch(str(node.value)):
+            yield str(node.value).partition(":")[0]
+
+
+def statements_import(source: str) -> Iterator[str]:
+    """Yields what a source imports, also in a function or for types alone."""
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -48,8 +54,6 @@ def _imported(source: str) -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and _called(node) in ("__import__", "import_module"):
             yield from (arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant))
-        elif isinstance(node, ast.Constant) and _PLACE.fullmatch(str(node.value)):
-            yield str(node.value).partition(":")[0]  # of a table whose entries are loaded on use
 
 
 _PLACE = re.compile(r"tracecloak(\.\w+)+:\w+")
@@ -406,6 +410,45 @@ def test_no_rooms_reach_each_other_in_a_circle() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["a", "b", "c", "d"]
 
 
+# A room whose files still reach each other in a circle.
+WITH_A_CIRCLE = "pipelines/budget"
+
+
+def files_reached(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """The other files of its own room that each file imports from.
+
+    A table that names the places of its entries knows nothing of what these are.
+    """
+    module_of = {
+        path: "tracecloak." + path.removesuffix(".py").replace("/", ".") for path in sources
+    }
+    return {
+        path: {
+            other
+            for other, module in module_of.items()
+            if other != path
+            and room_of(other) == room_of(path)
+            and any(f"{name}.".startswith(f"{module}.") for name in statements_import(source))
+        }
+        for path, source in sources.items()
+    }
+
+
+def test_no_files_of_a_room_reach_each_other_in_a_circle() -> None:
+    """Whoever reads one of a circle has to read all of it; a type in common goes below both."""
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}
+    found = {room_of(path) for path in circles(files_reached(sources))}
+    assert found == {WITH_A_CIRCLE}
+    broken = files_reached({
+        "schemas/a/b.py": "if TYPE_CHECKING:\n    from tracecloak.schemas.a.c import C",
+        "schemas/a/c.py": "def f():\n    from tracecloak.schemas.a import b",
+        "schemas/a/d.py": "from tracecloak.schemas.d.b import B",
+        "schemas/a/e.py": "FORMS = {'f': 'tracecloak.schemas.a.f:F'}",
+        "schemas/a/f.py": "from tracecloak.schemas.a.e import FORMS",
+    })  # fmt: skip
+    assert circles(broken) == ["schemas/a/b.py", "schemas/a/c.py"]
+
+
 def test_every_door_of_the_table_is_used_and_every_room_is_in_it() -> None:
     used: dict[str, set[str]] = {}
     for path in SOURCES:
@@ -415,14 +458,15 @@ def test_every_door_of_the_table_is_used_and_every_room_is_in_it() -> None:
     assert used == DOORS
 
 
-def test_a_room_has_at_most_fifteen_names_and_says_what_lives_there() -> None:
+def test_a_room_has_at_most_eighteen_files_and_says_what_lives_there_and_nothing_else() -> None:
+    """What a room has is imported from its files; a second way to a name had to be kept, too."""
     for folder in {path.parent for path in SOURCES}:
         names = [path for path in folder.iterdir() if not path.name.startswith("_")]
         if folder.name == "commands":  # a table of files that know nothing of each other
             names = [path for path in names if path.stem not in COMMANDS]
         assert len(names) <= 18, folder
-        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-        assert docstring, folder
+        room = ast.parse((folder / "__init__.py").read_text())
+        assert ast.get_docstring(room) and len(room.body) == 1, folder
 
 
 _IMPORT_ALL = """
@@ -458,16 +502,3 @@ def test_that_the_pipelines_load_beam_is_noticed() -> None:
     assert done.returncode == 1
     assert "apache_beam" in done.stderr
     assert "pm4py" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "stub",
-    sorted(path for p in PACKAGES for path in (ROOT / p).rglob("*.pyi")),
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_every_name_of_a_face_is_there(stub: Path) -> None:
-    room = importlib.import_module("tracecloak." + ".".join(stub.relative_to(ROOT).parent.parts))
-    assert room.__all__
-    for name in room.__all__:
-        value = getattr(room, name)
-        assert not isinstance(value, ModuleType), f"{name} is a module of the room"

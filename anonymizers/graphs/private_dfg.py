@@ -25,7 +25,6 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import (
@@ -34,6 +33,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
     of_directly_follows,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
 from tracecloak.anonymizers.graphs.noisy_graph import (

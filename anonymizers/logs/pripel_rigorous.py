@@ -17,7 +17,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import Randomness

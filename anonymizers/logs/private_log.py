@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
 from tracecloak.anonymizers.logs.handovers import decided_handovers, handed_over, handovers_name

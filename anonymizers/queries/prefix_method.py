@@ -23,10 +23,10 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 

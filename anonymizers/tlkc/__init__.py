@@ -3,7 +3,3 @@
 Here: violations, their suppression, the two baselines, and the check of a finished release. Not
 here: attacks by such knowledge (pipelines/linkage).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

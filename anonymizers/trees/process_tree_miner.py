@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers

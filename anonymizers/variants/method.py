@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part

@@ -17,7 +17,7 @@ from tracecloak.pipelines.attack.findings import (
     PairFinding,
 )
 from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
-from tracecloak.transforms.pages import Chart
+from tracecloak.transforms.pages.document import Chart
 
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 

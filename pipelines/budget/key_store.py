@@ -39,7 +39,7 @@ from tracecloak.transforms.files import (
     write_anew,
     write_private,
 )
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.keys.sources import check_reference
 
 # What a stream on this machine knows, in the folder of its operator.

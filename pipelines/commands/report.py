@@ -50,7 +50,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.pipelines.budget.opening import ledger_of, store_at
-    from tracecloak.pipelines.evaluation import require_extras, share_noted_in
+    from tracecloak.pipelines.evaluation.evaluate import require_extras
+    from tracecloak.pipelines.evaluation.origin import share_noted_in
     from tracecloak.pipelines.measure.released import read_manifest, release_folder
     from tracecloak.pipelines.release.config import load_source
     from tracecloak.pipelines.release.source import source_of

@@ -36,7 +36,7 @@ from tracecloak.pipelines.demo.live_figures import (
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.pages import Page, policy_of, rendered
+from tracecloak.transforms.pages.page import Page, policy_of, rendered
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first

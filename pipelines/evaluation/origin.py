@@ -25,7 +25,7 @@ from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 _DAY_US = 24 * 3_600_000_000
 

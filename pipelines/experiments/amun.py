@@ -34,23 +34,25 @@ from tracecloak.pipelines.experiments.amun_paper import (
     Described,
     described,
 )
-from tracecloak.pipelines.experiments.grids import (
+from tracecloak.pipelines.experiments.figures import (
     NOTHING,
-    Cell,
-    Flag,
-    Grid,
-    Lines,
-    Log,
-    Released,
-    Section,
-    Table,
-    active_cases,
     median_of,
-    numbers,
     quartiles_shown,
     shown,
     values_of,
 )
+from tracecloak.pipelines.experiments.grids import (
+    Cell,
+    Flag,
+    Grid,
+    Lines,
+    Released,
+    Section,
+    Table,
+    active_cases,
+    numbers,
+)
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.statements import Statement, at_least, judged, untested
 from tracecloak.pipelines.measure import measures, utility
 from tracecloak.schemas.errors import UsageError

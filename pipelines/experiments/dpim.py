@@ -15,25 +15,27 @@ from typing import ClassVar
 
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.pipelines.comparison.compare import Row
-from tracecloak.pipelines.experiments.grids import (
+from tracecloak.pipelines.experiments.figures import (
     NOTHING,
+    median_of,
+    quartiles_shown,
+    shown,
+    values_of,
+)
+from tracecloak.pipelines.experiments.grids import (
     Boxes,
     Cell,
     Flag,
     Grid,
-    Log,
     Released,
     Section,
     Table,
     Tree,
     boxes_of,
-    median_of,
     numbers,
-    quartiles_shown,
-    shown,
     table_of,
-    values_of,
 )
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.settings import one_of
 from tracecloak.pipelines.experiments.statements import (
     Statement,

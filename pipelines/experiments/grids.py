@@ -11,45 +11,27 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.pipelines.comparison.compare import Row, quartiles
-from tracecloak.pipelines.comparison.original import Original
-from tracecloak.pipelines.measure.quality import MinedQuality, NormalBehaviour, PatientMiner
+from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.experiments.figures import (
+    quartiles_shown,
+    values_of,
+)
+from tracecloak.pipelines.experiments.log import Log
+from tracecloak.pipelines.experiments.networks import Network
+from tracecloak.pipelines.experiments.statements import Statement
+from tracecloak.pipelines.measure.quality import MinedQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-if TYPE_CHECKING:
-    from tracecloak.pipelines.experiments.networks import Network
-    from tracecloak.pipelines.experiments.statements import Statement
-
-NOTHING = "-"
 # The arm of the log itself.
 THE_LOG = "the log itself"
-
-
-@dataclass(frozen=True)
-class Log(Original):
-    """A log that releases are made of and compared with.
-
-    Attributes:
-        read_seconds: How long it took to read.
-        columns: Source columns of the attributes that were read with it, by name.
-    """
-
-    read_seconds: float = 0.0
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def normal(self) -> NormalBehaviour:
-        """What tells its normal traces from others."""
-        return NormalBehaviour(self.variants)
 
 
 @dataclass(frozen=True)
@@ -357,39 +339,6 @@ def wholes(
         if not one.isdecimal():
             raise UsageError(f"{name} must be whole numbers, got {one!r}")
     return tuple(map(int, found))
-
-
-def values_of(rows: Iterable[Row], name: str, **wanted: str) -> list[float]:
-    """Returns a figure of the rows that agree with what is wanted, where it is known."""
-    return [
-        row[name]
-        for row in rows
-        if row.get(name) is not None and all(row.get(key) == one for key, one in wanted.items())
-    ]
-
-
-def shown(value: float | None) -> str:
-    """Returns a figure as a short text."""
-    if value is None:
-        return NOTHING
-    if value == 0 or 0.001 <= abs(value) < 10:
-        return f"{value:.3f}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def quartiles_shown(values: Iterable[float | None]) -> str:
-    """Returns the median and, in brackets, the quartiles where they differ."""
-    found = quartiles(values)
-    if found is None:
-        return NOTHING
-    median, low, high = map(shown, found)
-    return median if low == high else f"{median} ({low}-{high})"
-
-
-def median_of(values: Iterable[float | None]) -> float | None:
-    """Returns the median of what is known, or None."""
-    found = quartiles(values)
-    return None if found is None else found[0]
 
 
 def table_of(

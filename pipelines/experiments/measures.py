@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tracecloak.pipelines.comparison.compare import Row
-from tracecloak.pipelines.experiments.grids import Log, Released
+from tracecloak.pipelines.experiments.grids import Released
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.measure import utility
 from tracecloak.pipelines.measure.behaviour_measures import (
     behavioural_appropriateness,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tracecloak.pipelines.experiments.grids import Log
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.measure.perspectives import Elements, projected
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch

@@ -17,20 +17,20 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.variants.distance import PenaltyDirection
 from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.experiments.figures import shown
 from tracecloak.pipelines.experiments.grids import (
     Cell,
     Flag,
     Grid,
-    Log,
     Released,
     Section,
     Table,
     boxes_of,
     numbers,
-    shown,
     table_of,
     wholes,
 )
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.measures import figures_of
 from tracecloak.pipelines.experiments.settings import one_of, some_of
 from tracecloak.pipelines.experiments.statements import (

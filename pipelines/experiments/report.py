@@ -19,21 +19,14 @@ from typing import Any
 
 from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.comparison.report import INTERNAL
-from tracecloak.pipelines.experiments.grids import (
-    NOTHING,
-    THE_LOG,
-    Boxes,
-    Lines,
-    Section,
-    Table,
-    Tree,
-)
+from tracecloak.pipelines.experiments.figures import NOTHING
+from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Lines, Section, Table, Tree
 from tracecloak.pipelines.experiments.networks import Network, draw
 from tracecloak.pipelines.experiments.run import Experiment, rows_of
 from tracecloak.pipelines.experiments.statements import IN_WORDS, Statement, counted
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
-from tracecloak.transforms.pages import Page, rendered
+from tracecloak.transforms.pages.page import Page, rendered
 
 PAGE = "experiment.html"
 FIGURES = "figures"

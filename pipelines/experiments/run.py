@@ -34,7 +34,8 @@ from tracecloak.pipelines.comparison.compare import Row
 from tracecloak.pipelines.comparison.report import INTERNAL
 from tracecloak.pipelines.experiments.amun import AmunGrid
 from tracecloak.pipelines.experiments.dpim import DpimGrid
-from tracecloak.pipelines.experiments.grids import THE_LOG, Cell, Grid, Log, Released
+from tracecloak.pipelines.experiments.grids import THE_LOG, Cell, Grid, Released
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.miners import Miners
 from tracecloak.pipelines.experiments.pretsa import PretsaGrid
 from tracecloak.pipelines.experiments.sacofa_sapa import SacofaSapa

@@ -16,22 +16,22 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.experiments.figures import shown
 from tracecloak.pipelines.experiments.grids import (
     Boxes,
     Cell,
     Flag,
     Grid,
-    Log,
     Released,
     Section,
     Table,
     Tree,
     boxes_of,
     numbers,
-    shown,
     table_of,
     wholes,
 )
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.statements import (
     NO_FIGURES,
     Statement,

@@ -11,7 +11,8 @@ from typing import Any, TypeVar, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.pipelines.experiments.grids import Log, listed
+from tracecloak.pipelines.experiments.grids import listed
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.measure.perspectives import RESOURCE
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import MAX_VALUES

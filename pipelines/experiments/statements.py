@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracecloak.pipelines.comparison.compare import Row
-from tracecloak.pipelines.experiments.grids import median_of, shown, values_of
+from tracecloak.pipelines.experiments.figures import median_of, shown, values_of
 
 Verdict = Literal["confirmed", "deviates", "untested"]
 IN_WORDS: dict[Verdict, str] = {

@@ -12,19 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, get_args
 
 from tracecloak.pipelines.comparison.compare import Row
+from tracecloak.pipelines.experiments.figures import shown, values_of
 from tracecloak.pipelines.experiments.grids import (
     Boxes,
     Cell,
     Flag,
     Grid,
-    Log,
     Released,
     Section,
     Table,
-    shown,
     table_of,
-    values_of,
 )
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.measures import figures_of, measure, perspectives_of
 from tracecloak.pipelines.experiments.networks import (
     Edge,

@@ -15,7 +15,7 @@ from tracecloak.pipelines.linkage.growing import (
 )
 from tracecloak.pipelines.linkage.knowledge import Estimate, Settings
 from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
-from tracecloak.transforms.pages import Chart
+from tracecloak.transforms.pages.document import Chart
 
 _KNOWS: dict[Correspondence, str] = {
     "forward": "that it is in both releases",

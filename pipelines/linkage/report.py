@@ -11,7 +11,7 @@ from tracecloak.pipelines.linkage.knowledge import Estimate, LinkedLog, Settings
 from tracecloak.pipelines.linkage.run import SET_SIZES, Linkage, Risk, ValueRisk
 from tracecloak.pipelines.measure.perspectives import has_resources
 from tracecloak.pipelines.measure.report_files import INTERNAL, write_all
-from tracecloak.transforms.pages import Chart
+from tracecloak.transforms.pages.document import Chart
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.transforms.files import keep_private
-from tracecloak.transforms.pages import Chart, document
+from tracecloak.transforms.pages.document import Chart, document
 
 INTERNAL = "INTERNAL: computed on raw data, not for publication"
 _ENDINGS = (".json", ".md", ".html")

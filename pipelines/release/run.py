@@ -78,7 +78,7 @@ from tracecloak.transforms.files import (
     require_file_system,
     require_writable,
 )
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.places import check_places

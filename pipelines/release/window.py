@@ -33,7 +33,7 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.files import absolute, require_file_system, write_anew
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
 from tracecloak.transforms.sources import EventSource
 

@@ -22,7 +22,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.pipelines.attack.report import epsilons_of
 from tracecloak.pipelines.budget.balance import Balance
 from tracecloak.pipelines.budget.entries import Entry
-from tracecloak.pipelines.evaluation import evaluate
+from tracecloak.pipelines.evaluation.evaluate import evaluate
 from tracecloak.pipelines.linkage.knowledge import LinkedLog, Settings
 from tracecloak.pipelines.linkage.run import Linkage, link
 from tracecloak.pipelines.measure.registry import MEASURES
@@ -43,7 +43,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.pages import Page, rendered
+from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
 from tracecloak.transforms.publish.report_data import (

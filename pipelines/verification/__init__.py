@@ -6,7 +6,3 @@ trusted: whatever is wrong with a file is a finding. Not here: how a signature i
 (transforms/keys), what parts of a budget come to (anonymizers/accounting), and how good a release
 is (pipelines/evaluation).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

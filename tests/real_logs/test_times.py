@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.real_logs import public_log
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog

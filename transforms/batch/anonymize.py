@@ -31,7 +31,8 @@ from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.keys import KeyReference, SigningReference
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.signing import SigningReference
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")

@@ -25,7 +25,7 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.files import open_raw, write_new
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 _ENDING = ".units"
 

@@ -12,7 +12,7 @@ from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.budget.key_store import KeyStore, snapshot_of
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import match_files, write_private
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tracecloak.pipelines.budget.noted_cases import NotedCases, erase, note_case
 from tracecloak.pipelines.budget.table import migrate, read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 psycopg = pytest.importorskip("psycopg")
 

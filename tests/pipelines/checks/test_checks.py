@@ -39,7 +39,7 @@ from tracecloak.pipelines.release.config import ReleaseConfig, load
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.transforms import sealed
 from tracecloak.transforms.batch.draws import KeptDraws
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 RIGOROUS = {"method": "variant-histogram", "epsilon": "1"}

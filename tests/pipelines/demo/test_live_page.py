@@ -45,7 +45,7 @@ from tracecloak.pipelines.demo.stream_demo import Demo, stream_flags
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.pages import policy_of, rendered
+from tracecloak.transforms.pages.page import policy_of, rendered
 from tracecloak.transforms.stream.step_files import step_path
 
 HARMFUL = "</svg><script>alert(1)</script>\u202e&amp;\"'"

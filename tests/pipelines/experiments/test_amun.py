@@ -12,7 +12,9 @@ from tracecloak.pipelines.experiments import amun as of_amun
 from tracecloak.pipelines.experiments import amun_epsilons, amun_paper
 from tracecloak.pipelines.experiments.amun import AmunGrid
 from tracecloak.pipelines.experiments.amun_paper import TABLE_9, described, epsilon_t, printed
-from tracecloak.pipelines.experiments.grids import NOTHING, Log, Section, Table
+from tracecloak.pipelines.experiments.figures import NOTHING
+from tracecloak.pipelines.experiments.grids import Section, Table
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.run import grid_named
 
 SEPSIS = described(1_050, 15_214, 846)

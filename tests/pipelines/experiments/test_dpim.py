@@ -17,7 +17,9 @@ from tests.support.releasing import csv_log, tracecloak
 from tracecloak.pipelines.comparison import compare
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
-from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Cell, Grid, Log, values_of
+from tracecloak.pipelines.experiments.figures import values_of
+from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Cell, Grid
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.run import ROWS, Experiment, grid_named, release_of, run
 from tracecloak.pipelines.measure.tree_quality import BASELINES, MEASURES, PatientJudge, TreeJudge
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree

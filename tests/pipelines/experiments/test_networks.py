@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.paper_log import MINUTE_US, traces_of
 from tracecloak.pipelines.experiments import report
-from tracecloak.pipelines.experiments.grids import Log
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.networks import (
     END,
     START,

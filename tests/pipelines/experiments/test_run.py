@@ -32,15 +32,9 @@ from tracecloak.pipelines.comparison.report import INTERNAL
 from tracecloak.pipelines.experiments import amun_epsilons
 from tracecloak.pipelines.experiments import report as experiment_report
 from tracecloak.pipelines.experiments import run as experiment
-from tracecloak.pipelines.experiments.grids import (
-    THE_LOG,
-    Boxes,
-    Cell,
-    Log,
-    active_cases,
-    quartiles_shown,
-    values_of,
-)
+from tracecloak.pipelines.experiments.figures import quartiles_shown, values_of
+from tracecloak.pipelines.experiments.grids import THE_LOG, Boxes, Cell, active_cases
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.run import (
     GRIDS,
     ROWS,

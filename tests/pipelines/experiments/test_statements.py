@@ -19,7 +19,8 @@ from tests.pipelines.experiments.test_run import (
 from tests.pipelines.experiments.test_run import path as path  # a fixture
 from tracecloak.pipelines.comparison import compare
 from tracecloak.pipelines.experiments import run as experiment
-from tracecloak.pipelines.experiments.grids import Cell, Log
+from tracecloak.pipelines.experiments.grids import Cell
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.run import GRIDS, Experiment, grid_named, release_of
 from tracecloak.pipelines.experiments.statements import at_least, counted, judged, ordered
 

@@ -21,7 +21,9 @@ from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.pipelines.comparison import compare
-from tracecloak.pipelines.experiments.grids import THE_LOG, Grid, Log, Released, shown, values_of
+from tracecloak.pipelines.experiments.figures import shown, values_of
+from tracecloak.pipelines.experiments.grids import THE_LOG, Grid, Released
+from tracecloak.pipelines.experiments.log import Log
 from tracecloak.pipelines.experiments.measures import figures_of
 from tracecloak.pipelines.experiments.pretsa import top_shares
 from tracecloak.pipelines.experiments.run import ROWS, TABLE, Experiment, grid_named, release_of

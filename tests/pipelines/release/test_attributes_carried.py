@@ -31,7 +31,7 @@ from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sources import EventSource
 
 N_CASES = 300

@@ -13,21 +13,30 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
-from tracecloak.anonymizers.streams.params import UNITS, StreamParams
-from tracecloak.anonymizers.streams.steps import StreamName
-from tracecloak.schemas.arrays.merging import Mergeable, Statistics
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.step import StepRelease
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.base import RawBatch, Reader, Writer, require_columns
-from tracecloak.transforms.formats.csv import iso_utc
-from tracecloak.transforms.formats.registry import Format, SourceFormat
-from tracecloak.transforms.publish.products import ProductKind
+from tracecloak.plugins import (
+    ContinualNoise,
+    CountSteps,
+    Format,
+    Mergeable,
+    ProductKind,
+    RawBatch,
+    Reader,
+    ReleaseKey,
+    SourceFormat,
+    Statistics,
+    StepRelease,
+    StreamName,
+    StreamParams,
+    TraceBatch,
+    VariantHistogram,
+    Writer,
+    Yield,
+    cell_numbers,
+    continual_noise,
+    iso_utc,
+    require_columns,
+    spent,
+)
 
 # --- a product of a release -----------------------------------------------------------------------
 
@@ -55,7 +64,9 @@ class Sizes:
     def came_out(self) -> Yield:
         return Yield(n_cases=int(self.counts.sum()), n_variants=len(self.counts))
 
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+    def numbers(
+        self, watched: Sequence[tuple[str, ...]] | None = None
+    ) -> dict[tuple[str, ...], float]:
         return {("sizes",): float(len(self.counts))}
 
 
@@ -67,6 +78,9 @@ SIZES = ProductKind("tracecloak_toys:Sizes", "tracecloak_toys:forms_of_sizes")
 
 
 # --- a product of a stream ------------------------------------------------------------------------
+
+
+UNITS = 1024  # of one case, under Gaussian noise
 
 
 class CaseCountParams(StreamParams):

@@ -30,7 +30,7 @@ from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import DeadLetter
 from tracecloak.transforms.files import match_files, open_source
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
