@@ -14,7 +14,7 @@ SOAK_SECONDS ?= 1800
 # of the installation bears a checksum of the list of files: another list is another mark.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
   --config-settings editable_mode=strict --editable
-FILES := $(shell find face schemas anonymizers transforms pipelines -type f ! -name '*.pyc' \
+FILES := $(shell find face schemas anonymizers transforms pipelines examination -type f ! -name '*.pyc' \
   | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
 CORE := .venv/core-$(FILES)
 
@@ -56,21 +56,21 @@ demo: $(CORE)
 	  --released demo/releases/run_id=graph --output demo/evaluation-graph.json
 	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz \
 	  --released demo/releases/run_id=log --output demo/evaluation-log.json
-	@$(BIN)/python -m tracecloak.pipelines.demo.demo_summary demo
+	@$(BIN)/python -m tracecloak.examination.demo.demo_summary demo
 
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
 # published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test
 # server where Go can build it, and the double of tests/support elsewhere.
 stream-demo: .venv/pubsub $(CORE)
 	rm -rf build/stream-demo
-	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.pipelines.demo.stream_demo \
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.examination.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
 
 # Thirteen weeks of the hospital's data lake, released for the price of one week: with a day that is
 # late, a file that is cut off, a process that is killed, and weeks that are forgotten.
 lake-demo: $(CORE)
 	rm -rf build/lake-demo
-	$(BIN)/python -m tracecloak.pipelines.demo.lake_demo --output build/lake-demo
+	$(BIN)/python -m tracecloak.examination.demo.lake_demo --output build/lake-demo
 
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
 # all messages that it ever had, so the double serves.
@@ -89,7 +89,7 @@ CI_SLOW := tests/docs tests/test_packaging.py \
   tests/pipelines/commands/test_methods_of_others.py \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
-  tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
+  tests/examination/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py \
   tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \

@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
+TOPS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 
 
 def _rooms(top: str) -> list[str]:

@@ -27,7 +27,9 @@ from deploy.oldest import distribution
 
 ROOT = Path(__file__).parents[1]
 _MOST_KEYS = 3
-_OF_SOMEBODY_ELSE = ("face", "schemas", "anonymizers", "transforms", "pipelines", "tests")
+_OF_SOMEBODY_ELSE = (
+    *("face", "schemas", "anonymizers", "transforms", "pipelines", "examination", "tests"),
+)
 
 
 def copied(to: Path) -> None:
@@ -196,7 +198,7 @@ def check_use(python: Path, folder: Path) -> None:
     for number in range(_MOST_KEYS):
         key, written = f"example-{number}.key", f"claims-{number}"
         run("tracecloak", "key", "new", "--output", key)
-        run("tracecloak.pipelines.demo.example_pipeline", key, written)
+        run("tracecloak.examination.demo.example_pipeline", key, written)
         if any(path.read_text() for path in folder.glob(f"{written}*.txt")):
             break
     else:

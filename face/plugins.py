@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         VariantHistogramParams as VariantHistogramParams,
     )
     from tracecloak.pipelines.commands.table import Command as Command
+    from tracecloak.pipelines.commands.table import CommandEntry as CommandEntry
     from tracecloak.pipelines.commands.table import Given as Given
     from tracecloak.pipelines.screen.results import Result as Result
     from tracecloak.pipelines.screen.results import show as show
@@ -106,7 +107,7 @@ else:
             "anonymizers.variants.stability_histogram": (
                 "VariantHistogramMethod VariantHistogramParams"
             ),
-            "pipelines.commands.table": "Command Given",
+            "pipelines.commands.table": "Command CommandEntry Given",
             "pipelines.screen.results": "Result show",
             "schemas.arrays.merging": "Mergeable Statistics",
             "schemas.errors": "InputSchemaError RetryLater TracecloakError UsageError",

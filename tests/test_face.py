@@ -52,6 +52,7 @@ PUBLIC = {
         "CellStream",
         "CollectNames",
         "Command",
+        "CommandEntry",
         "ContinualNoise",
         "ContributionBounds",
         "CountSteps",

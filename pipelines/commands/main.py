@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
@@ -61,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str], wants_traceback: bool) -> int:
-    parser, parsers = _parser()
     asked = argv[0] if argv else None
+    parser, parsers = _parser([asked] if asked in COMMANDS else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
         close = difflib.get_close_matches(asked, COMMANDS)
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
@@ -137,8 +137,10 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """Returns the parser, and those of the commands by name, without their flags."""
+def _parser(
+    names: Iterable[str],
+) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """Returns the parser, and those of some commands by name, without their flags."""
     parser = _Parser(
         prog="tracecloak",
         description="Anonymises process-mining event logs.",
@@ -150,12 +152,12 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     return parser, {
         name: commands.add_parser(
             name,
-            help=line.help,
-            description=line.help,
+            help=COMMANDS[name].help,
+            description=COMMANDS[name].help,
             allow_abbrev=False,
             formatter_class=_Help,
         )
-        for name, line in COMMANDS.items()
+        for name in names
     }
 
 

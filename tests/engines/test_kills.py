@@ -25,9 +25,9 @@ from tests.engines.flink import (
 from tests.engines.processes import Process, wait_until
 from tests.engines.skipping import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
+from tracecloak.examination.demo.hospital_file import write_sample
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.ledger import Ledger
-from tracecloak.pipelines.demo.hospital_file import write_sample
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 

@@ -30,7 +30,7 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.pipelines.attack.views import with_noise
+from tracecloak.examination.attack.views import with_noise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram

@@ -26,11 +26,11 @@ import pytest
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget import key_store
 from tracecloak.pipelines.budget.balance import charges
 from tracecloak.pipelines.budget.ledger import Entry, Ledger
 from tracecloak.pipelines.commands import main as cli
-from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.transforms.formats.csv import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 

@@ -23,7 +23,7 @@ from tests.support.tiers import at_night
 from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.randomness import text_digest
-from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.release.config import load, load_source
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.errors import InputSchemaError

@@ -1,10 +1,11 @@
-"""What another distribution adds: a product, a product of a stream, a format, and a key source.
+"""What another distribution adds: a product, one of a stream, a format, a key source, a command.
 
 `tests/test_one_table_each.py` installs it with one entry point for each, and nothing else.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.plugins import (
+    CommandEntry,
     ContinualNoise,
     CountSteps,
     Format,
+    Given,
     Mergeable,
     ProductKind,
     RawBatch,
     Reader,
     ReleaseKey,
+    Result,
     SourceFormat,
     Statistics,
     StepRelease,
@@ -35,6 +39,7 @@ from tracecloak.plugins import (
     continual_noise,
     iso_utc,
     require_columns,
+    show,
     spent,
 )
 
@@ -197,3 +202,24 @@ def vault(name: str) -> str:
     if name == "broken":
         raise ConnectionError(f"the password of {name} is hunter2")
     return f"{name.encode().hex():0<64}\n"
+
+
+# --- a command: this module is it -----------------------------------------------------------------
+
+
+SHOUT = CommandEntry("tracecloak_toys", "repeat a word loudly")
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    parser.add_argument("word", metavar="WORD", help="what to repeat")
+    parser.add_argument("--times", type=int, help="how often (default 1)")
+
+
+def words() -> Sequence[str]:
+    return ("triage", "ward")
+
+
+def run(given: Given) -> int:
+    word = given.flags["word"].upper()
+    show(Result((), {"word": word}, [word] * given.flags.get("times", 1)), given.form)
+    return 0

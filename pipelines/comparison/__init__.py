@@ -1,5 +1,0 @@
-"""Methods compared at the same true epsilon, beside peers that are not offered.
-
-Not here: the papers' evaluations, which are grids of `pipelines.experiments` and measure by an
-`Original` of this room, too.
-"""
