@@ -62,12 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str], wants_traceback: bool) -> int:
     asked = argv[0] if argv else None
-    parser, parsers = _parser([asked] if asked in COMMANDS else COMMANDS)
+    is_known = asked is not None and asked in COMMANDS
+    parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
         close = difflib.get_close_matches(asked, COMMANDS)
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"unknown command {asked!r}{meant} {parser.prog} --help lists all")
-    if asked not in COMMANDS:
+    if asked is None or asked not in COMMANDS:
         known, rest = parser.parse_known_args(argv)  # help, version, or an error
         raise UsageError(f"unknown flag {[*rest, *vars(known)][0]}; see {parser.prog} --help")
     line = COMMANDS[asked]
