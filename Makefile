@@ -9,21 +9,15 @@ SOAK_SECONDS ?= 1800
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
-# The folders of the repository are installed as one package, in a tree of links of its own that
-# type checkers read; files that come or go are not seen in it before it is made again. So the mark
-# of the installation bears a checksum of the list of files: another list is another mark.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-  --config-settings editable_mode=strict --editable
-FILES := $(shell find face schemas anonymizers transforms pipelines examination -type f ! -name '*.pyc' \
-  | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
-CORE := .venv/core-$(FILES)
+# `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+CORE := .venv/core
 
 # Where the dependencies are installed already, nothing is downloaded but setuptools. The extra
 # measures is what `tracecloak evaluate` needs in the demo.
 $(CORE): setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[measures]'
-	rm -f .venv/core-*
 	touch $@
 
 .venv/pubsub: setup.py | $(CORE)

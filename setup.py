@@ -5,12 +5,6 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-TOPS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
-
-
-def _rooms(top: str) -> list[str]:
-    return [f"{top}.{name}" for name in find_packages(str(HERE / top))]
-
 
 # What one command, runner or method needs, each by the name to install it by.
 EXTRAS = {
@@ -85,10 +79,8 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.11",
-    # The folders of the repository are packages of one package; `face` is its public face.
-    packages=["tracecloak"]
-    + [f"tracecloak.{name}" for top in TOPS for name in (top, *_rooms(top))],
-    package_dir={"tracecloak": "face", **{f"tracecloak.{top}": top for top in TOPS}},
+    # The folders beside `tracecloak/` are in it by links; an sdist has them there alone.
+    packages=find_packages(str(HERE), include=["tracecloak", "tracecloak.*"]),
     package_data={
         "tracecloak": ["py.typed"],
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],

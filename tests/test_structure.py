@@ -334,7 +334,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("anonymizers/a/b.py", "from tracecloak.schemas.published.parts_of_a_page import A"),
         ("pipelines/budget/a.py", "from tracecloak.anonymizers.noise import keyed_words"),
         ("anonymizers/registry.py", "A = {'amun': 'tracecloak.anonymizers.amun.words:Amun'}"),
-        ("face/plugins.py", "from tracecloak.anonymizers.noise.keyed_words import Draws"),
+        ("tracecloak/plugins.py", "from tracecloak.anonymizers.noise.keyed_words import Draws"),
     ],
     imports_by_the_installed_name: [
         ("schemas/arrays/a.py", "import schemas"),
@@ -490,7 +490,7 @@ def test_every_door_of_the_table_is_used_and_every_room_is_in_it() -> None:
 
 
 def test_every_file_that_a_room_offers_is_used_by_another_or_public() -> None:
-    paths = [*SOURCES, *(ROOT / "face").glob("*.py")]
+    paths = [*SOURCES, *(ROOT / "tracecloak").glob("*.py")]
     names = [(str(path.relative_to(ROOT)), path.read_text()) for path in paths]
     assert set().union(*(modules_of_others(name, text) for name, text in names)) == OFFERS
     assert all((ROOT / f"{name}.py").is_file() for name in OFFERS)

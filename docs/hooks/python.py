@@ -9,7 +9,7 @@ from pathlib import Path
 from docs.hooks.tables import plain, table
 from tracecloak import plugins
 
-_FACE = Path(__file__).parents[2] / "face"
+_PUBLIC = Path(__file__).parents[2] / "tracecloak"
 
 _HEAD = """# Python
 
@@ -63,7 +63,7 @@ IN_THE_HEAD = ("METHODS", "__version__")
 
 def names(module: str = "__init__") -> dict[str, str]:
     """Returns the names of a public module, each with the place where it is written."""
-    tree = ast.parse((_FACE / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((_PUBLIC / f"{module}.py").read_text(encoding="utf-8"))
     return {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for checked in tree.body
