@@ -279,7 +279,12 @@ def test_a_viewer_sees_cases_by_step_and_in_total_over_time_and_how_to_come_back
     assert [(row["end_ms"], row["count"]) for row in shown["totals"]] == [(10_000, 9), (20_000, 18)]
     assert shown["headline"].startswith("Cases that closed in this step: 1970-01-01 00:00")
     text = rendered(page("hospital", command_of(Path("/out"), "hospital", "1"))).decode()
-    for title in ("Cases so far", "Cases by step", "Open this page again", "tracecloak.pipelines"):
+    for title in (
+        "Cases so far",
+        "Cases by step",
+        "Open this page again",
+        "tracecloak.examination",
+    ):
         assert title in text
     assert 'x: { type: "utc"' in text and "new Date(row.end_ms)" in text
 
