@@ -9,21 +9,15 @@ SOAK_SECONDS ?= 1800
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
-# The folders of the repository are installed as one package, in a tree of links of its own that
-# type checkers read; files that come or go are not seen in it before it is made again. So the mark
-# of the installation bears a checksum of the list of files: another list is another mark.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-  --config-settings editable_mode=strict --editable
-FILES := $(shell find face schemas anonymizers transforms pipelines -type f ! -name '*.pyc' \
-  | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
-CORE := .venv/core-$(FILES)
+# `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+CORE := .venv/core
 
 # Where the dependencies are installed already, nothing is downloaded but setuptools. The extra
 # measures is what `tracecloak evaluate` needs in the demo.
 $(CORE): setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(INSTALL) '.[measures]'
-	rm -f .venv/core-*
 	touch $@
 
 .venv/pubsub: setup.py | $(CORE)
@@ -56,21 +50,21 @@ demo: $(CORE)
 	  --released demo/releases/run_id=graph --output demo/evaluation-graph.json
 	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz \
 	  --released demo/releases/run_id=log --output demo/evaluation-log.json
-	@$(BIN)/python -m tracecloak.pipelines.demo.demo_summary demo
+	@$(BIN)/python -m tracecloak.examination.demo.demo_summary demo
 
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
 # published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test
 # server where Go can build it, and the double of tests/support elsewhere.
 stream-demo: .venv/pubsub $(CORE)
 	rm -rf build/stream-demo
-	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.pipelines.demo.stream_demo \
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.examination.demo.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
 
 # Thirteen weeks of the hospital's data lake, released for the price of one week: with a day that is
 # late, a file that is cut off, a process that is killed, and weeks that are forgotten.
 lake-demo: $(CORE)
 	rm -rf build/lake-demo
-	$(BIN)/python -m tracecloak.pipelines.demo.lake_demo --output build/lake-demo
+	$(BIN)/python -m tracecloak.examination.demo.lake_demo --output build/lake-demo
 
 # The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
 # all messages that it ever had, so the double serves.
@@ -87,12 +81,12 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytes
 CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/test_packaging.py \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
   tests/pipelines/commands/test_methods_of_others.py \
-  tests/pipelines/experiments/test_dpim.py::test_the_page_shows_the_figures_of_the_paper \
-  tests/pipelines/experiments/test_run.py::test_a_killed_run_goes_on_where_it_stopped \
-  tests/pipelines/experiments/test_syntactic.py::test_the_page_shows_every_perspective \
+  tests/examination/experiments/test_dpim.py::test_the_page_shows_the_figures_of_the_paper \
+  tests/examination/experiments/test_run.py::test_a_killed_run_goes_on_where_it_stopped \
+  tests/examination/experiments/test_syntactic.py::test_the_page_shows_every_perspective \
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
-  tests/pipelines/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
+  tests/examination/attack/test_difference_attack.py::test_reports_say_what_the_difference_tells_and_nothing_of_the_log \
   tests/pipelines/budget/test_ledger_postgres.py \
   tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
   tests/pipelines/release/test_signed.py tests/pipelines/release/test_verified.py \

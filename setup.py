@@ -6,11 +6,6 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
-
-
-def _rooms(top: str) -> list[str]:
-    return [f"{top}.{name}" for name in find_packages(str(HERE / top))]
 
 
 def _version() -> str:
@@ -92,12 +87,9 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.11",
-    # The folders of the repository are packages of one package; `face` is its public face.
-    packages=["tracecloak"]
-    + [f"tracecloak.{name}" for top in TOPS for name in (top, *_rooms(top))],
-    package_dir={"tracecloak": "face", **{f"tracecloak.{top}": top for top in TOPS}},
+    # The folders beside `tracecloak/` are in it by links; an sdist has them there alone.
+    packages=find_packages(str(HERE), include=["tracecloak", "tracecloak.*"]),
     package_data={
-        "": ["*.pyi"],
         "tracecloak": ["py.typed"],
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
@@ -111,7 +103,6 @@ setup(
         "fastavro[snappy,zstandard]>=1.9,<2",
         "Jinja2>=3.1",
         "jsonschema>=4.20",
-        "lazy-loader>=0.4",
         "markdown-it-py>=3",
         "numpy>=1.26,<2.5",
         "packaging>=24",

@@ -1,9 +1,9 @@
 """Builds the distributions, and tries the wheel where nothing else is.
 
 `python -m deploy.check_wheel` builds the sdist and the wheel of the files of the checkout, and a
-second wheel of the sdist; the wheels must hold every file of the package's folders as
-`tracecloak/…` and nothing else. The wheel is then installed in a fresh environment and used in a
-folder in which somebody else has packages with the names of our folders.
+second wheel of the sdist; the wheels must hold every file of the package's folders that git knows,
+as `tracecloak/…`, and nothing else. The wheel is then installed in a fresh environment and used in
+a folder in which somebody else has packages with the names of our folders.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import venv
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -27,11 +28,13 @@ from deploy.oldest import distribution
 
 ROOT = Path(__file__).parents[1]
 _MOST_KEYS = 3
-_OF_SOMEBODY_ELSE = ("face", "schemas", "anonymizers", "transforms", "pipelines", "tests")
+_OF_SOMEBODY_ELSE = (
+    *("schemas", "anonymizers", "transforms", "pipelines", "examination", "tests"),
+)
 
 
-def copied(to: Path) -> None:
-    """Copies what git knows or would know of the checkout.
+def copied(to: Path) -> list[str]:
+    """Copies what git knows or would know of the checkout, and returns the names.
 
     What earlier builds and installs left in it, `build/` and `*.egg-info`, would come into the
     distributions.
@@ -40,10 +43,12 @@ def copied(to: Path) -> None:
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    for name in listed.split("\0"):
-        if name and (ROOT / name).is_file():  # one that was deleted and not committed is not
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, to / name)
+    # One that was deleted and not committed is neither.
+    names = [n for n in listed.split("\0") if (ROOT / n).is_file() or (ROOT / n).is_symlink()]
+    for name in names:
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, to / name, follow_symlinks=False)
+    return names
 
 
 def built(source: Path, folder: Path, temporary: Path) -> Path:
@@ -83,19 +88,32 @@ def _contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def check_contents(wheel: Path, source: Path) -> None:
-    """Compares the wheel with the folders of the package.
+def of_the_package(names: Sequence[str], source: Path) -> dict[str, Path]:
+    """Returns the files that a wheel must hold, by their names in it.
+
+    Args:
+        names: What git knows of the checkout.
+        source: A copy of it, in which folders are links in `tracecloak/`.
+    """
+    placed = {name: source / name for name in names if name.startswith("tracecloak/")}
+    links = [name for name, path in placed.items() if path.is_symlink()]
+    for link in links:
+        folder = (placed.pop(link).resolve()).relative_to(source.resolve()).as_posix()
+        placed |= {
+            f"{link}/{name.removeprefix(f'{folder}/')}": source / name
+            for name in names
+            if name.startswith(f"{folder}/")
+        }
+    return placed
+
+
+def check_contents(wheel: Path, names: Sequence[str], source: Path) -> None:
+    """Compares the wheel with what git knows of the package.
 
     Raises:
         SystemExit: A file lacks, is too many or is not the one of the checkout.
     """
-    placed = {
-        f"{package.replace('.', '/')}/{path.relative_to(source / folder).as_posix()}": path
-        for package, folder in (distribution().package_dir or {}).items()
-        for path in (source / folder).rglob("*")
-        if path.is_file()
-    }
-    expected = {name: path.read_bytes() for name, path in placed.items()}
+    expected = {name: path.read_bytes() for name, path in of_the_package(names, source).items()}
     found = {name: data for name, data in _contents(wheel).items() if ".dist-info/" not in name}
     if found != expected:
         different = sorted(dict(found.items() ^ expected.items()))
@@ -196,7 +214,7 @@ def check_use(python: Path, folder: Path) -> None:
     for number in range(_MOST_KEYS):
         key, written = f"example-{number}.key", f"claims-{number}"
         run("tracecloak", "key", "new", "--output", key)
-        run("tracecloak.pipelines.demo.example_pipeline", key, written)
+        run("tracecloak.examination.demo.example_pipeline", key, written)
         if any(path.read_text() for path in folder.glob(f"{written}*.txt")):
             break
     else:
@@ -217,9 +235,9 @@ def main() -> None:
     folder = parser.parse_args().output
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
-        copied(temporary / "source")
+        names = copied(temporary / "source")
         wheel = built(temporary / "source", folder, temporary)
-        check_contents(wheel, temporary / "source")
+        check_contents(wheel, names, temporary / "source")
         check_use(environment(wheel, temporary / "venv"), temporary / "elsewhere")
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 

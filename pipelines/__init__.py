@@ -1,1 +1,1 @@
-"""What is run: commands, releases, streams, budgets, attacks, experiments."""
+"""What is run: commands, releases, streams, windows, budgets, what a recipient verifies."""

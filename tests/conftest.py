@@ -83,8 +83,8 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (
             "tracecloak.anonymizers.noise.randomness",
-            "tracecloak.pipelines.attack.run",
-            "tracecloak.pipelines.attack.neighbours",
+            "tracecloak.examination.attack.run",
+            "tracecloak.examination.attack.neighbours",
             "tracecloak.pipelines.keys.key_store",
         ):
             patch.setattr(f"{module}.secrets", repeatable)

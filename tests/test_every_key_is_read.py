@@ -31,7 +31,7 @@ def read_somewhere() -> frozenset[str]:
     are the lists of what stays out of a digest, which would keep a key alive that is dead.
     """
     found = set()
-    for top in ("face", "schemas", "anonymizers", "transforms", "pipelines"):
+    for top in ("tracecloak", "schemas", "anonymizers", "transforms", "pipelines", "examination"):
         for path in (ROOT / top).rglob("*.py"):
             tree = ast.parse(path.read_text())
             listed = {id(part) for part in ast.walk(tree) if _is_list_of_keys(part)

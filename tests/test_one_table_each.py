@@ -26,14 +26,16 @@ from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.pipelines.attack.views import seen_in
+from tracecloak.examination.attack.views import seen_in
+from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.release.config import json_schema
 from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
 from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog
-from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
 from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.stream import step_files
 
@@ -51,6 +53,9 @@ vault = tracecloak_toys:vault
 last-activities = last_activities:LastActivities
 [tracecloak.columnar]
 toy-sizes = tracecloak_toys:Sizes
+[tracecloak.commands]
+shout = tracecloak_toys:SHOUT
+plan = tracecloak_toys:SHOUT
 """
 
 
@@ -88,6 +93,25 @@ def test_a_log_is_written_as_a_sample(tmp_path: Path, toys: Any) -> None:
     assert len(second.split("|")) == 3
     assert tracecloak("sample", "--cases", 3, "--output", tmp_path / "small.toy.gz") == 0
     assert gzip.decompress((tmp_path / "small.toy.gz").read_bytes()).startswith(b"case_id|")
+
+
+def test_a_command_is_listed_completed_and_run(
+    toys: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        tracecloak("--help")
+    assert "repeat a word loudly" in capsys.readouterr().out
+    assert tracecloak("shout", "ward", "--times", 2) == 0
+    assert capsys.readouterr().out.splitlines() == ["WARD", "WARD"]
+    assert tracecloak("shout", "ward", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"word": "WARD"}
+    assert tracecloak("shout", "ward", "--rounds", 2) == 2
+    assert "unknown flag --rounds" in capsys.readouterr().err
+    assert tracecloak("completion", "bash") == 0
+    script = capsys.readouterr().out
+    assert "shout" in script and "triage" in script
+    # A name of ours stays ours.
+    assert COMMANDS["plan"].module == "tracecloak.pipelines.commands.plan"
 
 
 @pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.check_wheel import copied
+from deploy.check_wheel import copied, of_the_package
 from deploy.oldest import FILE, constraints, distribution
+from tests.test_structure import PACKAGES
 from tracecloak.schemas.published.guarantee import Kind
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
@@ -26,7 +28,9 @@ ROOT = Path(__file__).parents[1]
 
 
 SETUP = distribution()
-FOLDERS = dict(SETUP.package_dir or {})  # of the repository, by the package that they are
+LINKS = sorted(path.name for path in (ROOT / "tracecloak").iterdir() if path.is_symlink())
+# Of the repository, by the package that they are.
+FOLDERS = {"tracecloak": "tracecloak", **{f"tracecloak.{name}": name for name in LINKS}}
 
 
 def folder_of(package: str) -> str:
@@ -50,14 +54,41 @@ def test_every_folder_with_sources_is_a_package_of_the_one_that_is_installed() -
     assert {package.split(".")[0] for package in packages} == {"tracecloak"}
 
 
+def test_the_floors_are_links_of_the_package_and_no_names_of_their_own() -> None:
+    assert LINKS == sorted(PACKAGES)
+    assert all(os.readlink(ROOT / "tracecloak" / name) == f"../{name}" for name in LINKS)
+    # As somebody imports who is not in the checkout.
+    code = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
+    names = ["tracecloak", *LINKS, *(f"tracecloak.{name}" for name in LINKS)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, *names], capture_output=True, text=True, timeout=60
+    )
+    found = ["tracecloak", *(f"tracecloak.{name}" for name in LINKS)]
+    assert done.stdout == f"{found}\n", done.stderr
+
+
+def test_what_a_wheel_must_hold_is_what_git_knows(tmp_path: Path) -> None:
+    for name in ("schemas/a.py", "schemas/b/c.avsc", "tests/d.py", "tracecloak/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "tracecloak/schemas").symlink_to("../schemas")
+    (tmp_path / "schemas/not_of_git.py").write_text("")
+    names = ["schemas/a.py", "schemas/b/c.avsc", "tests/d.py", "tracecloak/__init__.py"]
+    placed = of_the_package([*names, "tracecloak/schemas"], tmp_path)
+    assert {name: path.read_text() for name, path in placed.items()} == {
+        "tracecloak/__init__.py": "tracecloak/__init__.py",
+        "tracecloak/schemas/a.py": "schemas/a.py",
+        "tracecloak/schemas/b/c.avsc": "schemas/b/c.avsc",
+    }
+
+
 def test_every_data_file_is_installed() -> None:
     """`make check-wheel` compares the built wheel; this says it before anything is built."""
     data = dict(SETUP.package_data)
-    everywhere = data.pop("")
     covered = {
         path
         for package in SETUP.packages or ()
-        for pattern in [*everywhere, *data.get(package, ())]
+        for pattern in data.get(package, ())
         for path in (ROOT / folder_of(package)).glob(pattern)
     }
     others = {
@@ -67,7 +98,7 @@ def test_every_data_file_is_installed() -> None:
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }
     assert covered == others
-    assert ROOT / "face" / "py.typed" in covered
+    assert ROOT / "tracecloak" / "py.typed" in covered
 
 
 @functools.cache
@@ -348,7 +379,7 @@ def test_contributing_has_a_line_for_every_room() -> None:
         if line.startswith("| **"):
             (floor,) = names
         rows.setdefault(floor, set()).update(names)
-    for folder in FOLDERS.values():
+    for folder in LINKS:
         rooms = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
         assert rows[folder] - {folder} == rooms
 

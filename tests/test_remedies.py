@@ -15,7 +15,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.commands.table import COMMANDS, command_named
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 
-TOPS = ("schemas", "anonymizers", "transforms", "pipelines")
+TOPS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 # Of Python's and other programs' command lines, as some texts show them.
 OTHERS = {"--help", "--version", "--traceback"}
 

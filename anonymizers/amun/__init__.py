@@ -3,7 +3,3 @@
 Here: the method, its rounds, and how cases are sampled, filtered or repeated. Not here: its
 rigorous form (logs), arithmetic of a guess (accounting).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pydantic
 from pydantic import AwareDatetime, Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_counts,
     epsilon_of_oversampling,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.dafsa import Dafsa

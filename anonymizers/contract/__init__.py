@@ -4,7 +4,3 @@ Here: the protocol of a method, its caps on what a unit contributes, counters th
 share, the input's digest, and the driver in memory. Not here: Beam, which drives the same protocol
 in transforms/batch, and any one method.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

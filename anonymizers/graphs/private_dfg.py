@@ -25,13 +25,13 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_flows,
     of_count,
     of_directly_follows,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
 from tracecloak.anonymizers.graphs.noisy_graph import (
     NoisyCells,

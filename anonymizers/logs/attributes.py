@@ -29,18 +29,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_cells,
     of_events,
     of_one_cell,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
@@ -53,13 +53,11 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
+from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 
 @dataclass(frozen=True)
@@ -322,7 +320,7 @@ def attribute_of_traces(
     return of_cases.take(pa.array(row))
 
 
-def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
+def attribute_part(attribute: Attribute, params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that one declared attribute is."""
     is_pure, name = params.delta == 0, part_name(attribute)
     clip = params.max_trace_length if is_pure else params.public_clip_units

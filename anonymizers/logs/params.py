@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.attributes import attribute_part
 from tracecloak.anonymizers.logs.handovers import (
     excess_of_handovers,
@@ -357,6 +357,11 @@ def _granularity(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]
     return (granularity_part(params, weight, KNOWN),) if is_bought else ()
 
 
+def _time_range(params: PrivateLogParams) -> Part:
+    zone = params.calendar_time_zone
+    return time_range_part(params.log_time.calendar, zone, params.max_units, KNOWN)
+
+
 def _length(params: PrivateLogParams) -> Part:
     quantile = Fraction(params.length_quantile)
     return length_part(quantile, params.max_units, "does not exceed", KNOWN)
@@ -411,7 +416,7 @@ KINDS: tuple[Kind, ...] = (
     _choice(lambda params: params.max_trace_length is None, _length),
     _choice(
         lambda params: params.is_timed and params.first_date is None,
-        lambda params: time_range_part(params, KNOWN),
+        _time_range,
     ),
     Kind(_granularity, "granularity", Fraction(2, 100)),
     _choice(lambda params: params.buys_clip, _clip),

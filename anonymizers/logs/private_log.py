@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
 from tracecloak.anonymizers.logs.handovers import decided_handovers, handed_over, handovers_name
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams

@@ -6,7 +6,6 @@ A case adds 1.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,13 +13,11 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.bought import LengthsOfCases
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
+from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
-
-def sizes_part(params: PrivateLogParams, share: Fraction, round_name: str) -> Part:
+def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log`; it decides a whole number of cases, at least 0."""
     changed = of_one_cell(params.max_units)
 

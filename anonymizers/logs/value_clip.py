@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.step_durations import noise_text

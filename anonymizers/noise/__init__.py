@@ -3,7 +3,3 @@
 Here: keys, keyed streams, samplers, and the noise that sums and published queries get. Not here:
 how wide noise must be (accounting) and what it is added to (the families).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.noise.drawing import Noise
-    from tracecloak.anonymizers.noise.randomness import Randomness
 
 # How far a float64 exp(-x) may be off before a comparison made with it is wrong. Callers give x
 # with an error that moves exp(-x) by less than 2^-48, and `numpy.exp` is taken to be right within
@@ -28,6 +24,63 @@ _GUARD = 2.0**-40
 _EXTRA_BITS = 32
 
 _WORD_BITS = 64
+
+
+class Draws(Protocol):
+    """What draws noise from a stream; `anonymizers.noise.drawing.Noise` does it exactly."""
+
+    def laplace(
+        self,
+        stream: CellStream,
+        numerators: np.ndarray | int,
+        denominators: np.ndarray | int,
+    ) -> np.ndarray:
+        """Returns int64[n], discrete Laplace noise."""
+        ...
+
+    def gaussian(
+        self,
+        stream: CellStream,
+        numerators: np.ndarray | int,
+        denominators: np.ndarray | int,
+    ) -> np.ndarray:
+        """Returns int64[n], discrete Gaussian noise."""
+        ...
+
+    def truncated_laplace(
+        self,
+        stream: CellStream,
+        numerators: np.ndarray | int,
+        denominators: np.ndarray | int,
+        bounds: np.ndarray | int,
+    ) -> np.ndarray:
+        """Returns int64[n], discrete Laplace noise within bounds."""
+        ...
+
+    def select(
+        self,
+        stream: CellStream,
+        scores: np.ndarray,
+        epsilon: Fraction,
+        sensitivity: Fraction,
+        *,
+        monotone: bool = False,
+    ) -> int:
+        """Returns a position of nearly the highest score."""
+        ...
+
+
+class Keyed(Protocol):
+    """Where the words of cells come from; `anonymizers.noise.randomness.Randomness` is it."""
+
+    @property
+    def noise(self) -> Draws:
+        """What draws the noise."""
+        ...
+
+    def words(self, purpose: str, cells: np.ndarray, counter: np.ndarray) -> np.ndarray:
+        """Returns uint64[n, 2], 128 random bits of each (cell, counter)."""
+        ...
 
 
 class CellStream:
@@ -43,7 +96,7 @@ class CellStream:
         cells: uint64[n, 2], identities or cell numbers; equal cells get equal words.
     """
 
-    def __init__(self, randomness: Randomness, purpose: str, cells: np.ndarray) -> None:
+    def __init__(self, randomness: Keyed, purpose: str, cells: np.ndarray) -> None:
         self._randomness = randomness
         self.purpose = purpose
         self._cells = cells
@@ -53,7 +106,7 @@ class CellStream:
         return len(self._cells)
 
     @property
-    def noise(self) -> Noise:
+    def noise(self) -> Draws:
         """What draws from it."""
         return self._randomness.noise
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CountVariants
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances

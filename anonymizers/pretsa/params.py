@@ -7,7 +7,7 @@ from typing import Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.variants.distance import PenaltyDirection
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, below, hex_ids, uniform
 from tracecloak.anonymizers.pripel.noise import bounded_laplace, perturbed_cells
 from tracecloak.schemas.arrays.merging import offsets_of, ranges

@@ -29,8 +29,8 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM

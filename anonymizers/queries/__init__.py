@@ -4,7 +4,3 @@ Here: trace-variant queries level by level, directly-follows queries, the rules 
 play-out of a graph. Not here: rigorous generators (variants), PRIPEL, which asks one of these
 (pripel).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -19,13 +19,13 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_count,
     of_directly_follows,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace

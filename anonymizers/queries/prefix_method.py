@@ -23,7 +23,6 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import (
@@ -31,6 +30,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
     of_distinct_cells,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess

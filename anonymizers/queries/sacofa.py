@@ -34,8 +34,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import sizes_of

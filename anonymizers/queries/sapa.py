@@ -28,10 +28,10 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import (

@@ -4,7 +4,3 @@ Here: epsilon, delta and unit as parameters, the parts that a method is made of 
 follows from them, and vocabulary, length or clip bought with noise. Not here: what any one of them
 releases.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

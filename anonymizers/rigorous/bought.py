@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_count,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import distinct_activities
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums

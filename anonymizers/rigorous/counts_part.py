@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part

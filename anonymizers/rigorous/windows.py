@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 
 
 def windows_add_up(method: contract.Anonymizer, params: Any) -> bool:

@@ -3,7 +3,3 @@
 Here: products of a step, continual mechanisms, caps on individuals over steps. Not here: when a
 case closes (schemas/streams), state and timers (transforms/stream).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,3 @@
 Here: what is counted, decided and drawn, each with its part of a release (anonymizers.rigorous),
 and how it is tied to the released variants. Not here: the method that releases the log (logs).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

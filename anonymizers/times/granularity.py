@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums

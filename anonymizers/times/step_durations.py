@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped_cells,
     of_count,
     of_steps,
 )
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -30,9 +30,6 @@ from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, da
 from tracecloak.schemas.events.time_grid import Granularity, TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 TIME_RANGE = "time_range"
 """The name of the round that buys the range."""
@@ -282,14 +279,23 @@ def _month_start_us(month: int, time_zone: str) -> int:
     return day_start_us(date, time_zone)
 
 
-def time_range_part(params: TimedParams, round_name: str) -> Part:
-    """Returns the part of `private-log` that buys the range."""
+def time_range_part(
+    calendar: WorkingCalendar, time_zone: str, max_units: int, round_name: str
+) -> Part:
+    """Returns the part of `private-log` that buys the range.
+
+    Args:
+        calendar: The working hours.
+        time_zone: IANA time zone of the months.
+        max_units: Cases of one unit.
+        round_name: In which it is bought.
+    """
 
     def decide(given: Given) -> TimeRangeDecision:
-        counted, calendar = given.statistics["months"], params.log_time.calendar
+        counted = given.statistics["months"]
         epsilon = given.means[TIME_RANGE].epsilon
-        return choose_time_range(counted, epsilon, params.max_units, calendar, given.randomness)
+        return choose_time_range(counted, epsilon, max_units, calendar, given.randomness)
 
     sentence = "chooses a range of months around most cases, and half of it more"
-    counters = {"months": MonthsOfCases(params.calendar_time_zone)}
+    counters = {"months": MonthsOfCases(time_zone)}
     return choice_part(TIME_RANGE, sentence, decide, counters, _EPSILON_SHARE, round_name)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.time_range import LogTime
 
 
 class TimedParams(Protocol):

@@ -1,9 +1,5 @@
 """TLKC-extended and its baselines: k-anonymity against what somebody knows of a case.
 
 Here: violations, their suppression, the two baselines, and the check of a finished release. Not
-here: attacks by such knowledge (pipelines/linkage).
+here: attacks by such knowledge (examination/linkage).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams

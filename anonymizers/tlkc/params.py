@@ -9,7 +9,7 @@ from typing import Literal
 import pydantic
 from pydantic import AwareDatetime, Field
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
 from tracecloak.schemas.statistics.background_knowledge import (
     Kind,

@@ -3,7 +3,3 @@
 Here: cuts, their scores, the noisy questions about them, and mining of what is released already.
 Not here: the tree as a value (schemas/models), drawings (transforms/models).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,3 @@
 Here: histograms, trees and chains of variants, and the choice among them. Not here: times and
 attributes (logs), and queries as papers publish them (queries).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import Means, Need, scaled

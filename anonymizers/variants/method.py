@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import (

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pydantic
 
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.calibration import (
     laplace_interval,
     laplace_scale,
@@ -25,6 +24,7 @@ from tracecloak.anonymizers.accounting.calibration import (
 )
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness

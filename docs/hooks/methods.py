@@ -12,8 +12,8 @@ from docs.hooks.tables import code, large, plain, table
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.commands import catalogue
-from tracecloak.pipelines.demo.hospital import ACTIVITIES
+from tracecloak.examination.commands import catalogue
+from tracecloak.examination.demo.hospital import ACTIVITIES
 from tracecloak.pipelines.release.flag_texts import default_text, form_of
 
 _EXPLAINED = Path(__file__).parents[1] / "explanation" / "methods"

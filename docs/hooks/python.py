@@ -1,17 +1,27 @@
-"""The page of what Python code may import: the names of the face, each with its docstring."""
+"""The page of what Python code may import: the names of both public modules."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
 
-_FACE = Path(__file__).parents[2] / "face" / "__init__.pyi"
+from docs.hooks.tables import plain, table
+from tracecloak import plugins
+
+_PUBLIC = Path(__file__).parents[2] / "tracecloak"
 
 _HEAD = """# Python
 
-`import tracecloak` offers the names on this page, and nothing else is meant to be imported. A
-name is loaded when it is used, so the import itself is quick. `tracecloak.METHODS` holds all
-methods by name, and `tracecloak.__version__` is the version."""
+`import tracecloak` and `import tracecloak.plugins` offer the names on this page, and nothing else
+is meant to be imported. A name is loaded when it is used, so the import itself is quick.
+`tracecloak.METHODS` holds all methods by name, and `tracecloak.__version__` is the version."""
+
+_PLUGINS = """## What a distribution of your own is made of
+
+`tracecloak.plugins` has what [a method](../how-to/add-a-method.md), a product, a file format, a
+source of keys or a command of another distribution needs. The docstring of each name says the rest:
+`python -m pydoc tracecloak.plugins.RigorousParams`."""
 
 # What each section is about, with the names that it explains.
 SECTIONS = {
@@ -26,6 +36,8 @@ SECTIONS = {
         "ReleaseConfig",
         "plan_lines",
         "run_release",
+        "verify",
+        "Verification",
         "ReleaseManifest",
         "Guarantee",
     ),
@@ -40,16 +52,23 @@ SECTIONS = {
         "GuaranteeError",
     ),
 }
+# What has no docstring of its own.
+_TYPES = {
+    "Decisions": "What the rounds before decided, by the names of the rounds.",
+    "Exact": "A number of a parameter, kept as the decimal fraction that somebody wrote.",
+}
 # What the head of the page says itself.
 IN_THE_HEAD = ("METHODS", "__version__")
 
 
-def names() -> dict[str, str]:
-    """Returns the names of the face, each with the place where it is written."""
-    tree = ast.parse(_FACE.read_text(encoding="utf-8"))
+def names(module: str = "__init__") -> dict[str, str]:
+    """Returns the names of a public module, each with the place where it is written."""
+    tree = ast.parse((_PUBLIC / f"{module}.py").read_text(encoding="utf-8"))
     return {
-        alias.asname or alias.name: f"tracecloak.{node.module}.{alias.name}"
-        for node in tree.body
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for checked in tree.body
+        if isinstance(checked, ast.If)
+        for node in checked.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -63,4 +82,11 @@ def page() -> str:
         lines += ["", f"## {title}", ""]
         for name in listed:
             lines += [f"::: {places[name]}", ""]
+    lines += [_PLUGINS, *table(("Name", "What it is"), map(_row, plugins.__all__))]
     return "\n".join(lines)
+
+
+def _row(name: str) -> tuple[str, str]:
+    """The cells of a name of `tracecloak.plugins`."""
+    text = _TYPES.get(name) or inspect.getdoc(getattr(plugins, name)) or ""
+    return f"`{name}`", plain(text.split("\n\n")[0])

@@ -22,7 +22,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.files import read_if_there
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")

@@ -47,6 +47,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     )
 
 
+def words() -> Sequence[str]:
+    """Returns the shells."""
+    return SHELLS
+
+
 def run(given: Given) -> int:
     """Prints the script."""
     text = script(given.flags["shell"])
@@ -59,7 +64,6 @@ def script(shell: str) -> str:
     import jinja2
 
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.experiments.run import GRIDS
 
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("tracecloak.pipelines.screen"),
@@ -78,9 +82,10 @@ def script(shell: str) -> str:
         if line.has_actions
     }
     first = {
-        "": tuple(COMMANDS), **actions, "catalogue": tuple(METHODS), "experiment": tuple(GRIDS),
-        "completion": SHELLS,
-    }  # fmt: skip
+        "": tuple(COMMANDS),
+        **actions,
+        **{name: found for name in COMMANDS if (found := _first_words(name))},
+    }
     return templates.get_template(f"completion.{'fish' if shell == 'fish' else 'sh'}.j2").render(
         shell=shell,
         contexts=contexts,
@@ -90,6 +95,12 @@ def script(shell: str) -> str:
         actions=tuple(actions),
         modes=_MODES,
     )
+
+
+def _first_words(name: str) -> tuple[str, ...]:
+    """What may come first after a command's name, where the command knows it."""
+    known = getattr(command_named(name), "words", tuple)
+    return tuple(map(_word, known()))
 
 
 def _contexts() -> Iterator[Flags]:

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
@@ -61,13 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str], wants_traceback: bool) -> int:
-    parser, parsers = _parser()
     asked = argv[0] if argv else None
+    is_known = asked is not None and asked in COMMANDS
+    parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
         close = difflib.get_close_matches(asked, COMMANDS)
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"unknown command {asked!r}{meant} {parser.prog} --help lists all")
-    if asked not in COMMANDS:
+    if asked is None or asked not in COMMANDS:
         known, rest = parser.parse_known_args(argv)  # help, version, or an error
         raise UsageError(f"unknown flag {[*rest, *vars(known)][0]}; see {parser.prog} --help")
     line = COMMANDS[asked]
@@ -137,8 +138,10 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """Returns the parser, and those of the commands by name, without their flags."""
+def _parser(
+    names: Iterable[str],
+) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """Returns the parser, and those of some commands by name, without their flags."""
     parser = _Parser(
         prog="tracecloak",
         description="Anonymises process-mining event logs.",
@@ -150,12 +153,12 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     return parser, {
         name: commands.add_parser(
             name,
-            help=line.help,
-            description=line.help,
+            help=COMMANDS[name].help,
+            description=COMMANDS[name].help,
             allow_abbrev=False,
             formatter_class=_Help,
         )
-        for name, line in COMMANDS.items()
+        for name in names
     }
 
 

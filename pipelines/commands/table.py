@@ -1,7 +1,8 @@
-"""The commands: a line each, and a file of the same name in this room with its flags and its run.
+"""The commands: a line each, and a file of the same name with its flags and its run.
 
 Nothing is loaded for a command that is not asked for, so a line has what `tracecloak --help` and
-the reading of the command line need.
+the reading of the command line need, and the place of the rest. Those of what examines and shows
+are known here by their places alone, as are those of other distributions.
 """
 
 from __future__ import annotations
@@ -13,49 +14,111 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tracecloak.pipelines.screen.results import Form
+from tracecloak.schemas.plugins import Plugins
 
 
 @dataclass(frozen=True)
-class Line:
+class CommandEntry:
     """What is known of a command before its file is loaded.
 
     Attributes:
+        module: The module that is a `Command`.
         help: What it does, in a line.
         takes_config: Whether a configuration file may come first.
         takes_beam_flags: Whether what it does not know is Beam's.
         has_actions: Whether a word after its name says what it does, with flags of its own.
     """
 
+    module: str
     help: str
     takes_config: bool = False
     takes_beam_flags: bool = False
     has_actions: bool = False
 
 
-COMMANDS: dict[str, Line] = {
-    "release": Line("make one release of a log", True, True),
-    "plan": Line("show what a release would read, do, spend and write", True, True),
-    "windows": Line("show the calendar of a schedule: released, due, late, and what it cost", True),
-    "vocabulary": Line("list the activities of a log, to read and to declare (for the operator)"),
-    "attack": Line("audit a release's configuration by attacks (for the operator only)", True),
-    "stream": Line("publish what closes in a stream of events, step by step", True, True),
-    "verify": Line("check a release that you received: files, promise, data, signature"),
-    "report": Line("show a release beside its log on a page (for the operator only)"),
-    "evaluate": Line("compare a release with its original (for the operator only)"),
-    "mine": Line("mine a process tree of a release, at no cost to privacy"),
-    "compare": Line("compare methods at the same true epsilon on logs (for the operator only)"),
-    "experiment": Line("run a paper's evaluation on logs (for the operator only)"),
-    "sample": Line("write a synthetic hospital log of any size"),
-    "key": Line(
+def _checked(found: Any) -> CommandEntry:
+    if not isinstance(found, CommandEntry):
+        raise TypeError(f"a command is a {CommandEntry.__name__}, not a {type(found).__name__}")
+    return found
+
+
+_OURS = {
+    "release": CommandEntry(
+        "tracecloak.pipelines.commands.release", "make one release of a log", True, True
+    ),
+    "plan": CommandEntry(
+        "tracecloak.pipelines.commands.plan",
+        "show what a release would read, do, spend and write",
+        True,
+        True,
+    ),
+    "windows": CommandEntry(
+        "tracecloak.pipelines.commands.windows",
+        "show the calendar of a schedule: released, due, late, and what it cost",
+        True,
+    ),
+    "vocabulary": CommandEntry(
+        "tracecloak.pipelines.commands.vocabulary",
+        "list the activities of a log, to read and to declare (for the operator)",
+    ),
+    "attack": CommandEntry(
+        "tracecloak.examination.commands.attack",
+        "audit a release's configuration by attacks (for the operator only)",
+        True,
+    ),
+    "stream": CommandEntry(
+        "tracecloak.pipelines.commands.stream",
+        "publish what closes in a stream of events, step by step",
+        True,
+        True,
+    ),
+    "verify": CommandEntry(
+        "tracecloak.pipelines.commands.verify",
+        "check a release that you received: files, promise, data, signature",
+    ),
+    "report": CommandEntry(
+        "tracecloak.examination.commands.report",
+        "show a release beside its log on a page (for the operator only)",
+    ),
+    "evaluate": CommandEntry(
+        "tracecloak.examination.commands.evaluate",
+        "compare a release with its original (for the operator only)",
+    ),
+    "mine": CommandEntry(
+        "tracecloak.examination.commands.mine",
+        "mine a process tree of a release, at no cost to privacy",
+    ),
+    "compare": CommandEntry(
+        "tracecloak.examination.commands.compare",
+        "compare methods at the same true epsilon on logs (for the operator only)",
+    ),
+    "experiment": CommandEntry(
+        "tracecloak.examination.commands.experiment",
+        "run a paper's evaluation on logs (for the operator only)",
+    ),
+    "sample": CommandEntry(
+        "tracecloak.examination.commands.sample", "write a synthetic hospital log of any size"
+    ),
+    "key": CommandEntry(
+        "tracecloak.pipelines.commands.key",
         "make keys: for pipelines of your own, or to sign; or encrypt kept keys anew",
         has_actions=True,
     ),
-    "ledger": Line(
-        "read the ledger of privacy budgets, declare caps, withdraw releases", has_actions=True
+    "ledger": CommandEntry(
+        "tracecloak.pipelines.commands.ledger",
+        "read the ledger of privacy budgets, declare caps, withdraw releases",
+        has_actions=True,
     ),
-    "completion": Line("print a script by which bash, zsh or fish completes what you type"),
-    "catalogue": Line("list the methods and what they promise, or show one in full"),
+    "completion": CommandEntry(
+        "tracecloak.pipelines.commands.completion",
+        "print a script by which bash, zsh or fish completes what you type",
+    ),
+    "catalogue": CommandEntry(
+        "tracecloak.examination.commands.catalogue",
+        "list the methods and what they promise, or show one in full",
+    ),
 }
+COMMANDS: Plugins[CommandEntry] = Plugins("command", "tracecloak.commands", _OURS, _checked)
 
 
 @dataclass(frozen=True)
@@ -78,7 +141,11 @@ class Given:
 
 
 class Command(Protocol):
-    """What the file of a command has."""
+    """What the module of a command has.
+
+    It may have `words`, a function that returns what can come first after the command's name, for
+    shells that complete what somebody types.
+    """
 
     def add_flags(
         self, parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
@@ -105,5 +172,5 @@ class Command(Protocol):
 
 
 def command_named(name: str) -> Command:
-    """Loads the file of a command of the table."""
-    return cast(Command, importlib.import_module(f"{__package__}.{name}"))
+    """Loads the module of a command of the table."""
+    return cast(Command, importlib.import_module(COMMANDS[name].module))

@@ -29,7 +29,7 @@ from tracecloak.transforms.files import (
     write_anew,
     write_private,
 )
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 # What a stream on this machine knows, in the folder of its operator.
 STREAM_STATE = "state.sqlite"

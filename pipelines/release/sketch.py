@@ -10,7 +10,7 @@ from dataclasses import replace
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 _LOG = logging.getLogger("tracecloak")
 

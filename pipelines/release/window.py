@@ -28,7 +28,7 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.files import absolute, require_file_system, write_anew
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import remove_folder
 
 _OPERATOR = logging.getLogger("tracecloak.operator")

@@ -1,5 +1,1 @@
 """One stream, from its configuration to its end."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,9 +4,5 @@ Here: reading a folder that may be hostile, and what must hold of it: its files,
 itself, its data, its signature. Nothing here needs keys, ledger or the original log, and nothing is
 trusted: whatever is wrong with a file is a finding. Not here: how a signature is made
 (transforms/keys), what parts of a budget come to (anonymizers/accounting), and how good a release
-is (pipelines/evaluation).
+is (examination/evaluation).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,3 @@
 Here: values that are safe to publish, and what noisy ones are evidence of. Not here: their files
 (transforms/publish).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

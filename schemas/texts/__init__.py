@@ -2,7 +2,3 @@
 
 What a configuration or a release means lives with it; here is only how its text is taken in.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

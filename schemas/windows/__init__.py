@@ -3,7 +3,3 @@
 Here: the calendar arithmetic of a schedule, and belonging. Not here: who counted already, and the
 reading of files (transforms), money (pipelines/budget).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

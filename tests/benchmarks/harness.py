@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital_file import write_sample
 
 LAST = Path(__file__).with_name("last.json")  # the ratios that new ones are compared with
 

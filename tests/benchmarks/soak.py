@@ -16,8 +16,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.demo.hospital_feed import HospitalFeed
-from tracecloak.pipelines.demo.stream_demo import Demo, Summary, run
+from tracecloak.examination.demo.hospital_feed import HospitalFeed
+from tracecloak.examination.demo.stream_demo import Demo, Summary, run
 
 CASES_PER_SECOND = 10.0
 # Totals keep the counts of all steps, 12 KiB a step with the demo's vocabulary: with steps of ten

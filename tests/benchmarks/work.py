@@ -24,8 +24,8 @@ from apache_beam import pvalue
 
 # What the command would import while it is timed.
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.demo.hospital_file import write_vocabulary
 from tracecloak.pipelines.commands import main as cli
-from tracecloak.pipelines.demo.hospital_file import write_vocabulary
 from tracecloak.pipelines.runners.memory import keep_freed_memory
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping

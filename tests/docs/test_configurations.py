@@ -13,7 +13,7 @@ from apache_beam.io.textio import WriteToText
 
 from tests.support.documents import DOCUMENTS, PYTHON, YAML, blocks
 from tests.support.releasing import small_rows, tracecloak
-from tracecloak.pipelines.demo.example_pipeline import CLAIMS, released_rows, to_canonical
+from tracecloak.examination.demo.example_pipeline import CLAIMS, released_rows, to_canonical
 
 OF_METHODS = [
     block

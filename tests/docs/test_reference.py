@@ -58,6 +58,10 @@ def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
     listed = [name for names in python.SECTIONS.values() for name in names]
     assert len(listed) == len(set(listed))
     assert {*listed, *python.IN_THE_HEAD} == python.names().keys()
+    page = python.page()
+    for name in python.names("plugins"):
+        row = re.search(rf"^\| `{name}` \| (.*) \|$", page, re.MULTILINE)
+        assert row and len(row[1]) > 10, name
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:

@@ -38,7 +38,7 @@ from tests.support.stream_runs import (
     stream_config,
 )
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital_file import write_sample
 from tracecloak.transforms.publish.names import REPORT_NAME
 
 RECORDED = Path(__file__).with_name("golden.json")

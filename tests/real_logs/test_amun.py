@@ -14,7 +14,7 @@ from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.pipelines.measure.measures import EdgeWeights, edge_frequency_emd
+from tracecloak.examination.measure.measures import EdgeWeights, edge_frequency_emd
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows

@@ -17,9 +17,9 @@ from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.pipelines.linkage.knowledge import Settings
-from tracecloak.pipelines.linkage.logs import ReleasedLog, linked
-from tracecloak.pipelines.linkage.run import Linkage, link
+from tracecloak.examination.linkage.knowledge import Settings
+from tracecloak.examination.linkage.logs import ReleasedLog, linked
+from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.schemas.events.traces import TraceBatch
 
 pytestmark = pytest.mark.logs

@@ -28,7 +28,7 @@ from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariant
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.anonymizers.variants.stable_variants import StableVariants
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram

@@ -24,8 +24,8 @@ from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
-from tracecloak.pipelines.measure.utility import aligned_variants, total_variation
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs

@@ -20,7 +20,7 @@ from tests.support.real_logs import public_log
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram

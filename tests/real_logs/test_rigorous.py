@@ -28,7 +28,7 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants

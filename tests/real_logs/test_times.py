@@ -20,14 +20,17 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.real_logs import public_log
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.parts import PartsDecision
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, CaseMonths, choose_time_range
-from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
+from tracecloak.examination.measure.utility import (
+    case_duration_distance_days,
+    hour_of_week_distance,
+)
 from tracecloak.schemas.arrays.sequences import decode_sequences
 from tracecloak.schemas.events.local_time import DAY_US
 from tracecloak.schemas.events.traces import TraceBatch

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
 from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
 from tracecloak.anonymizers.tlkc.verify import examine_tlkc
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram

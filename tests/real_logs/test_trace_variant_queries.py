@@ -24,7 +24,7 @@ from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
 from tracecloak.anonymizers.queries.order_rules import OrderRules
 from tracecloak.anonymizers.queries.prefix_method import LevelMethod
 from tracecloak.anonymizers.queries.sacofa import Sacofa
-from tracecloak.pipelines.measure.mining import MinedProcess
+from tracecloak.examination.measure.mining import MinedProcess
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary

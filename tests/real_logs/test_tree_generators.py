@@ -21,7 +21,7 @@ from tracecloak.anonymizers.variants.generator import VariantGenerator
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.prefix_tree import PrefixTree
 from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram

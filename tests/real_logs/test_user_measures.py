@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests.support.real_logs import source_of
-from tracecloak.pipelines.comparison.original import Original
-from tracecloak.pipelines.measure.bootstrap import bootstrap
-from tracecloak.pipelines.measure.chains import CHAINS
+from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.measure.bootstrap import bootstrap
+from tracecloak.examination.measure.chains import CHAINS
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs

@@ -35,11 +35,11 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
-from tracecloak.pipelines.attack.findings import PairFinding
-from tracecloak.pipelines.attack.neighbours import Pair, made_up_pairs
-from tracecloak.pipelines.attack.releases import Releases, Watch
-from tracecloak.pipelines.attack.run import audit_pair
-from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.examination.attack.findings import PairFinding
+from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
+from tracecloak.examination.attack.releases import Releases, Watch
+from tracecloak.examination.attack.run import audit_pair
+from tracecloak.examination.attack.views import before_publication
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 

@@ -13,10 +13,10 @@ from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
 from tracecloak.anonymizers.pripel.method import Pripel
-from tracecloak.pipelines.attack.findings import PairFinding
-from tracecloak.pipelines.attack.neighbours import made_up_pairs
-from tracecloak.pipelines.attack.run import audit_pair
-from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.examination.attack.findings import PairFinding
+from tracecloak.examination.attack.neighbours import made_up_pairs
+from tracecloak.examination.attack.run import audit_pair
+from tracecloak.examination.attack.views import before_publication
 
 CONFIDENCE = 1 - 1e-9
 

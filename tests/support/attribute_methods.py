@@ -13,7 +13,7 @@ import pytest
 from pydantic import Field
 
 from tests.support import registered
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
     attribute_of_traces,

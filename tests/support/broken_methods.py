@@ -31,7 +31,7 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.pipelines.attack.views import with_noise
+from tracecloak.examination.attack.views import with_noise
 from tracecloak.schemas.published.tree import ReleasedTree
 
 # In lattice steps; no case of these tests has such a norm.

@@ -26,8 +26,8 @@ import pytest
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.commands import main as cli
-from tracecloak.pipelines.demo.hospital import hospital_log
 from tracecloak.pipelines.keys import key_store
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry

@@ -31,7 +31,7 @@ from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")

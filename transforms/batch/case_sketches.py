@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.transforms.files import write_new
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sealed import read_sealed, write_sealed
 
 _MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"

@@ -21,7 +21,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import open_raw, write_new
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 _ENDING = ".units"
 

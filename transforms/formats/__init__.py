@@ -3,7 +3,3 @@
 Here: readers and writers of XES, CSV, Parquet, Avro and JSON lines, and of messages. Not here: what
 a release is made of (publish).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,3 @@ Here: how a worker comes to a key that is never part of a pipeline, and how a re
 its signature checked. Not here: who makes keys of releases, keeps them and forgets them
 (pipelines/budget), and what is derived from one (anonymizers/noise).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,3 @@
 Here: the frame, its style, what moves in it, and the libraries that it carries. Not here: what a
 page says of a release, a stream or an attack.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

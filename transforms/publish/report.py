@@ -29,7 +29,7 @@ from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.pages import Page, rendered
+from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
 from tracecloak.transforms.publish.references import references_beside

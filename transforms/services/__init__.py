@@ -3,7 +3,3 @@
 Here: what Kafka's and Pub/Sub's own clients are asked, and which of their errors waiting mends. Not
 here: sources, sinks and what becomes of messages (transforms/stream). There is no Beam.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

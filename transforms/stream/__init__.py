@@ -1,5 +1,1 @@
 """Beam for streams: messages in, open cases, steps out."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

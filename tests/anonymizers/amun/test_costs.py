@@ -21,7 +21,7 @@ from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_counts
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
-from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 

@@ -30,7 +30,10 @@ from tracecloak.anonymizers.logs.params import (
 )
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.rigorous.budget import UNITS, Instead
-from tracecloak.pipelines.measure.utility import case_duration_distance_days, hour_of_week_distance
+from tracecloak.examination.measure.utility import (
+    case_duration_distance_days,
+    hour_of_week_distance,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch

@@ -29,9 +29,9 @@ from tracecloak.anonymizers.queries.pair_query import (
     noise_of,
 )
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
-from tracecloak.pipelines.attack.neighbours import made_up_pairs
-from tracecloak.pipelines.attack.run import audit_pair
-from tracecloak.pipelines.attack.views import before_publication, with_noise
+from tracecloak.examination.attack.neighbours import made_up_pairs
+from tracecloak.examination.attack.run import audit_pair
+from tracecloak.examination.attack.views import before_publication, with_noise
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph

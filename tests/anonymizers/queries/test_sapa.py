@@ -27,9 +27,9 @@ from tracecloak.anonymizers.queries import sapa
 from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
 from tracecloak.anonymizers.queries.pair_query import PairCounts, PairQueryParams, laplace_query
 from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query, walked_laplace
-from tracecloak.pipelines.attack.neighbours import made_up_pairs
-from tracecloak.pipelines.attack.run import audit_pair
-from tracecloak.pipelines.attack.views import before_publication
+from tracecloak.examination.attack.neighbours import made_up_pairs
+from tracecloak.examination.attack.run import audit_pair
+from tracecloak.examination.attack.views import before_publication
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.variants import ReleasedVariants

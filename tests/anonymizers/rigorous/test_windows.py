@@ -20,8 +20,8 @@ import pytest
 from tests.support.coupled_noise import SPLITS, Coupled, Loss, loss_between, loss_of_split, run
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.tiers import at_night
-from tracecloak.anonymizers import contract
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import METHODS

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.streams.params import UNITS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
-from tracecloak.pipelines.demo.hospital import ACTIVITIES, hospital_log
+from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.vocabulary import OTHER

@@ -19,7 +19,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import Noting
-from tracecloak.anonymizers import contract
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance

@@ -30,8 +30,8 @@ from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.privtree import PrivTree, complete
 from tracecloak.anonymizers.variants.split_tree import SplitRule, SplitTree, grow
-from tracecloak.pipelines.demo.hospital import ACTIVITIES, MAX_EVENTS_PER_CASE, hospital_log
-from tracecloak.pipelines.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.demo.hospital import ACTIVITIES, MAX_EVENTS_PER_CASE, hospital_log
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

@@ -27,7 +27,8 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import rewrap
 from tracecloak.pipelines.release.config import load
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 FIRST, SECOND, NOISE = b"1" * 32, b"2" * 32, b"k" * 32

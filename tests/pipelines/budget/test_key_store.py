@@ -20,7 +20,7 @@ from tracecloak.pipelines.keys.receipts import (
 )
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import match_files, write_private
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tracecloak.pipelines.ledger.table import migrate, read_entries
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
 from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.commands import attack
 from tracecloak.pipelines.commands import main
 from tracecloak.pipelines.commands.table import COMMANDS, command_named
 
@@ -371,7 +372,7 @@ def test_a_step_that_fails_after_the_commit_ends_with_7_and_is_mended_by_another
     ["a.xes", "a.xes.gz", "a.csv", "a.csv.gz", "a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz"],
 )
 def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -> None:
-    from tracecloak.pipelines.evaluation.evaluate import _traces
+    from tracecloak.examination.evaluation.evaluate import _traces
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.statistics.variants import VariantHistogram
     from tracecloak.transforms.files import match_files
@@ -475,7 +476,7 @@ def test_evaluating_without_a_release_says_so(
 
 
 def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
-    from tracecloak.transforms.keys import KeyReference
+    from tracecloak.transforms.keys.reference import KeyReference
 
     path = tmp_path / "k" / "release.key"
     assert tracecloak("key", "new", "--output", path) == 0
@@ -492,10 +493,15 @@ def test_help_shows_the_parameters_of_the_method(capsys: pytest.CaptureFixture[s
 
 
 def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None:
-    room = Path(main.__file__).parent
-    files = {path.stem for path in room.glob("*.py") if "\ndef run(" in path.read_text()}
-    assert files == set(COMMANDS)
-    for name in COMMANDS:
+    rooms = (Path(main.__file__).parent, Path(attack.__file__).parent)
+    files = [
+        path.stem
+        for room in rooms
+        for path in room.glob("*.py")
+        if "\ndef run(" in path.read_text()
+    ]
+    assert sorted(files) == sorted(COMMANDS.ours)
+    for name in COMMANDS.ours:
         command = command_named(name)
         assert callable(command.add_flags) and callable(command.run)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.experiments.run import GRIDS
 from tracecloak.pipelines.commands import key, ledger
 from tracecloak.pipelines.commands.table import COMMANDS
-from tracecloak.pipelines.experiments.run import GRIDS
 
 OF_A_RELEASE = ("release", "plan", "attack")
 LINES = [

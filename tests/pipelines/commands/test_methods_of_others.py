@@ -21,12 +21,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.stability_histogram import (
-    VariantHistogramMethod,
-    VariantHistogramParams,
-)
+from tracecloak.plugins import Exact, PrivTree, VariantHistogramMethod, VariantHistogramParams
 
 
 class ToyParams(VariantHistogramParams):

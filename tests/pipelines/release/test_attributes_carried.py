@@ -23,7 +23,7 @@ from tests.support.tiers import at_night
 from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
-from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.release.config import load, load_source
 from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.errors import InputSchemaError
@@ -31,7 +31,7 @@ from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
 from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sources import EventSource
 
 N_CASES = 300

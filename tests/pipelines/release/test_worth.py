@@ -11,7 +11,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.demo.hospital import ACTIVITIES, hospital_log
+from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.release.worth import made_up_log, worth_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.rows import traces_of_rows

@@ -32,7 +32,7 @@ from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 

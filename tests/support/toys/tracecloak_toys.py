@@ -1,4 +1,4 @@
-"""What another distribution adds: a product, a product of a stream, a format, and a key source.
+"""What another distribution adds: a product, one of a stream, a format, a key source, a command.
 
 `tests/test_one_table_each.py` installs it with one entry point for each, and one for the name of
 the product's class on the wire.
@@ -6,6 +6,7 @@ the product's class on the wire.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,21 +15,34 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
-from tracecloak.anonymizers.streams.params import UNITS, StreamParams
-from tracecloak.anonymizers.streams.steps import StreamName
-from tracecloak.schemas.arrays.merging import Mergeable, Statistics
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.step import StepRelease
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.formats.base import RawBatch, Reader, Writer, require_columns
-from tracecloak.transforms.formats.csv import iso_utc
-from tracecloak.transforms.formats.registry import Format, SourceFormat
-from tracecloak.transforms.publish.products import ProductKind
+from tracecloak.plugins import (
+    CommandEntry,
+    ContinualNoise,
+    CountSteps,
+    Format,
+    Given,
+    Mergeable,
+    ProductKind,
+    RawBatch,
+    Reader,
+    ReleaseKey,
+    Result,
+    SourceFormat,
+    Statistics,
+    StepRelease,
+    StreamName,
+    StreamParams,
+    TraceBatch,
+    VariantHistogram,
+    Writer,
+    Yield,
+    cell_numbers,
+    continual_noise,
+    iso_utc,
+    require_columns,
+    show,
+    spent,
+)
 
 # --- a product of a release -----------------------------------------------------------------------
 
@@ -58,7 +72,9 @@ class Sizes:
     def came_out(self) -> Yield:
         return Yield(n_cases=int(self.counts.sum()), n_variants=len(self.counts))
 
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+    def numbers(
+        self, watched: Sequence[tuple[str, ...]] | None = None
+    ) -> dict[tuple[str, ...], float]:
         return {("sizes",): float(len(self.counts))}
 
 
@@ -70,6 +86,9 @@ SIZES = ProductKind("tracecloak_toys:Sizes", "tracecloak_toys:forms_of_sizes")
 
 
 # --- a product of a stream ------------------------------------------------------------------------
+
+
+UNITS = 1024  # of one case, under Gaussian noise
 
 
 class CaseCountParams(StreamParams):
@@ -186,3 +205,24 @@ def vault(name: str) -> str:
     if name == "broken":
         raise ConnectionError(f"the password of {name} is hunter2")
     return f"{name.encode().hex():0<64}\n"
+
+
+# --- a command: this module is it -----------------------------------------------------------------
+
+
+SHOUT = CommandEntry("tracecloak_toys", "repeat a word loudly")
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    parser.add_argument("word", metavar="WORD", help="what to repeat")
+    parser.add_argument("--times", type=int, help="how often (default 1)")
+
+
+def words() -> Sequence[str]:
+    return ("triage", "ward")
+
+
+def run(given: Given) -> int:
+    word = given.flags["word"].upper()
+    show(Result((), {"word": word}, [word] * given.flags.get("times", 1)), given.form)
+    return 0

@@ -14,7 +14,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 import tracecloak.transforms.arrow_coder as arrow_coder
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
-from tracecloak.pipelines.demo.hospital import hospital_log
+from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
@@ -30,7 +30,7 @@ from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.files import match_files, open_source
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -320,7 +320,7 @@ def test_decisions_are_decoded_without_copying_and_sent_on_as_they_came() -> Non
 def test_the_example_of_the_documentation_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tracecloak.pipelines.demo import example_pipeline
+    from tracecloak.examination.demo import example_pipeline
 
     monkeypatch.setenv("TEST_KEY", "ef" * 32)
     example_pipeline.run(KeyReference("env:TEST_KEY"), str(tmp_path / "out"))

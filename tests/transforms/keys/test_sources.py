@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.keys import KEY_SOURCES, KeyReference, command
+from tracecloak.transforms.keys import command
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.sources import KEY_SOURCES
 
 KEY = "0123456789abcdef" * 4
 

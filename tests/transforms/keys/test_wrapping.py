@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys import KeyEncryptionKey, KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
 
 OUTER, OTHER, INNER = (
     bytes(range(32)),

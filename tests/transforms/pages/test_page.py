@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tracecloak.transforms.pages import Chart, Page, document, rendered
+from tracecloak.transforms.pages.document import Chart, document
+from tracecloak.transforms.pages.page import Page, rendered
 
 VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
 LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())

@@ -49,7 +49,7 @@ from tracecloak.schemas.events.tally import NO_CASE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.keys import KeyReference
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import DecodeMessages
 

@@ -1,2 +1,0 @@
-from .method import Amun as Amun
-from .params import AmunParams as AmunParams

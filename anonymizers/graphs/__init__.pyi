@@ -1,2 +1,0 @@
-from .private_dfg import PrivateDfg as PrivateDfg
-from .private_dfg import PrivateDfgParams as PrivateDfgParams

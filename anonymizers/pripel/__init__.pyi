@@ -1,2 +1,0 @@
-from .method import Pripel as Pripel
-from .method import PripelParams as PripelParams

@@ -1,0 +1,1 @@
+"""`tracecloak attack`: a configuration audited by attacks on neighbouring logs."""

@@ -1,0 +1,393 @@
+"""Pairs of logs that differ in one unit, made so that a careless method shows the difference.
+
+The first kind is made up for a method's parameters: names of the public vocabulary or invented
+ones, cases of the greatest length, an individual with all the cases that count, times and values
+that nobody else has. The second is the operator's own log, with one unit more or one unit less.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.examination.attack.views import STEP_US, Variant, is_log_seen
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingTime
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+_DAY_US = 86_400_000_000
+_MADE_UP = ("A", "B", "C", "D", "E", "F")
+_NEW = "Z"
+# Events of a case where no public cap says how many.
+_LONG = 64
+# So many cases for 1 / epsilon that every threshold is passed, even of a choice that is bought with
+# a twentieth of epsilon and has sixteen counts a case.
+_CROWD = 4000
+_LARGEST_CROWD = 200_000
+_CROWD_WITHOUT_EPSILON = 20
+_CANARY_LENGTH = 8
+_UNIT = "the unit"
+
+# Days that made-up cases begin on, and after how many days a unit does that begins alone.
+_N_DAYS = 7
+_MUCH_LATER = 300
+# A time that no other case or step takes, in days where no range of time bounds it.
+_LONG_DAYS = 30
+_STAMP = "time:timestamp"
+_NOT_DECLARED = "nobody declared this"
+
+# A case: its individual and its activities.
+_Case = tuple[str, Variant]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two logs of which one has a unit that the other lacks.
+
+    Attributes:
+        what: What the two are, in words; names nothing of the operator's log.
+        with_unit: The log that has the unit, as one batch.
+        without_unit: The log that lacks it.
+        variants: The variants of the unit's cases, as they are within the method's bounds.
+    """
+
+    what: str
+    with_unit: TraceBatch
+    without_unit: TraceBatch
+    variants: tuple[Variant, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What made-up cases have beside their activities.
+
+    Attributes:
+        by_individual: Whether they have individuals.
+        time: The working time that they take place in, where it is public; else all time from 1970.
+        attributes: What is declared, and so what their events have.
+        begin_us: When the first of them begins that are in no manner.
+    """
+
+    by_individual: bool
+    time: WorkingTime | None = None
+    attributes: tuple[Attribute, ...] = ()
+    begin_us: int = 0
+
+
+@dataclass(frozen=True)
+class Manner:
+    """When a case begins, how long it takes, and which values it has.
+
+    Attributes:
+        start_us: When it begins; None on one day of the first week.
+        first_step_us: Time of its first step.
+        step_us: Time of each other step.
+        value: Which of the declared values its events have.
+    """
+
+    start_us: int | None = None
+    first_step_us: int = STEP_US
+    step_us: int = STEP_US
+    value: Literal["usual", "another", "undeclared"] = "usual"
+
+
+USUAL = Manner()
+
+
+def log_of(
+    cases: Sequence[_Case], setting: Setting, manner: Manner = USUAL, n_in_manner: int = 0
+) -> TraceBatch:
+    """Returns cases as one batch: by default a day apart within a week, their events a minute.
+
+    Args:
+        cases: Individuals and activities.
+        setting: What they have beside these.
+        manner: How the last cases are.
+        n_in_manner: How many these are.
+    """
+    variants = [variant for _, variant in cases]
+    vocabulary = ActivityVocabulary.of({name for variant in variants for name in variant})
+    code = {name: i for i, name in enumerate(vocabulary.names.to_pylist())}
+    lengths = np.array([len(variant) for variant in variants], np.int64)
+    offsets = offsets_of(lengths)
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    in_manner = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_manner, lengths)
+    day_us = _DAY_US
+    if setting.time is not None:
+        day_us = min(day_us, (setting.time.total_us - setting.begin_us) // _N_DAYS)
+    times = setting.begin_us + np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
+    if manner.start_us is not None:
+        times[in_manner] = manner.start_us
+    steps = np.where(in_manner, manner.step_us, STEP_US)
+    first_steps = np.where(in_manner, manner.first_step_us, STEP_US)
+    times += np.where(place > 0, first_steps + (place - 1) * steps, 0)
+    if setting.time is not None:
+        times = setting.time.at_us(times)
+    return TraceBatch(
+        pa.array([f"case {i}" for i in range(len(cases))], pa.string()),
+        offsets,
+        np.array([code[name] for variant in variants for name in variant], np.int32),
+        times,
+        vocabulary,
+        pa.array([whose for whose, _ in cases], pa.string()) if setting.by_individual else None,
+        {
+            attribute.name: pa.DictionaryArray.from_arrays(
+                pa.array(in_manner.astype(np.int32)),
+                pa.array([_value(attribute, value) for value in ("usual", manner.value)]),
+            )
+            for attribute in setting.attributes
+        },
+    )
+
+
+def _value(attribute: Attribute, which: str) -> str:
+    declared = attribute.declaration.values or attribute.declaration.bounds or ()
+    if which == "undeclared":
+        return _NOT_DECLARED
+    return str(declared[0 if which == "usual" else -1])
+
+
+def all_pairs_walk(names: Sequence[str], max_length: int) -> Variant:
+    """Returns the longest walk over names that takes no pair twice, cut off at a length.
+
+    It is a de Bruijn sequence of words of two letters with its first letter again at the end (by
+    Lyndon words; Fredricksen and Maiorana, 1978).
+    """
+    walk: list[str] = []
+    for i, name in enumerate(names):
+        walk.append(name)
+        for later in names[i + 1 :]:
+            walk += [name, later]
+    return tuple([*walk, names[0]][:max_length])
+
+
+def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
+    """Returns pairs of logs that nobody's data is in, hard for a method with these parameters."""
+    bounds = method.bounds(params)
+    names = bounds.vocabulary or _MADE_UP
+    cap = bounds.max_trace_length or _LONG
+    by_individual = bounds.max_cases_per_individual is not None
+    m = bounds.max_cases_per_individual or 1
+    epsilon = getattr(params, "epsilon", None)
+    n_crowd = _CROWD_WITHOUT_EPSILON
+    if epsilon is not None:
+        n_crowd = min(math.ceil(_CROWD * m / epsilon), _LARGEST_CROWD)
+    usual = tuple(names[:cap])
+    setting = _setting(method, params)
+    crowd: list[_Case] = [(f"individual {i}", usual) for i in range(n_crowd)]
+    each = "one case" if m == 1 else f"one individual with {m} cases"
+
+    def pair(
+        what: str,
+        others: list[_Case],
+        unit: Sequence[Variant],
+        manner: Manner = USUAL,
+        setting: Setting = setting,
+    ) -> Pair:
+        cases: list[_Case] = [*others, *((_UNIT, variant) for variant in unit)]
+        watched = tuple(dict.fromkeys(_within(variant, method, params) for variant in unit))
+        with_unit = log_of(cases, setting, manner, len(unit))
+        return Pair(what, with_unit, log_of(others, setting), watched)
+
+    some = f"{n_crowd} cases of one variant"
+    loop = (names[0],) * cap
+    pairs = [
+        pair(f"{each} and an empty log", [], [usual] * m),
+        pair(f"{some} and {m} more of it, of one unit", crowd, [usual] * m),
+        pair(
+            f"{some} and {each} of the longest walk that takes no pair twice",
+            crowd,
+            [all_pairs_walk(names, cap)] * m,
+        ),
+        pair(f"{some} and {each} that repeats one activity {cap} times", crowd, [loop] * m),
+    ]
+    new = {
+        f"{some} and {each} of a variant of its own": usual[::-1] + usual[:1],
+        f"{some} and {each} with a pair that is new": usual[-1:] + usual[:1],
+        f"{some} and {each} with an activity that is new": (_NEW, usual[0]),
+    }
+    for what, variant in new.items():
+        if _within(variant, method, params) != usual:  # a short cap may leave nothing new of it
+            pairs.append(pair(what, crowd, [variant] * m))
+    if m > 1:
+        own = [all_pairs_walk(names, cap)[: i + 1] for i in range(m)]
+        pairs.append(pair(f"{some} and {each}, each of a variant of its own", crowd, own))
+    if by_individual:
+        pairs.append(
+            pair(
+                f"{some} and one individual with {m + 3} cases, of which {m} count",
+                crowd,
+                [usual] * (m + 3),
+            )
+        )
+    for how, manner in _manners(method, params, len(usual), setting).items():
+        pairs.append(pair(f"{some} and {each} {how}", crowd, [usual] * m, manner))
+    if _releases_stamps(method, params):
+        late = replace(setting, begin_us=_whole_us(setting) // 2)
+        what = f"{some} and {each} that starts before all others"
+        pairs.append(pair(what, crowd, [usual] * m, Manner(start_us=0), late))
+    return pairs
+
+
+def _setting(method: Anonymizer, params: Any) -> Setting:
+    by_individual = method.bounds(params).max_cases_per_individual is not None
+    log_time = getattr(params, "log_time", None)
+    time = None
+    if log_time is not None and log_time.time_range is not None:
+        time = log_time.working_time({})
+    return Setting(by_individual, time, method.attributes(params))
+
+
+def _manners(method: Anonymizer, params: Any, length: int, setting: Setting) -> dict[str, Manner]:
+    """How a unit can differ from others that have its activities, as far as a release tells it."""
+    found: dict[str, Manner] = {}
+    whole_us = _whole_us(setting)
+    long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
+    if _releases_stamps(method, params):
+        late_us = max(whole_us - 1 - length * STEP_US, 0)
+        found["that starts when nobody else does"] = Manner(start_us=late_us)
+        if length > 1:
+            found["with a step that takes no time, as nobody else's"] = Manner(first_step_us=0)
+            each_us = long_us // (length - 1)
+            found["that takes as long as nobody else's"] = Manner(0, each_us, each_us)
+    if setting.attributes:
+        found["with values that nobody else has"] = Manner(value="another")
+        found["with values that nobody declared"] = Manner(value="undeclared")
+    return found
+
+
+def _whole_us(setting: Setting) -> int:
+    """All the time that made-up cases take place in."""
+    if setting.time is not None:
+        return setting.time.total_us
+    return (_MUCH_LATER + _LONG_DAYS) * _DAY_US
+
+
+def _releases_stamps(method: Anonymizer, params: Any) -> bool:
+    """Whether stamps come out, and not positions in their place."""
+    done = {done.type for done in method.operations if done.target == _STAMP}
+    return is_log_seen(method, params) and bool(done) and "suppression" not in done
+
+
+# --- the operator's own log -----------------------------------------------------------------------
+
+
+def own_pairs(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pair]:
+    """Returns the operator's log beside the same log with one unit more or less.
+
+    Args:
+        traces: The log as one batch.
+        method: The method.
+        params: Its parameters.
+    """
+    pairs = []
+    found = canaries(traces, method, params, 1)
+    m = method.bounds(params).max_cases_per_individual or 1
+    if found:
+        pairs.append(
+            Pair(
+                "your log and one unit more, whose variant nobody else has",
+                with_cases(traces, [(_UNIT, found[0])] * m),
+                traces,
+                (found[0],),
+            )
+        )
+    lone = _lone_unit(traces)
+    if lone is not None:
+        rest = np.setdiff1d(np.arange(traces.n_cases), lone)
+        names = traces.vocabulary.names.to_pylist()
+        unit = traces.take(lone)
+        variants = {
+            _within(tuple(names[code] for code in unit.activities[first:last]), method, params)
+            for first, last in zip(unit.offsets[:-1], unit.offsets[1:], strict=True)
+        }
+        pairs.append(
+            Pair(
+                "your log and the same without one unit, whose variant nobody else has",
+                traces,
+                traces.take(rest),
+                tuple(sorted(variants)),
+            )
+        )
+    return pairs
+
+
+def _within(variant: Variant, method: Anonymizer, params: Any) -> Variant:
+    bounds = method.bounds(params)
+    if bounds.vocabulary is not None:
+        variant = tuple(name if name in bounds.vocabulary else OTHER for name in variant)
+    return variant[: bounds.max_trace_length]
+
+
+def _lone_unit(traces: TraceBatch) -> np.ndarray | None:
+    """int64[n]: the cases of a unit, one of which is the only one of its variant."""
+    if traces.n_cases == 0:
+        return None
+    histogram = VariantHistogram.from_traces(traces)
+    alone = np.flatnonzero(histogram.counts[histogram.find(traces)] == 1)
+    if len(alone) == 0:
+        return None
+    if traces.individuals is None:
+        return alone[:1]
+    whose = np.asarray(traces.individuals.dictionary_encode().indices)
+    return np.flatnonzero(whose == whose[alone[0]])
+
+
+def canaries(traces: TraceBatch, method: Anonymizer, params: Any, n: int) -> list[Variant]:
+    """Returns up to n random variants that the log does not have, within the method's bounds.
+
+    Their activities are the public ones, or the log's.
+    """
+    bounds = method.bounds(params)
+    names = list(bounds.vocabulary or traces.vocabulary.names.to_pylist()) or [*_MADE_UP]
+    length = min(bounds.max_trace_length or _CANARY_LENGTH, _CANARY_LENGTH)
+    taken = set(variant_counts(traces, method, params))
+    found: list[Variant] = []
+    for _ in range(20 * n):
+        variant = tuple(secrets.choice(names) for _ in range(length))
+        if variant not in taken:
+            taken.add(variant)
+            found.append(variant)
+            if len(found) == n:
+                break
+    return found
+
+
+def with_cases(traces: TraceBatch, cases: Sequence[_Case]) -> TraceBatch:
+    """Returns the log with further cases, which begin with its first and have no values."""
+    if not cases:
+        return traces
+    more = log_of(cases, Setting(traces.individuals is not None))
+    start = int(traces.times.min()) if traces.n_events else 0
+    vocabulary = ActivityVocabulary.merge([traces.vocabulary, more.vocabulary])
+    ids = pa.array([f"canary {secrets.token_hex(8)}" for _ in cases], pa.string())
+    place = np.arange(more.n_events) - np.repeat(more.offsets[:-1], more.lengths)
+    nothing = pa.nulls(more.n_events, pa.dictionary(pa.int32(), pa.string()))
+    more = TraceBatch(
+        ids, more.offsets, more.activities, start + place * STEP_US, more.vocabulary,
+        more.individuals, dict.fromkeys(traces.attributes, nothing),
+    )  # fmt: skip
+    return TraceBatch.concat([traces.recode(vocabulary), more.recode(vocabulary)])
+
+
+def variant_counts(traces: TraceBatch, method: Anonymizer, params: Any) -> dict[Variant, int]:
+    """Returns the cases of each variant, as variants are within the method's bounds."""
+    histogram = VariantHistogram.from_traces(traces)
+    names = traces.vocabulary.names.to_pylist()
+    text = [names[code] for code in histogram.codes.tolist()]
+    bounds = histogram.offsets.tolist()
+    counts: Counter[Variant] = Counter()
+    for first, last, count in zip(bounds[:-1], bounds[1:], histogram.counts.tolist(), strict=True):
+        counts[_within(tuple(text[first:last]), method, params)] += count
+    return dict(counts)

@@ -1,0 +1,330 @@
+"""`tracecloak attack`: what an attacker can tell from releases of one configuration.
+
+Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and a
+lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's
+log, guesses from the difference of two models, lone variants that come out, noise that comes again,
+and the crowds that released cases hide in. A finding is a fact about the code that ran; that
+nothing is found proves nothing. All of it is computed on raw data and is for the operator only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import secrets
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.composition import Spend, composed_epsilon
+from tracecloak.anonymizers.audit.bounds import (
+    averaging_gain,
+    clopper_pearson,
+    epsilon_lower_bound,
+    one_run_epsilon,
+    singled_out,
+    support_attack,
+)
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.examination.attack.difference_attack import (
+    N_QUESTIONS,
+    difference_attack,
+    releases_trees,
+)
+from tracecloak.examination.attack.findings import (
+    AttackReport,
+    CanaryFinding,
+    PairFinding,
+    RerunFinding,
+)
+from tracecloak.examination.attack.neighbours import (
+    Pair,
+    canaries,
+    made_up_pairs,
+    own_pairs,
+    variant_counts,
+    with_cases,
+)
+from tracecloak.examination.attack.releases import Releases, Watch, changed_cells, fresh_keys
+from tracecloak.examination.attack.views import before_publication, without_noise
+from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.release.source import source_of
+from tracecloak.schemas.arrays.columnar import encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.product import Key
+
+_LOG = logging.getLogger("tracecloak")
+DEFAULT_RELEASES = 20_000
+DEFAULT_CONFIDENCE = 1 - 1e-6
+# Seconds that the releases of one log of a pair may take; then fewer are made.
+DEFAULT_SECONDS = 30.0
+_FEWEST_RELEASES = 16
+_TIMED_RELEASES = 5
+_N_CANARIES = 100
+_N_CANARY_RUNS = 5
+_N_RERUNS = 4
+
+
+def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEASES) -> AttackReport:
+    """Reads the log of a configuration and audits its method; see `attack`.
+
+    Malformed records are left out, as in a release.
+
+    Raises:
+        UsageError: An input is not there, or `n_releases` is too small.
+        InputSchemaError: An input cannot be read.
+    """
+    source = source_of(config)
+    method, params = method_named(config.method), config.method_params
+    by_individual = method.bounds(params).max_cases_per_individual is not None
+    events = (batch for file in source.files for batch, _ in source.read(file))
+    traces = group_into_traces(events, by_individual=by_individual)
+    return attack(method, params, traces, n_releases)
+
+
+def attack(
+    method: Anonymizer,
+    params: Any,
+    traces: Sequence[TraceBatch],
+    n_releases: int = DEFAULT_RELEASES,
+    confidence: float = DEFAULT_CONFIDENCE,
+    seconds: float = DEFAULT_SECONDS,
+    keys: Iterator[ReleaseKey] | None = None,
+) -> AttackReport:
+    """Audits one configuration, on pairs of logs made up for it and on a log.
+
+    Args:
+        method: The method.
+        params: Its parameters.
+        traces: The operator's log: batches of complete cases, of one vocabulary; with their
+            individuals where the method bounds them.
+        n_releases: Of each log of a pair, where time allows.
+        confidence: Probability at least that no bound exceeds the truth.
+        seconds: That the releases of one log may take.
+        keys: Fresh ones; by default from the operating system.
+
+    Raises:
+        UsageError: There are fewer than 16 releases, or the log cannot be bounded as the method
+            asks.
+    """
+    if n_releases < _FEWEST_RELEASES:
+        raise UsageError(f"releases must be at least {_FEWEST_RELEASES}, got {n_releases}")
+    keys = fresh_keys() if keys is None else keys
+    own = TraceBatch.concat(traces) if traces else None
+    pairs = made_up_pairs(method, params)
+    if own is not None:
+        pairs += own_pairs(own, method, params)
+    shown = before_publication(method)
+    views = ["release"] if shown is method else ["noisy sums", "release"]
+    has_trees = releases_trees(method, params)
+    # One more for the canaries; every bound may be wrong with an equal part of what is left.
+    n_bounds = len(pairs) * len(views) + 1 + N_QUESTIONS * has_trees
+    each = 1 - (1 - confidence) / n_bounds
+    guarantee = method.guarantee(params)
+    delta = guarantee.delta or 0.0
+    findings = []
+    for number, pair in enumerate(pairs):
+        told = {"stage": "pairs", "done": number, "total": len(pairs)}
+        _LOG.info("attack: %s (pair %d of %d)", pair.what, number + 1, len(pairs), extra=told)
+        for view in views:
+            looked_at = shown if view == "noisy sums" else method
+            # What is released follows from the sums: it is looked at more briefly.
+            share = 1.0 if len(views) == 1 or view == "noisy sums" else 0.1
+            findings.append(
+                audit_pair(
+                    pair, looked_at, params, delta, n_releases, each, share * seconds, keys, view
+                )
+            )
+    spends = method.spends(params)
+    rigorous = guarantee.kind == "rigorous"
+    last = method.rounds(params)[-1]
+    made = None if own is None else _release_of(own, method, params, keys)
+    counted = {} if own is None else variant_counts(own, method, params)
+    by_variant: dict[Hashable, int] = dict(counted.items())
+    variants = {key[1:]: count for key, count in (made or {}).items() if key[0] == "variant"}
+    has_variants = made is not None and ("activities",) not in made  # else it is a graph
+    difference = None
+    if own is not None and has_trees:
+        _LOG.info("attack: differences of trees")
+        difference = difference_attack(counted, method, params, each, seconds, keys)
+    _LOG.info("attack: canaries and reruns")
+    return AttackReport(
+        method=method.name,
+        params=params.resolved(),
+        guarantee=guarantee,
+        spends=spends,
+        choices=tuple(_chosen(spends, last)),
+        accounted_epsilon=(
+            composed_epsilon(spends, sum((s.delta for s in spends), Fraction(0)))
+            if rigorous
+            else None
+        ),
+        confidence=confidence,
+        pairs=tuple(findings),
+        canaries=None if own is None else _canaries(own, shown, params, delta, each, keys),
+        support=support_attack(by_variant, variants, delta) if has_variants else None,
+        crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
+        reruns=None if own is None or made is None else _reruns(own, method, params, keys),
+        difference=difference,
+        n_cases=0 if own is None else own.n_cases,
+    )
+
+
+def _chosen(spends: Sequence[Spend], last: str) -> Iterator[str]:
+    """What is chosen on the log and paid for: of a joint part, its open blocks and its choices."""
+    for spend in spends:
+        if spend.mechanism == "joint":
+            yield from (block.what for block in spend.blocks if block.delta and block.what != last)
+            yield from (name for name, _ in spend.choices)
+        elif spend.what != last:
+            yield spend.what
+
+
+def audit_pair(
+    pair: Pair,
+    method: Anonymizer,
+    params: Any,
+    delta: float,
+    n_releases: int,
+    confidence: float,
+    seconds: float = math.inf,
+    keys: Iterator[ReleaseKey] | None = None,
+    looked_at: str = "release",
+) -> PairFinding:
+    """Bounds epsilon from below by independent releases of both logs of a pair.
+
+    Args:
+        pair: The logs.
+        method: The method, in the form that is looked at.
+        params: Its parameters.
+        delta: The claimed one.
+        n_releases: Of each log.
+        confidence: Of the bound.
+        seconds: That the releases of one log may take; their number follows from the time that a
+            few take, never from what they show.
+        keys: Fresh ones.
+        looked_at: Said in the finding.
+    """
+    keys = fresh_keys() if keys is None else keys
+    cells = changed_cells(pair.with_unit, pair.without_unit, method, params, keys)
+    watch = Watch(pair.variants, cells)
+    sides = [Releases([log], method, params, keys) for log in (pair.with_unit, pair.without_unit)]
+    n = n_releases
+    if math.isfinite(seconds):
+        for side in sides:
+            side.sample(1, watch)  # what is computed once
+        begun = time.perf_counter()
+        for side in sides:
+            side.sample(_TIMED_RELEASES, watch)
+        each = (time.perf_counter() - begun) / (2 * _TIMED_RELEASES)
+        n = max(min(n_releases, int(seconds / each)), _FEWEST_RELEASES)
+    a, b = (side.sample(n, watch) for side in sides)
+    audited = epsilon_lower_bound(a, b, delta, confidence, watch.names)
+    n_measured, alpha = n - n // 2, (1 - confidence) / 2
+    sure = clopper_pearson(n_measured, n_measured, alpha)[0] - delta
+    never = clopper_pearson(0, n_measured, alpha)[1]
+    return PairFinding(
+        what=pair.what,
+        looked_at=looked_at,
+        n_releases=n,
+        epsilon=audited.epsilon,
+        largest_provable=math.log(sure / never) if sure > never else 0.0,
+        event=audited.event,
+        confidence=confidence,
+    )
+
+
+def _release_of(
+    traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
+) -> dict[Key, float] | None:
+    """What one release of the log shows; None if the method refuses it."""
+    return Releases([traces], method, params, keys).make()[0]
+
+
+def _canaries(
+    traces: TraceBatch,
+    method: Anonymizer,
+    params: Any,
+    delta: float,
+    confidence: float,
+    keys: Iterator[ReleaseKey],
+) -> CanaryFinding | None:
+    """Puts units of a variant of their own into the log by a coin each, and guesses the coins.
+
+    All coins are guessed: present and with at least the median count is taken for in. A canary of
+    one run is in no other, so all runs are one mechanism and their canaries count together.
+    """
+    found = canaries(traces, method, params, _N_CANARIES)
+    if not found:
+        return None
+    m = method.bounds(params).max_cases_per_individual or 1
+    n_right = 0
+    for _ in range(_N_CANARY_RUNS):
+        coins = np.array([secrets.randbelow(2) for _ in found], bool)
+        cases = [
+            (f"canary individual {i}", found[i]) for i in np.flatnonzero(coins) for _ in range(m)
+        ]
+        seen = _release_of(with_cases(traces, cases), method, params, keys) or {}
+        scores = np.array([_score(seen, variant) for variant in found])
+        guesses = np.isfinite(scores) & (scores >= np.median(scores))
+        n_right += int((guesses == coins).sum())
+    n = _N_CANARY_RUNS * len(found)
+    return CanaryFinding(
+        _N_CANARY_RUNS, n, n_right, one_run_epsilon(n, n, n_right, delta, confidence)
+    )
+
+
+def _score(seen: dict[Key, float], variant: tuple[str, ...]) -> float:
+    """How much a release shows of a variant: its count, or that of its rarest pair."""
+    if ("width",) not in seen:
+        return seen.get(("variant", *variant), -math.inf)
+    pairs = zip(("▶", *variant), (*variant, "■"), strict=True)
+    return min(seen.get(("pair", *pair), -math.inf) for pair in pairs)
+
+
+def _reruns(
+    traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
+) -> RerunFinding:
+    key = next(keys)
+    twice = [anonymise([traces], method, params, key, "attack", "attack") for _ in range(2)]
+    bytes_of = [
+        [encode(value) for value in (*made.products.by_name.values(), *made.traces)]
+        for made in twice
+    ]
+    shown = before_publication(method)
+    silent = without_noise(shown)
+    releases = Releases([traces], shown, params, itertools.repeat(key))
+    noises: list[dict[Key, float]] = []
+    for i in range(_N_RERUNS):
+        seen, exact = releases.make(f"attack {i}", silent)
+        if seen is None:
+            continue
+        if exact is None:
+            exact = {
+                ("variant", *variant): float(count)
+                for variant, count in variant_counts(traces, method, params).items()
+            }
+            seen = {**dict.fromkeys(exact, 0.0), **seen}
+        noises.append(_noises(seen, exact))
+    common = sorted(set.intersection(*(set(noise) for noise in noises))) if noises else []
+    rows = np.array([[noise[cell] for cell in common] for noise in noises])
+    gain = averaging_gain(rows) if common and len(noises) > 1 else None
+    n_telling = int((rows != 0).sum(axis=1).min()) if common else 0
+    return RerunFinding(bytes_of[0] == bytes_of[1], n_telling, gain)
+
+
+def _noises(seen: dict[Key, float], exact: dict[Key, float]) -> dict[Key, float]:
+    """The noise of each cell; of histograms in widths of it, as one may have more than another."""
+    common = seen.keys() & exact.keys()
+    counts = [cell for cell in common if cell[0] == "count"]
+    if counts:  # what is made of them has their noise, and so errors that depend on each other
+        return {cell: (seen[cell] - exact[cell]) / seen["noise", cell[1]] for cell in counts}
+    return {cell: seen[cell] - exact[cell] for cell in common if cell[0] in ("variant", "pair")}

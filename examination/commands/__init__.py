@@ -1,0 +1,1 @@
+"""The commands of what examines and shows; the table of all commands knows their places."""

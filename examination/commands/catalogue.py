@@ -1,0 +1,216 @@
+"""`tracecloak catalogue`: lists the methods and what they promise, or shows one in full."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.schemas.errors import UsageError
+
+# The log that examples are for, and its activities.
+_LOG, _VOCABULARY = "hospital.xes.gz", "activities.txt"
+
+# What holds, by the kind of guarantee, in the order of the list.
+_KINDS = {
+    "rigorous": "differential privacy of the whole release, with an epsilon that is accounted for",
+    "published": "as the paper says; what is really guaranteed differs, and each says how",
+    "syntactic": "each case is hidden among others with the same steps; no epsilon",
+}
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the method."""
+    parser.add_argument(
+        "method", metavar="METHOD", nargs="?", help="show this one in full; by default list all"
+    )
+
+
+def words() -> Sequence[str]:
+    """Returns the methods."""
+    return _names()
+
+
+def run(given: Given) -> int:
+    """Prints the list, or one method.
+
+    Raises:
+        UsageError: There is no such method.
+    """
+    from tracecloak.pipelines.runners.memory import without_collections
+
+    with without_collections():
+        asked = given.flags.get("method")
+        names = _names() if asked is None else [_known(asked)]
+        if given.form == "json":
+            entries = list(map(_entry, names))
+            result = Result((), entries if asked is None else entries[0])
+        else:
+            lines = _list(names) if asked is None else _in_full(names[0])
+            result = Result((), above=list(lines))
+    show(result, given.form)
+    return 0
+
+
+def _names() -> list[str]:
+    from tracecloak.anonymizers.registry import METHODS
+
+    return sorted(METHODS)
+
+
+def _known(name: str) -> str:
+    import difflib
+
+    if name in _names():
+        return name
+    close = difflib.get_close_matches(name, _names())
+    meant = f"; did you mean {' or '.join(close)}?" if close else ";"
+    raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue lists all")
+
+
+def _entry(name: str) -> dict[str, Any]:
+    from tracecloak.anonymizers.registry import METHODS
+
+    method = METHODS[name]
+    guarantee = method.guarantee(method.Params(**method.examples[0]))
+    return {
+        "name": name,
+        "summary": method.summary,
+        "guarantee": guarantee.kind,
+        "statement": guarantee.sentence,
+        "example": dict(method.examples[0]),
+        "params": method.Params.model_json_schema()["properties"],
+    }
+
+
+def _list(names: Iterable[str]) -> Iterator[str]:
+    """A line for each method, under what its kind of promise is."""
+    from tracecloak.anonymizers.registry import METHODS
+
+    lines: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    for name in names:
+        method = METHODS[name]
+        lines[method.guarantee_kind].append(f"  {name:<22} {method.summary}")
+    for kind, found in lines.items():
+        yield f"{kind}: {_KINDS[kind]}"
+        yield from found
+        yield ""
+    yield "tracecloak catalogue METHOD shows one in full: an example, its promise, its parameters."
+
+
+def _in_full(name: str) -> Iterator[str]:
+    from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+    from tracecloak.anonymizers.registry import METHODS
+    from tracecloak.examination.demo.hospital import ACTIVITIES
+    from tracecloak.pipelines.release.flag_texts import parameter_help
+
+    method = METHODS[name]
+    example = dict(method.examples[0])
+    if example.get("vocabulary"):
+        example["vocabulary"] = sorted(ACTIVITIES)
+    params = method.Params(**example)
+    guarantee = method.guarantee(params)
+    yield f"{name}: {method.summary}"
+    yield ""
+    yield "Example, on a log that tracecloak sample makes"
+    yield f"  tracecloak sample --cases 2000 --output {_LOG} --vocabulary {_VOCABULARY}"
+    yield f"  {example_line(name, example)}"
+    yield ""
+    yield "Does, with the parameters of the example"
+    for sentence in method.explain(params):
+        yield f"  {sentence}"
+    yield ""
+    yield f"Promises, with these ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
+    yield f"  {guarantee.sentence}"
+    yield f"  {guarantee.reality}"
+    for sentence in guarantee.not_covered:
+        yield f"  Not covered: {sentence}"
+    yield ""
+    yield "Spends, with these"
+    parts = method.spends(params)
+    for part in parts:
+        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
+        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
+        if part.blocks:
+            yield f"    {joint_sentence(part.to_json())}"
+    if not parts:
+        yield "  no epsilon that is finite"
+    yield ""
+    yield "Parameters"
+    schemas = method.Params.model_json_schema()["properties"]
+    for flag, field in method.Params.model_fields.items():
+        yield f"  --{flag}  {kind_of_value(flag, schemas[flag])}"
+        yield f"      {parameter_help(flag, field)}"
+
+
+def example_line(name: str, example: Mapping[str, Any]) -> str:
+    """The command line of a release with the parameters; the vocabulary is that of the sample."""
+    from tracecloak.pipelines.release.flag_texts import as_json, flag_text
+
+    words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
+    words += ["--release_id", f"{name}-1"]
+    for flag, value in example.items():
+        text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))
+        words += [f"--{flag}", text]
+    return shlex.join(words)
+
+
+# Limits from here on are those of the arithmetic, and tell nobody anything.
+_SO_LARGE = 10**15
+_TYPES = {
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "mapping",
+}
+
+
+def kind_of_value(name: str, schema: Mapping[str, Any]) -> str:
+    """What a parameter's value is, in which range, by its JSON Schema."""
+    from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES
+
+    if name in NAMES_OF_FILES:
+        return "file"
+    # Exact decimals may be numbers or texts.
+    found = [_one_kind(part) for part in _alternatives(schema)]
+    kinds = [kind for kind in found if kind != "text"] or found
+    return " or ".join(dict.fromkeys(kinds))
+
+
+def _alternatives(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    around = {key: schema[key] for key in ("ge", "le") if key in schema}
+    for part in schema.get("anyOf", [schema]):
+        if "anyOf" in part:
+            yield from _alternatives(part)
+        elif part.get("type") != "null":
+            yield {**around, **part}
+
+
+def _one_kind(schema: Mapping[str, Any]) -> str:
+    if "const" in schema:
+        return str(schema["const"])
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    if "prefixItems" in schema:
+        return ", ".join(_one_kind(part) for part in schema["prefixItems"])
+    if schema.get("type") == "array":
+        return f"list, each {_one_kind(schema['items'])}"
+    if schema.get("format") == "date-time":
+        return "time with its offset, such as 2026-01-01T00:00:00Z"
+    kind = _TYPES[schema.get("type", "object")]
+    limits = (
+        ("above", "exclusiveMinimum"),
+        ("from", "minimum"),
+        ("from", "ge"),
+        ("below", "exclusiveMaximum"),
+        ("to", "maximum"),
+        ("to", "le"),
+    )
+    found = ((word, schema[key]) for word, key in limits if key in schema and kind != "text")
+    return " ".join(
+        [kind, *(f"{word} {limit:,.15g}" for word, limit in found if limit < _SO_LARGE)]
+    )

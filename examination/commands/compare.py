@@ -1,0 +1,96 @@
+"""`tracecloak compare`: compares methods at the same true epsilon; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the logs, the methods and the budgets."""
+    from tracecloak.examination.comparison import compare
+
+    parser.add_argument(
+        "--input", required=True, help="logs, each a path or a glob; separated by commas"
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
+    )
+    parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
+    parser.add_argument(
+        "--peers",
+        help="methods of others to compare with, separated by commas: travas, and private-pgm, "
+        "which needs its authors' library, mbi (pip install mbi); by default none",
+    )
+    epsilons = ",".join(compare.DEFAULT_EPSILONS)
+    parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
+    parser.add_argument(
+        "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
+    )
+    parser.add_argument(
+        "--mine",
+        type=int,
+        nargs="?",
+        const=compare.DEFAULT_MINED,
+        help="also mine a process from so many of them, "
+        f"{compare.DEFAULT_MINED} if no number is given, and judge it by the log, which takes "
+        "seconds each; by default none; needs the extra mining",
+    )
+    add_reading_flags(parser)
+
+
+def run(given: Given) -> int:
+    """Compares, and writes a page and its rows."""
+    from tracecloak.examination.comparison import compare, report
+    from tracecloak.examination.comparison.contenders import chosen_methods
+    from tracecloak.examination.comparison.original import Original
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.transforms.files import keep_private
+
+    flags = dict(given.flags)
+    command = report.command_line(flags)
+    page = file_to_write("output", flags.pop("output"))
+    rows = page.with_suffix(".jsonl")
+    inputs = listed(flags.pop("input"))
+    methods = flags.pop("methods", None)
+    peers = listed(flags.pop("peers", None) or "")
+    chosen = chosen_methods(None if methods is None else listed(methods), peers)
+    epsilons = flags.pop("epsilon", None)
+    settings = {
+        "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(listed(epsilons)),
+        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
+        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
+        "mined": flags.pop("mine", 0),
+    }
+    names = [Path(path).name.split(".")[0] for path in inputs]
+    compare.check(names, chosen, **settings)
+    originals = tuple(
+        Original.read(name, source_of(load_source({"input": path, **flags})))
+        for name, path in zip(names, inputs, strict=True)
+    )
+    comparison = compare.Comparison(originals, chosen, **settings)
+    with showing_progress(given.form):
+        made = compare.run(comparison, rows)
+        lines = report.markdown_lines(comparison, made, command)
+        keep_private(page)
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shown = [
+        ("page", f"{page} (not private: for the operator only)"),
+        ("rows", f"{rows}, one a release and measure"),
+    ]
+    show(Result(shown, {"page": str(page), "rows": str(rows)}), given.form)
+    return 0

@@ -1,0 +1,58 @@
+"""`tracecloak evaluate`: compares a release with its original; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the two logs and of the report."""
+    add_reading_flags(parser)
+    parser.add_argument("--original", required=True, help="path or glob of the original log")
+    parser.add_argument("--released", required=True, help="folder of a release, or of releases")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="report to write: FILE.json, and FILE.md and FILE.html beside it",
+    )
+    parser.add_argument(
+        "--key_store",
+        help="folder of the key store, whose ledger can tell that the release is of another log; "
+        "by default the usual one, if there is one",
+    )
+    parser.add_argument("--ledger", help="URL of the ledger; by default that of the key store")
+
+
+def run(given: Given) -> int:
+    """Compares, writes the report, and prints a summary."""
+    from tracecloak.examination.evaluation.evaluate import evaluate, require_extras
+    from tracecloak.examination.evaluation.origin import share_noted_in
+    from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
+    from tracecloak.examination.measure.report_files import write_all
+    from tracecloak.pipelines.budget.opening import store_at
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+
+    flags = dict(given.flags)
+    output = file_to_write("output", flags.pop("output"))
+    released = flags.pop("released")
+    require_extras(released)  # before a large log is read
+    noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
+    original = load_source({"input": flags.pop("original"), **flags})
+    with showing_progress(given.form):
+        report = evaluate(source_of(original), released, noted)
+    numbers, text, page = write_all(output, report, markdown_lines(report))
+    rows = [
+        ("report", f"{page}, to open in a browser; {text} has the same as text"),
+        ("numbers", f"{numbers} has all of them"),
+        ("not private", "they were computed on the original log: for the operator only"),
+    ]
+    data = {"report": str(page), "text": str(text), "numbers": str(numbers)}
+    show(Result(rows, data, above=[*summary_lines(report), ""]), given.form)
+    return 0

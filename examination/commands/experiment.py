@@ -1,0 +1,163 @@
+"""`tracecloak experiment`: runs a paper's evaluation on logs; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracecloak.pipelines.commands.flags import (
+    add_reading_flags,
+    file_to_write,
+    help_text,
+    listed,
+)
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, quantity, show
+
+if TYPE_CHECKING:
+    from tracecloak.examination.experiments.statements import Statement
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of all experiments, with those of the one that is asked for."""
+    from tracecloak.examination.experiments.run import (
+        DEFAULT_MINUTES,
+        DEFAULT_PATIENCE,
+        GRIDS,
+        REPORT_FILES,
+    )
+
+    parser.usage = "tracecloak experiment NAME LOG [LOG ...] --output FOLDER [FLAG ...]"
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(GRIDS)}")
+    parser.add_argument("logs", metavar="LOG", nargs="+", help="a path or a glob")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help=f"folder to write {REPORT_FILES} to; rows that are there are not computed again",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="run the paper's whole grid, however long it takes (by default a part of it that an "
+        "hour on two cores does for a log of the paper's size)",
+    )
+    parser.add_argument(
+        "--max_minutes",
+        type=float,
+        help="begin no release that would end later than that; the same command goes on with the "
+        f"rest (by default {DEFAULT_MINUTES:g}, and with --full there is no end)",
+    )
+    parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
+    kinds = [GRIDS[name] for name in argv if name in GRIDS][:1] or list(GRIDS.values())
+    counts = sorted({str(kind.repetitions) for kind in kinds})
+    parser.add_argument(
+        "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
+    )
+    if any(kind.has_models for kind in kinds):
+        mined = sorted({str(kind.mined_repetitions or "all") for kind in kinds if kind.has_models})
+        parser.add_argument(
+            "--mine",
+            type=int,
+            help="of so many of them a process is mined, which takes most of the time (default "
+            f"{' or '.join(mined)}); needs the extra mining",
+        )
+        parser.add_argument(
+            "--patience",
+            type=float,
+            help="seconds after which a mined process is given up, and said to be (default "
+            f"{DEFAULT_PATIENCE:g})",
+        )
+    added: set[str] = set()
+    for kind in kinds:
+        group = parser.add_argument_group(f"of {kind.name}")
+        for flag in kind.flags:
+            if flag.name not in added:  # two experiments may have one of the same name
+                full = "" if flag.full is None else f"; with --full {flag.full}"
+                group.add_argument(f"--{flag.name}", help=help_text(flag.meaning + full))
+                added.add(flag.name)
+    add_reading_flags(parser)
+
+
+def words() -> Sequence[str]:
+    """Returns the experiments."""
+    from tracecloak.examination.experiments.run import GRIDS
+
+    return tuple(GRIDS)
+
+
+def run(given: Given) -> int:
+    """Runs it, and writes its rows, its table and its page."""
+    from tracecloak.examination.experiments import report as experiment_report
+    from tracecloak.examination.experiments import run as experiment
+    from tracecloak.examination.experiments.statements import IN_WORDS, counted
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+
+    flags = dict(given.flags)
+    name, inputs = flags.pop("name"), flags.pop("logs")
+    command = experiment_report.command_line(name, inputs, flags)
+    folder = Path(flags.pop("output"))
+    methods = flags.pop("methods", None)
+    known = {flag.name for kind in experiment.GRIDS.values() for flag in kind.flags}
+    own = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
+    is_full = flags.pop("full", False)
+    grid = experiment.grid_named(name, own, is_full)
+    repetitions = flags.pop("repetitions", grid.repetitions)
+    settings = {
+        "methods": None if methods is None else listed(methods),
+        "repetitions": repetitions,
+        "mined": flags.pop(
+            "mine", (grid.mined_in_full if is_full else grid.mined_repetitions) or repetitions
+        ),
+        "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
+        "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
+    }
+    experiment_report.require_matplotlib()  # these two before large logs are read
+    experiment.require_extras(grid, settings["mined"])
+    logs = tuple(
+        experiment.read_log(
+            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags})), grid
+        )
+        for path in inputs
+    )
+    wanted = experiment.Experiment(grid, logs, **settings)
+    file_to_write("output", str(folder / experiment.ROWS))
+    with showing_progress(given.form):
+        rows = experiment.run(wanted, folder / experiment.ROWS)
+        experiment.write_parquet(rows, folder / experiment.TABLE)
+        page, *images = experiment_report.write_report(wanted, rows, command, folder)
+    stated = wanted.statements(rows)
+    missing = wanted.missing(rows)
+    shown = [
+        ("page", f"{page}, with {len(images)} charts (not private: for the operator only)"),
+        ("rows", f"{folder / experiment.TABLE}, {folder / experiment.ROWS}"),
+    ]
+    if wanted.left_out:
+        shown.insert(0, ("left out", f"{', '.join(wanted.left_out)} (not in this installation)"))
+    if missing:
+        shown.append(("missing", f"{quantity(missing, 'release')}: the same command goes on"))
+    for log, statements in stated.items():
+        if statements:
+            shown.append((f"on {log}", f"of the paper's statements: {counted(statements)}"))
+            shown += [(IN_WORDS[one.verdict], _told(one)) for one in statements]
+    data = {
+        "page": str(page),
+        "charts": list(map(str, images)),
+        "rows": str(folder / experiment.ROWS),
+        "table": str(folder / experiment.TABLE),
+        "left_out": list(wanted.left_out),
+        "missing": missing,
+        "statements": [
+            {"log": log, **asdict(one)} for log, statements in stated.items() for one in statements
+        ],
+    }
+    show(Result(shown, data), given.form)
+    return 0
+
+
+def _told(statement: Statement) -> str:
+    return f"{statement.text} ({statement.source}): {statement.found}"

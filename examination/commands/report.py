@@ -1,0 +1,108 @@
+"""`tracecloak report`: a release beside its log, on a page for its operator alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.schemas.errors import TracecloakError, UsageError
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the release, of its log and of what is looked at."""
+    parser.add_argument("released", metavar="RELEASE", help="folder of a release, or of releases")
+    parser.add_argument("--original", required=True, help="path or glob of the original log")
+    add_reading_flags(parser)
+    parser.add_argument(
+        "--output",
+        help="page to write; by default report.html among what is the operator's of this release "
+        "in the key store",
+    )
+    parser.add_argument(
+        "--attack", help="report of `tracecloak attack` to show, a JSON file; by default none"
+    )
+    parser.add_argument(
+        "--curve",
+        nargs="?",
+        const="0.25,0.5,1,2,4,8",
+        metavar="EPSILONS",
+        help="run the method again with these epsilons, by commas, for a picture of risk and use: "
+        "without a value with 0.25 to 8; by default it is not run",
+    )
+    parser.add_argument(
+        "--no_linkage",
+        action="store_true",
+        default=None,
+        help="play no linkage attacks, slow on large logs; by default they are played",
+    )
+    parser.add_argument(
+        "--key_store", help="folder of the key store; by default the usual one, if there is one"
+    )
+    parser.add_argument("--ledger", help="URL of the ledger; by default that of the key store")
+    parser.add_argument("--account", default="default", help="account that paid (default default)")
+
+
+def run(given: Given) -> int:
+    """Writes the page, for nobody else to read, and says where it is."""
+    from tracecloak.examination.evaluation.evaluate import require_extras
+    from tracecloak.examination.evaluation.origin import share_noted_in
+    from tracecloak.examination.measure.released import read_manifest, release_folder
+    from tracecloak.examination.report.internal import Asked, attack_of, internal_report
+    from tracecloak.pipelines.budget.opening import officers_ledger, store_at
+    from tracecloak.pipelines.release.config import load_source
+    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.transforms.files import absolute, keep_private, make_private_folder
+
+    flags = dict(given.flags)
+    store = store_at(flags.pop("key_store", None))
+    url, account = flags.pop("ledger", None), flags.pop("account")
+    released = release_folder(flags.pop("released"))
+    require_extras(released)  # before ledgers and logs are read
+    output = flags.pop("output", None)
+    if output is None:
+        home = str(Path(absolute(released)).parent)
+        own = store.operator_folder(home, read_manifest(released)["release_id"])
+        make_private_folder(Path(own))
+        output = str(Path(own) / "report.html")
+    path = file_to_write("output", output)
+    attack = flags.pop("attack", None)
+    curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
+    try:
+        found = None if attack is None else attack_of(attack)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"attack {attack!r} is no report of `tracecloak attack --report`: name its JSON file"
+        ) from error
+    entries = balance = None
+    # A page without the budget is of use, too, unless a ledger was asked for.
+    with contextlib.nullcontext() if url else contextlib.suppress(TracecloakError):
+        ledger = officers_ledger(store, url)
+        all_entries = ledger.entries()
+        entries = [entry for entry in all_entries if entry.account == account]
+        balance = ledger.balance_in(all_entries, account)
+    asked = Asked(
+        source_of(load_source({"input": flags.pop("original"), **flags})),
+        released,
+        share_noted_in(store, url),
+        entries,
+        balance,
+        not no_linkage,
+        curve,
+        found,
+    )
+    with showing_progress(given.form):
+        page = internal_report(asked)
+    keep_private(path)
+    path.write_bytes(page)
+    rows = [
+        ("report", f"{path}, to open in a browser"),
+        ("not private", "it was computed on the original log: for the operator only"),
+    ]
+    show(Result(rows, {"report": str(path)}), given.form)
+    return 0

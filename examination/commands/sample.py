@@ -1,0 +1,44 @@
+"""`tracecloak sample`: writes a synthetic hospital log of any size."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, quantity, show
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the size and the files."""
+    from tracecloak.transforms.formats.registry import FORMATS
+
+    written = [form for form in FORMATS.ours.values() if form.writer is not None]
+    plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
+    packed = ", ".join(form.endings[0] for form in written if form.is_packed)
+    parser.add_argument("--cases", type=int, required=True, help="number of cases")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help=f"file to write, of the format that its ending tells: {plain}, each also with .gz; "
+        f"or {packed}",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        help="file to write its activities to, which are public, one a line; by default none",
+    )
+
+
+def run(given: Given) -> int:
+    """Writes the log."""
+    from tracecloak.examination.demo.hospital_file import write_sample, write_vocabulary
+
+    path, vocabulary = given.flags["output"], given.flags.get("vocabulary")
+    write_sample(given.flags["cases"], path)
+    rows = [("sample", f"{path} ({quantity(given.flags['cases'], 'made-up case')})")]
+    if vocabulary is not None:
+        write_vocabulary(vocabulary)
+        rows.append(("vocabulary", f"{vocabulary} (its activities, which are public)"))
+    data = {"sample": path, "cases": given.flags["cases"], "vocabulary": vocabulary}
+    show(Result(rows, data), given.form)
+    return 0

@@ -1,0 +1,282 @@
+"""What can be compared at the same true epsilon, on the same public facts, and released in memory.
+
+A contender releases variants, a log with times, or a graph. Most are methods of the registry;
+peers (`examination.comparison.peers`) are compared and not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import pydantic
+
+from tracecloak.anonymizers.contract.in_memory import anonymise, bound
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.contract.wrong_values import usage_error
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.comparison.peers import (
+    PEERS,
+    PRIVATE_PGM,
+    TRAVAS,
+    PrivatePgm,
+    chosen_peers,
+)
+from tracecloak.examination.measure.intervals import noise_half_width
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+Kind = Literal["variants", "log", "graph"]
+KINDS: tuple[Kind, ...] = ("variants", "log", "graph")
+
+_PUBLIC = {"epsilon", "delta", "vocabulary", "max_trace_length"}
+_DATES = {"first_date", "last_date"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One release in memory: what it holds, by its kind.
+
+    Attributes:
+        variants: In the codes of the original's vocabulary; None of a graph.
+        traces: A log with times, in these codes, or None.
+        graph: A directly-follows graph, or None.
+        half_width: Half the 95 % interval of the noise of the graph; None: there is no graph, or it
+            is not known.
+    """
+
+    variants: VariantHistogram | None = None
+    traces: TraceBatch | None = None
+    graph: ReleasedGraph | None = None
+    half_width: float | None = None
+
+
+class Cell(Protocol):
+    """One contender on one log at one epsilon, to be released often."""
+
+    def release(self) -> Outcome:
+        """Returns one release, under a key of its own."""
+        ...
+
+
+class Contender(Protocol):
+    """Something that is compared."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it releases."""
+        ...
+
+    def delta(self, delta: str) -> str:
+        """Returns the delta that it spends, if so much is allowed, as text."""
+        ...
+
+    def check(self, epsilon: str, delta: str) -> None:
+        """Makes sure that a budget can be asked for on any log.
+
+        Raises:
+            UsageError: It is out of range.
+        """
+        ...
+
+    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
+        """Returns what releases a log.
+
+        Raises:
+            UsageError: It refuses the budget, or needs what is not there.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method of the registry.
+
+    Attributes:
+        method: The method.
+        kind: What it releases.
+        given: Parameters beside the budget and the public facts.
+    """
+
+    method: Anonymizer
+    kind: Kind
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def parameters(
+        self,
+        epsilon: str,
+        delta: str,
+        names: Sequence[str],
+        max_length: int,
+        dates: tuple[str, str] = ("2000-01-01", "2000-12-31"),
+    ) -> Any:
+        """Returns the method's parameters on public facts.
+
+        Raises:
+            UsageError: Epsilon or delta is out of range, or the method has to be told more.
+        """
+        given: dict[str, Any] = {
+            **self.given,
+            "epsilon": epsilon,
+            "delta": self.delta(delta),
+            "vocabulary": tuple(names),
+            "max_trace_length": max_length,
+        }
+        if self.kind == "log":
+            given["first_date"], given["last_date"] = dates
+        try:
+            return self.method.Params(**given)
+        except pydantic.ValidationError as error:
+            raise usage_error(error) from None
+
+    def delta(self, delta: str) -> str:
+        """Returns the delta; 0 of a method whose example needs none."""
+        return "0" if self.method.examples[0].get("delta") == "0" else delta
+
+    def check(self, epsilon: str, delta: str) -> None:
+        """Makes sure that a budget can be asked for."""
+        self.parameters(epsilon, delta, ("A",), 1)
+
+    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
+        """Returns what releases a log: counted once if one round of counts is all."""
+        params = self.parameters(
+            epsilon, delta, original.names, original.max_length, original.dates
+        )
+        self.method.spends(params)  # or is refused before anything is counted
+        made = _Counted if self.kind == "variants" else _Run
+        return made(original, self.method, params)
+
+
+class _Counted:
+    """A method of one round whose product is variants: counted once."""
+
+    def __init__(self, original: Original, method: Anonymizer, params: Any) -> None:
+        self._original, self._method, self._params = original, method, params
+        units = fresh().of_units
+        [bounded] = bound([original.traces], method, params, fresh())
+        self._statistics = {
+            name: counter.count(bounded, {}, units)
+            for name, counter in method.requires("variants", params).items()
+        }
+
+    def release(self) -> Outcome:
+        """Returns the variants of one release."""
+        decided = self._method.decide("variants", self._statistics, {}, self._params, fresh())
+        products = self._method.products({"variants": decided}, self._params)
+        return Outcome(self._original.recoded(products.by_name["variants"]))
+
+
+class _Run:
+    """A method whose rounds depend on each other: each release runs them all."""
+
+    def __init__(self, original: Original, method: Anonymizer, params: Any) -> None:
+        self._original, self._method, self._params = original, method, params
+
+    def release(self) -> Outcome:
+        """Returns the log or the graph of one release."""
+        method, params = self._method, self._params
+        key = ReleaseKey.generate()
+        made = anonymise([self._original.traces], method, params, key, "comparison", "")
+        if method.log == "none":
+            spends = [spend.to_json() for spend in method.spends(params)]
+            half_width = noise_half_width({"params": params.resolved(), "spends": spends})
+            return Outcome(graph=made.products.by_name["dfg"], half_width=half_width)
+        released = ActivityVocabulary.merge([batch.vocabulary for batch in made.traces])
+        log = TraceBatch.concat([batch.recode(released) for batch in made.traces])
+        traces = log.recode(self._original.vocabulary)
+        return Outcome(VariantHistogram.from_traces(traces), traces)
+
+
+@dataclass(frozen=True)
+class Pgm:
+    """The peer Private-PGM."""
+
+    kind: Kind = "variants"
+
+    def delta(self, delta: str) -> str:
+        """Returns the delta: its noise is Gaussian."""
+        return delta
+
+    def check(self, epsilon: str, delta: str) -> None:
+        """Makes sure that a budget can be asked for."""
+        empty = VariantHistogram.merge(())
+        _ = PrivatePgm(empty, 1, 1, epsilon, delta).scale
+
+    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
+        """Returns what releases a log."""
+        facts = len(original.vocabulary), original.max_length, epsilon, delta
+        return _PgmCell(PrivatePgm(original.cut, *facts))
+
+
+@dataclass(frozen=True)
+class _PgmCell:
+    pgm: PrivatePgm
+
+    def release(self) -> Outcome:
+        """Returns the variants of one release."""
+        return Outcome(self.pgm.release(fresh()))
+
+
+def fresh() -> Randomness:
+    """Returns the randomness of a new key."""
+    return Randomness(ReleaseKey.generate(), "comparison", "", "")
+
+
+def candidates() -> dict[str, Contender]:
+    """Returns the methods that can be compared, by name.
+
+    They promise a finite epsilon and spend all of it on what is compared if the activities, a
+    length and, of a log with times, its dates are public: the epsilon of variants on the variants.
+    `laplace-levels`, the published query that pays for its levels, is among them.
+    """
+    found: dict[str, Contender] = {}
+    for name, method in sorted(METHODS.items()):
+        own = next((one for kind in KINDS if _is_comparable(one := Registered(method, kind))), None)
+        if own is not None:
+            found[name] = own
+    return found
+
+
+def _is_comparable(own: Registered) -> bool:
+    method, kind = own.method, own.kind
+    fields = set(method.Params.model_fields)
+    if not fields >= _PUBLIC or (kind == "log") != (fields >= _DATES):
+        return False
+    try:
+        params = own.parameters("1", "1e-6", ("A",), 1)
+        if method.guarantee(params).epsilon != 1:
+            return False
+    except UsageError:  # it needs to be told something else
+        return False
+    writes = method.writes(params)
+    if kind == "variants":
+        return method.rounds(params) == ("variants",) and "variants" in writes
+    return method.log == "none" and "dfg" in writes if kind == "graph" else method.log != "none"
+
+
+def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> dict[str, Contender]:
+    """Returns the methods of these names, or all, and peers.
+
+    Raises:
+        UsageError: One cannot be compared, or a peer cannot run here.
+    """
+    known = candidates()
+    for name in names or ():
+        if name not in known:
+            hint = f"; {name} is one of --peers" if name in PEERS else ""
+            raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}{hint}")
+    chosen = known if names is None else {name: known[name] for name in names}
+    return {**chosen, **{name: _peer(name) for name in chosen_peers(peers)}}
+
+
+def _peer(name: str) -> Contender:
+    if name == TRAVAS:
+        return Registered(method_named("variant-histogram"), "variants", {"noise": "truncated"})
+    assert name == PRIVATE_PGM
+    return Pgm()

@@ -1,0 +1,191 @@
+"""A log that releases are compared with, and their distances from it.
+
+What follows from the log alone is computed once. The measures are those of
+`examination.measure.registry`, exact about private data: for the operator only.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.measure import measures, utility
+from tracecloak.examination.measure.case_times import CaseTimes
+from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
+from tracecloak.examination.measure.mining import MinedProcess
+from tracecloak.examination.measure.next_activity import (
+    Sequences,
+    fifth_of,
+    next_activity_accuracy,
+)
+from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.sources import EventSource
+
+# The public length: as many events as this share of the cases has at most.
+LENGTH_SHARE = 0.95
+# A distance of variants with a larger table of their pairs is not computed: it takes minutes.
+MAX_EMD_CELLS = 6_000_000
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Original:
+    """A log that releases are compared with; what follows from it is computed once.
+
+    Attributes:
+        name: What the page calls it.
+        traces: All cases.
+    """
+
+    name: str
+    traces: TraceBatch
+
+    @classmethod
+    def read(cls, name: str, source: EventSource) -> Original:
+        """Reads a log; malformed records are left out, as in a release.
+
+        Raises:
+            UsageError: There is no case in it.
+            InputSchemaError: It cannot be read.
+        """
+        events = (batch for file in source.files for batch, _ in source.read(file))
+        traces = group_into_traces(events)
+        if not traces:
+            raise UsageError(f"input {name!r} has no case")
+        return cls(name, traces[0])
+
+    @cached_property
+    def max_length(self) -> int:
+        """The length at which cases are cut, in events."""
+        return int(np.quantile(self.traces.lengths, LENGTH_SHARE, method="inverted_cdf"))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The activities."""
+        return tuple(self.traces.vocabulary.names.to_pylist())
+
+    @cached_property
+    def dates(self) -> tuple[str, str]:
+        """The first and the last date of its events, in UTC."""
+        ends = (int(self.traces.times.min()), int(self.traces.times.max()))
+        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        first, last = (epoch + datetime.timedelta(seconds=us // _SECOND_US) for us in ends)
+        return first.date().isoformat(), last.date().isoformat()
+
+    @cached_property
+    def vocabulary(self) -> ActivityVocabulary:
+        """The activities, and the one that a public vocabulary has for all others."""
+        return ActivityVocabulary.public(self.names)
+
+    @cached_property
+    def variants(self) -> VariantHistogram:
+        """The variants of whole cases, in the codes of `vocabulary`."""
+        return VariantHistogram.from_traces(self.traces.recode(self.vocabulary))
+
+    @cached_property
+    def cut(self) -> VariantHistogram:
+        """The variants of cases that were cut, in the codes of `vocabulary`."""
+        return VariantHistogram.from_traces(
+            self.traces.recode(self.vocabulary).truncate(self.max_length)
+        )
+
+    @cached_property
+    def edges(self) -> measures.EdgeWeights:
+        """The directly-follows pairs, START and END included."""
+        return _edges(self.variants, self.vocabulary)
+
+    @cached_property
+    def times(self) -> CaseTimes:
+        """What the times of logs are compared with, in the codes of `vocabulary`."""
+        return CaseTimes(self.traces.recode(self.vocabulary))
+
+    @cached_property
+    def tested(self) -> Sequences:
+        """The cases whose next activities are foretold, in the codes of `vocabulary`."""
+        return Sequences.of(fifth_of(self.traces.recode(self.vocabulary)))
+
+    @cached_property
+    def process(self) -> MinedProcess:
+        """What mined models are judged by."""
+        return MinedProcess(self.variants, self.vocabulary)
+
+    def identity(self) -> dict[str, str | int]:
+        """Returns what tells this log from others, as far as rows say it."""
+        return {
+            "log": self.name,
+            "cases": self.traces.n_cases,
+            "events": self.traces.n_events,
+            "variants": self.variants.n_variants,
+            "max_length": self.max_length,
+        }
+
+    def figures(self, released: VariantHistogram) -> Figures:
+        """Returns the measures of released variants, in the codes of `vocabulary`."""
+        edges = utility.aligned_edges(self.edges, _edges(released, self.vocabulary))
+        before, after, _ = utility.aligned_variants(self.variants, released)
+        return checked(
+            {
+                "variant_total_variation": utility.total_variation(before, after),
+                "variant_emd": measures.variant_emd(
+                    _distribution(self.variants), _distribution(released), MAX_EMD_CELLS
+                ),
+                "true_variant_mass": utility.true_variant_mass(self.variants, released),
+                "edge_total_variation": utility.total_variation(*edges),
+                "edge_relative_error": utility.relative_error(*edges),
+                "next_activity_accuracy": self.next_activity(released),
+                "relative_size": released.n_cases / self.traces.n_cases,
+            }
+        )
+
+    def next_activity(self, released: VariantHistogram) -> float | None:
+        """Returns how well released variants teach what comes next in the log."""
+        taught = Sequences(released.offsets, released.codes, released.counts)
+        return next_activity_accuracy(taught, self.tested, len(self.vocabulary))
+
+    def figures_of_times(self, released: TraceBatch) -> Figures:
+        """Returns the measures of the times of a released log, in the codes of `vocabulary`."""
+        return checked(self.times.figures(released))
+
+    def figures_of_graph(self, released: ReleasedGraph, half_width: float | None) -> Figures:
+        """Returns the measures of a released graph and of its intervals.
+
+        Args:
+            released: The graph.
+            half_width: Half the 95 % interval of its noise, or None: it is not known.
+        """
+        code = {label: number for number, label in enumerate(self.vocabulary.labels)}
+        codes = np.array([code[label] for label in released.labels], np.int32)
+        edges = measures.EdgeWeights(
+            codes[released.sources], codes[released.targets], released.counts
+        )
+        return {
+            **edge_figures(self.edges, edges),
+            **interval_figures(self.edges, edges, released.lows, released.highs, half_width),
+        }
+
+    def recoded(self, released: ReleasedVariants) -> VariantHistogram:
+        """Returns released variants in the codes of `vocabulary`."""
+        codes = self.vocabulary.codes(released.names)[released.codes]
+        sequences = encode_sequences(released.offsets, codes)
+        return VariantHistogram.from_sequences(sequences, released.counts)
+
+
+def _edges(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> measures.EdgeWeights:
+    graph = DirectlyFollows.from_variants(variants, vocabulary)
+    return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+
+def _distribution(variants: VariantHistogram) -> measures.VariantDistribution:
+    return measures.VariantDistribution(variants.offsets, variants.codes, variants.counts)

@@ -1,0 +1,309 @@
+"""A live page of a stream: one HTML file and one JSON path, served to this machine alone.
+
+The page shows the newest graph that the stream has published as a map that moves, doubtful paths as
+such, the number of cases in total and by step, and what remains of the budget.
+It reads the step files in the output folder and nothing else, so all that it shows is published.
+The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1 and
+answers only requests that name it so.
+
+`python -m tracecloak.examination.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes
+to OUTPUT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tracecloak.examination.demo.live_figures import (
+    course_of,
+    headline,
+    map_of,
+    total_of,
+    totals_of,
+)
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.evidence import EXPECTED_FALSE
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.pages.page import Page, policy_of, rendered
+from tracecloak.transforms.stream.step_files import epoch_folder
+
+VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first
+_STEP_FILE = re.compile(r"step-\d+\.json")
+_HOST = "127.0.0.1"
+_POLL_SECONDS = 0.05  # between two looks whether to stop
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+# What noise alone could have made is decided for all pairs of a step together.
+_MAP_TOLD = (
+    f"All possible pairs are decided together: noise alone makes {EXPECTED_FALSE:g} solid paths on "
+    "average at most; dashed ones are doubtful. What noise hides is not drawn."
+)
+
+
+def page(title: str, command: str = "") -> Page:
+    """Returns the page, which asks its own server for what was published.
+
+    Args:
+        title: Of the page.
+        command: What shows it again.
+    """
+    context = {
+        "map_told": _MAP_TOLD,
+        "has_map": True,
+        "is_compared": False,
+        "first_paths": [],
+        "command": command,
+    }
+    return Page(
+        "live.html.j2",
+        title,
+        (),
+        context,
+        {"file_name": "stream", "map": None},
+        ("chart.js", "layout.js", "bpmn.js", "map.js", "live.js"),
+        ("Viz.js", "D3", "Observable Plot"),
+        asks_its_server=True,
+    )
+
+
+def command_of(output: Path, release_id: str, epoch: str) -> str:
+    """Returns the command that shows the page of a stream again, as long as its files are there."""
+    module = "tracecloak.examination.demo.live_page"
+    return shlex.join(["python", "-m", module, str(output.resolve()), release_id, epoch])
+
+
+class PublishedSteps:
+    """The graphs that a stream has published to a folder; each file is read once."""
+
+    def __init__(self, output: Path, release_id: str, epoch: str) -> None:
+        """Keeps the place.
+
+        Args:
+            output: The folder that the stream writes to, on this machine; it need not be there yet.
+            release_id: The stream's name.
+            epoch: The name of its epoch.
+
+        Raises:
+            UsageError: A name is no name of a folder.
+        """
+        for name, value in (("release_id", release_id), ("epoch", epoch)):
+            if not value or Path(value).name != value:
+                raise UsageError(f"{name} must be the name of a folder, got {value!r}")
+        self._folder = Path(epoch_folder(str(output), release_id, epoch)) / "product=dfg"
+        self._read: dict[Path, StepRelease] = {}
+        self._lock = threading.Lock()
+
+    def views(self) -> dict[str, list[StepRelease]]:
+        """Returns the releases by view, in the order of their steps; views without any are not in.
+
+        A file that is not whole yet is left for the next time.
+        """
+        found = {}
+        with self._lock:
+            for view in VIEWS:
+                folder = self._folder / f"view={view}"
+                names = sorted(folder.iterdir()) if folder.is_dir() else []
+                paths = [path for path in names if _STEP_FILE.fullmatch(path.name)]
+                releases = [release for release in map(self._release, paths) if release is not None]
+                if releases:
+                    found[view] = releases
+        return found
+
+    def _release(self, path: Path) -> StepRelease | None:
+        if path not in self._read:
+            try:
+                self._read[path] = StepRelease.from_json(path.read_bytes())
+            except (TracecloakError, OSError):
+                return None
+        return self._read[path]
+
+
+def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[str, Any]:
+    """Returns what the page shows, as JSON values.
+
+    Args:
+        views: The releases of each view, in the order of their steps.
+        wanted: The view to show; the first of VIEWS that there is, if this is none of them.
+    """
+    if not views:
+        return {"version": "", "notice": "Waiting for the first step."}
+    view = wanted if wanted in views else next(iter(views))
+    newest = views[view][-1]
+    horizon = newest.step + 1 + newest.n_steps_left
+    spent = "The budget is spent: the stream publishes no more." if not newest.n_steps_left else ""
+    return {
+        "version": f"{'/'.join(map(str, newest.key))}/{len(views)}",
+        "notice": spent,
+        "views": list(views),
+        "view": view,
+        "headline": headline(newest),
+        "step_text": f"{newest.release_id}, epoch {newest.epoch}, step {newest.step}",
+        "n_steps_left": newest.n_steps_left,
+        "horizon": horizon,
+        "budget_text": (
+            f"{newest.n_steps_left} of {horizon} steps are left. All of them together cost "
+            f"epsilon {newest.epsilon} and delta {newest.delta}."
+        ),
+        **_figures(_Drawn(view, tuple(views[view]))),
+        "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
+    }
+
+
+class _Drawn:
+    """Releases to draw, which are the same if the newest is."""
+
+    def __init__(self, view: str, releases: tuple[StepRelease, ...]) -> None:
+        self.releases = releases
+        self._key = (view, len(releases), releases[-1].key, releases[-1].to_json())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Drawn) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@functools.lru_cache(maxsize=2 * len(VIEWS))
+def _figures(drawn: _Drawn) -> dict[str, Any]:
+    newest = drawn.releases[-1]
+    totals = [total_of(release) for release in drawn.releases]
+    return {
+        "map": map_of(newest),
+        # The course of totals is the chart of totals.
+        "course": [] if newest.view == "total" else course_of(totals, drawn.releases),
+    }
+
+
+class LivePage:
+    """The server of the page, from entering the context to leaving it.
+
+    Attributes:
+        address: Where to look at it, such as http://127.0.0.1:8080/.
+    """
+
+    def __init__(self, steps: PublishedSteps, title: str, port: int = 0, command: str = "") -> None:
+        """Takes the port; nothing answers yet.
+
+        Args:
+            steps: What the stream publishes.
+            title: Of the page.
+            port: Of 127.0.0.1; 0: any free one.
+            command: What shows it again.
+
+        Raises:
+            UsageError: The port is taken.
+        """
+        made = page(title, command)
+        try:
+            self._server = ThreadingHTTPServer((_HOST, port), _Handler)
+        except OSError as error:
+            raise UsageError(
+                f"port {port} cannot be used ({error.strerror}); name another"
+            ) from None
+        bound = self._server.server_address[1]
+        self.address = f"http://{_HOST}:{bound}/"
+        self._server.daemon_threads = True
+        hosts = (f"{_HOST}:{bound}", f"localhost:{bound}")
+        served = _Served(rendered(made), policy_of(made), steps, hosts)
+        self._server.RequestHandlerClass = functools.partial(_Handler, served)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True
+        )
+
+    def __enter__(self) -> LivePage:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Served:
+    def __init__(
+        self, html: bytes, policy: str, steps: PublishedSteps, hosts: tuple[str, ...]
+    ) -> None:
+        self.html = html
+        self.policy = policy
+        self.steps = steps
+        self.hosts = hosts
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = "tracecloak"
+    sys_version = ""
+    timeout = 30  # seconds that a connection may say nothing
+
+    def __init__(self, served: _Served, *others: Any) -> None:
+        self._served = served
+        super().__init__(*others)
+
+    def do_GET(self) -> None:
+        """Answers with the page or its state."""
+        # A page of another name that resolves to this machine is not to read this one.
+        if self.headers.get("Host") not in self._served.hosts:
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"ask 127.0.0.1\n")
+            return
+        url = urlsplit(self.path)
+        if url.path == "/":
+            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self._served.html)
+        elif url.path == "/state.json":
+            wanted = parse_qs(url.query).get("view", [""])[0]
+            body = json.dumps(state(self._served.steps.views(), wanted))
+            self._answer(HTTPStatus.OK, "application/json", body.encode())
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is / and /state.json\n")
+
+    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        frames = "; frame-ancestors 'none'"  # a meta element cannot say this
+        headers = {"Content-Security-Policy": self._served.policy + frames, **_HEADERS}
+        for name, value in {**headers, "Content-Type": kind}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Keeps quiet: the page asks every second."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serves the page until it is interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("output", type=Path, help="folder that the stream writes to")
+    parser.add_argument("release_id", help="the stream's name")
+    parser.add_argument("epoch", help="the name of its epoch")
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
+    flags = parser.parse_args(arguments)
+    steps = PublishedSteps(flags.output, flags.release_id, flags.epoch)
+    again = command_of(flags.output, flags.release_id, flags.epoch)
+    with LivePage(steps, f"tracecloak: {flags.release_id}", flags.port, again) as live:
+        sys.stdout.write(f"{live.address}\n")
+        sys.stdout.flush()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
+if __name__ == "__main__":
+    main()

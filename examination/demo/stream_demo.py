@@ -1,0 +1,373 @@
+"""A demo of the stream: a hospital in fast motion, `tracecloak stream`, and the live page.
+
+It needs a Pub/Sub server that PUBSUB_EMULATOR_HOST names; `make stream-demo` starts one. The
+hospital sends its events to a topic, the command reads them and publishes step by step to files and
+to a second topic, the page draws the files, and a consumer of the topic takes every release once.
+After some time all of it is stopped, and what happened is summed up.
+
+The same run, longer and watched, is the soak test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
+from tracecloak.examination.demo.hospital_feed import HospitalFeed, Sent, send
+from tracecloak.examination.demo.live_figures import Total, total_of
+from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, command_of
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.services.pubsub_service import pubsub
+from tracecloak.transforms.stream.step_topic import FirstOfEach
+
+EMULATOR = "PUBSUB_EMULATOR_HOST"
+RELEASE_ID, EPOCH = "stream-demo", "1"
+
+_PROJECT = "tracecloak-demo"
+_STOP_SECONDS = 60  # and to end once it is asked to
+_LOOK_SECONDS = 1.0  # between two looks at the stream
+_PULL_MESSAGES = 100
+_ACK_SECONDS = 10  # the least; by it the stream knows how far it has read
+# A case that never ends is over after a while.
+_CLOSING = {
+    "gap": "8s",
+    "max_lifetime": "20s",
+    "max_disorder": "500ms",
+}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What is run.
+
+    Attributes:
+        output: Folder for all that is written, with nothing of an earlier demo in it.
+        seconds: How long the hospital sends.
+        feed: What it sends.
+        period_seconds: Length of a step.
+        epsilon: For the whole horizon. Few cases close in three minutes, so the default is
+            large.
+        release_delay_seconds: How long after its end a step waits for messages that are late.
+        port: Of the page; 0: any free one.
+    """
+
+    output: Path
+    seconds: float = 180.0
+    feed: HospitalFeed = field(default_factory=lambda: HospitalFeed(10.0))
+    period_seconds: int = 2
+    epsilon: str = "2"
+    release_delay_seconds: int = 1
+    port: int = 0
+
+    @property
+    def horizon(self) -> int:
+        """Steps that the budget is for; more than the demo lasts."""
+        return int(self.seconds / self.period_seconds * 1.5) + 10
+
+
+@dataclass
+class Summary:
+    """What happened.
+
+    Attributes:
+        began: When the hospital began to send, seconds since 1970.
+        sent: What it sent.
+        steps: Numbers of the steps that a consumer of the topic took, in the order of arrival.
+        repeated: Messages that it dropped, because it had them.
+        total: Cases in the newest total; None without one.
+        n_steps_left: Of the horizon, behind the newest step.
+        rss_bytes: (seconds since the beginning, resident memory of the stream).
+        exit_code: Of the stream.
+    """
+
+    began: float = 0.0
+    sent: Sent = field(default_factory=Sent)
+    steps: list[int] = field(default_factory=list)
+    repeated: int = 0
+    total: Total | None = None
+    n_steps_left: int | None = None
+    rss_bytes: list[tuple[float, int]] = field(default_factory=list)
+    exit_code: int | None = None
+
+    def text(self) -> str:
+        """Returns the summary in words."""
+        counts = self.sent.counts
+        lines = [
+            f"sent        {counts['event']} events; {counts['duplicate']} of them twice, and "
+            f"{counts['malformed']} messages that nobody can read",
+            f"published   {len(self.steps)} steps; {self.repeated} messages came again and were "
+            "dropped",
+        ]
+        if self.total is not None:
+            lines.append(
+                f"total       {self.total.count:,.0f} cases, standard error {self.total.error:.1f}"
+            )
+            lines.append(f"budget      {self.n_steps_left} steps are left")
+        if self.rss_bytes:
+            largest = max(size for _, size in self.rss_bytes)
+            lines.append(f"memory      {largest >> 20} MiB at most")
+        return "\n".join([*lines, f"exit code   {self.exit_code}"])
+
+
+class StreamProcess:
+    """`tracecloak stream` in a process of its own; what it says goes to a file."""
+
+    def __init__(self, flags: Sequence[str], log: Path, key_store: Path) -> None:
+        """Starts it.
+
+        Args:
+            flags: Of the command.
+            log: File for all that it says.
+            key_store: Folder of keys and of the ledger.
+        """
+        self._log = log
+        command = [sys.executable, "-m", "tracecloak", "stream", *flags]
+        with log.open("w") as said, _hearing_interrupts():
+            self._process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, "TRACECLOAK_KEY_STORE": str(key_store)},
+            )
+
+    def check(self) -> None:
+        """Raises an error if the stream has ended, with what it said last."""
+        code = self._process.poll()
+        if code is not None:
+            last = self._log.read_text().strip().splitlines()[-5:]
+            raise TracecloakError(
+                f"the stream ended with {code}; the end of {self._log}:\n" + "\n".join(last)
+            )
+
+    def rss_bytes(self) -> int | None:
+        """Returns its resident memory, or None where the system does not tell (only Linux does)."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return None
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")] or [""]
+        return int(line.split()[1]) << 10 if line else None
+
+    def stop(self) -> int:
+        """Asks it to end as a user does, waits until it has, and returns its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+@contextmanager
+def _hearing_interrupts() -> Iterator[None]:
+    """Lets what is started be interrupted, also where a shell runs this in the background.
+
+    Such a shell has its jobs ignore interrupts, and what they start inherits that.
+    """
+    is_deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if is_deaf:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_deaf:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> list[str]:
+    """Returns the flags of `tracecloak stream` for a demo; its vocabulary file must be there.
+
+    Args:
+        demo: What is run.
+        subscription: Full name of what it reads.
+        topic: Full name of what it publishes to.
+        begin: Where step 0 begins, seconds since 1970 UTC.
+    """
+    values = {
+        "input_subscription": subscription,
+        "output": demo.output / "releases",
+        "output_topic": topic,
+        "release_id": RELEASE_ID,
+        "epoch": EPOCH,
+        "new_ledger": "true",
+        "product": "dfg",
+        "view": "total",
+        "epsilon": demo.epsilon,
+        "delta": "1e-6",
+        "vocabulary": demo.output / "activities.txt",
+        "period": f"{demo.period_seconds}s",
+        "horizon": demo.horizon,
+        "start": datetime.fromtimestamp(begin, UTC).isoformat(),
+        "max_trace_length": 30,
+        "release_delay": f"{demo.release_delay_seconds}s",
+        "l2_clip": 5,  # that of most cases is less: together they keep 97 % of their pairs
+        **_CLOSING,
+    }
+    flags = [f"--{name}={value}" for name, value in values.items()]
+    return [*flags, *(f"--end_activity={name}" for name in END_ACTIVITIES)]
+
+
+def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None]) -> Summary:
+    """Runs the demo and returns what happened.
+
+    Args:
+        demo: What to run.
+        say: Takes lines for the user.
+        look: Called about every second with what has happened so far.
+
+    Raises:
+        UsageError: There is no server, or no client library.
+        TracecloakError: The stream ended by itself.
+    """
+    if EMULATOR not in os.environ:
+        raise UsageError(
+            f"{EMULATOR} names no Pub/Sub server; start one with tests/pubsub_server.sh and set "
+            "it to the address that it writes"
+        )
+    demo.output.mkdir(parents=True, exist_ok=True)
+    (demo.output / "activities.txt").write_text("\n".join(ACTIVITIES) + "\n", "utf-8")
+    summary = Summary()
+    stop = threading.Event()
+    with ExitStack() as open_things:
+        topics = _Topics(open_things)
+        begin = time.time() // demo.period_seconds * demo.period_seconds
+        flags = stream_flags(demo, topics.event_subscription, topics.steps, begin)
+        stream = StreamProcess(flags, demo.output / "stream.log", demo.output / "key-store")
+        open_things.callback(stream.stop)
+        steps = PublishedSteps(demo.output / "releases", RELEASE_ID, EPOCH)
+        again = command_of(demo.output / "releases", RELEASE_ID, EPOCH)
+        live = open_things.enter_context(
+            LivePage(steps, "A hospital in fast motion", demo.port, again)
+        )
+        say(f"live page   {live.address}")
+        feeding = _Feeding(demo, topics, stop)
+        open_things.callback(feeding.join)
+        open_things.callback(stop.set)
+        summary.began = time.time()
+        feeding.start()
+        consumer = FirstOfEach()
+        began = time.monotonic()
+        while feeding.is_alive():
+            stream.check()
+            topics.take_steps(consumer, summary)
+            size = stream.rss_bytes()
+            if size is not None:
+                summary.rss_bytes.append((time.monotonic() - began, size))
+            summary.sent = feeding.sent
+            look(summary)
+            time.sleep(_LOOK_SECONDS)
+        summary.exit_code = stream.stop()
+        topics.take_steps(consumer, summary)
+        if feeding.error is not None:
+            raise feeding.error
+        summary.sent = feeding.sent
+    return summary
+
+
+class _Topics:
+    """The topic of events and that of steps, each with a subscription, until the stack is left."""
+
+    def __init__(self, open_things: ExitStack) -> None:
+        library = pubsub()
+        self.publisher, self._subscriber = library.PublisherClient(), library.SubscriberClient()
+        open_things.callback(self._subscriber.close)
+        open_things.callback(self.publisher.transport.close)
+        open_things.callback(self.publisher.stop)
+        run_id = uuid.uuid4().hex[:8]
+        self.events, self.event_subscription = self._made(f"events-{run_id}")
+        self.steps, self._step_subscription = self._made(f"steps-{run_id}")
+
+    def _made(self, name: str) -> tuple[str, str]:
+        topic = f"projects/{_PROJECT}/topics/{name}"
+        subscription = f"projects/{_PROJECT}/subscriptions/{name}"
+        self.publisher.create_topic(name=topic)
+        self._subscriber.create_subscription(
+            name=subscription, topic=topic, ack_deadline_seconds=_ACK_SECONDS
+        )
+        return topic, subscription
+
+    def take_steps(self, consumer: FirstOfEach, summary: Summary) -> None:
+        """Takes what has been published, as somebody with a dashboard would."""
+        answer = self._subscriber.pull(
+            subscription=self._step_subscription, max_messages=_PULL_MESSAGES, timeout=30
+        )
+        for received in answer.received_messages:
+            data, attributes = received.message.data, dict(received.message.attributes)
+            if not consumer.take(data, attributes):
+                summary.repeated += 1
+                continue
+            release = StepRelease.from_json(data)
+            summary.steps.append(release.step)
+            if release.step == max(summary.steps):
+                summary.total = total_of(release)
+                summary.n_steps_left = release.n_steps_left
+        if answer.received_messages:
+            self._subscriber.acknowledge(
+                subscription=self._step_subscription,
+                ack_ids=[received.ack_id for received in answer.received_messages],
+            )
+
+
+class _Feeding(threading.Thread):
+    """The hospital, beside the rest."""
+
+    def __init__(self, demo: Demo, topics: _Topics, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.sent = Sent()
+        self.error: Exception | None = None
+        self._demo = demo
+        self._topics = topics
+        self._stop_feeding = stop
+
+    def run(self) -> None:
+        demo, topics = self._demo, self._topics
+        to, seconds = topics.events, demo.seconds
+        try:
+            send(demo.feed, topics.publisher, to, seconds, self._stop_feeding, self.sent)
+        except Exception as error:  # told by the thread that waits for this one
+            self.error = error
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the demo and returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/stream-demo"), help="folder to write"
+    )
+    parser.add_argument("--seconds", type=float, default=180.0, help="how long (default 180)")
+    parser.add_argument(
+        "--cases_per_second", type=float, default=10.0, help="about 13 messages each (default 10)"
+    )
+    parser.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")
+    flags = parser.parse_args(arguments)
+    demo = Demo(flags.output, flags.seconds, HospitalFeed(flags.cases_per_second), port=flags.port)
+    try:
+        summary = run(demo, _say, lambda _: None)
+    except TracecloakError as error:
+        sys.stderr.write(f"stream-demo: {error}\n")
+        return error.exit_code
+    _say(summary.text())
+    return 0 if summary.exit_code == 0 and summary.steps else TracecloakError.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,407 @@
+"""`tracecloak evaluate`: how far a release is from the original log. For the operator only.
+
+Its numbers are computed on the unprotected log and are not private: they are marked so and must not
+be published beside the release. Beside a measure stands what a bootstrap of the log gets, which no
+release need pass, and what the log itself gets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.evaluation.origin import check_origin
+from tracecloak.examination.measure import behaviour_measures, measures, utility
+from tracecloak.examination.measure.bootstrap import bootstrap
+from tracecloak.examination.measure.case_times import CaseTimes
+from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
+from tracecloak.examination.measure.intervals import noise_half_width
+from tracecloak.examination.measure.mining import require_pm4py
+from tracecloak.examination.measure.next_activity import (
+    Sequences,
+    fifth_of,
+    next_activity_accuracy,
+)
+from tracecloak.examination.measure.perspectives import (
+    PERSPECTIVES,
+    RESOURCE,
+    has_resources,
+    projected,
+)
+from tracecloak.examination.measure.registry import Figures, checked, legend
+from tracecloak.examination.measure.released import (
+    has_times,
+    read_manifest,
+    release_folder,
+    released_graph,
+    released_source,
+    released_tree,
+)
+from tracecloak.examination.measure.tree_quality import MEASURES, PatientJudge, share_that_fits
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
+
+_MAX_EMD_CELLS = 6_000_000
+# Replay on a tree can take hours, and is ended after so long.
+_TREE_SECONDS = 600.0
+# Names of START and END in a released graph.
+_ENDS = frozenset(ActivityVocabulary.of([]).labels)
+
+
+@dataclass(frozen=True)
+class _Log:
+    traces: TraceBatch
+
+    @classmethod
+    def of(cls, traces: TraceBatch, vocabulary: ActivityVocabulary) -> _Log:
+        return cls(traces.recode(vocabulary))
+
+    @cached_property
+    def variants(self) -> VariantHistogram:
+        return VariantHistogram.from_traces(self.traces)
+
+    @property
+    def distribution(self) -> measures.VariantDistribution:
+        v = self.variants
+        return measures.VariantDistribution(v.offsets, v.codes, v.counts)
+
+    @property
+    def edges(self) -> measures.EdgeWeights:
+        """Frequencies of the directly-follows pairs between activities."""
+        graph = DirectlyFollows.from_traces(self.traces).inner(self.traces.vocabulary)
+        return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+    @property
+    def all_edges(self) -> measures.EdgeWeights:
+        """The same with START and END."""
+        graph = DirectlyFollows.from_traces(self.traces)
+        return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+    @property
+    def edge_hours(self) -> measures.EdgeWeights:
+        """Total hours of the directly-follows pairs."""
+        later = np.flatnonzero(~self.traces.is_first)
+        codes = self.traces.activities
+        return measures.edge_hours(codes[later - 1], codes[later], self.traces.durations[later])
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "cases": self.traces.n_cases,
+            "events": self.traces.n_events,
+            "variants": self.variants.n_variants,
+        }
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The measures of logs by one original, in whose vocabulary all are."""
+
+    own: _Log
+
+    @cached_property
+    def _times(self) -> CaseTimes:
+        return CaseTimes(self.own.traces)
+
+    @cached_property
+    def _tested(self) -> Sequences:
+        return Sequences.of(fifth_of(self.own.traces))
+
+    def figures(self, log: _Log, is_timed: bool) -> Figures:
+        """The measures of a log by their names, but for the distance of variants."""
+        a, b, n = self.own, log, len(self.own.traces.vocabulary)
+        variants_a, variants_b = a.distribution, b.distribution
+        counts = utility.aligned_variants(a.variants, b.variants)[:2]
+        n_cases = a.traces.n_cases
+        found: Figures = {
+            "variants_lost": _missing(a.variants, b.variants),
+            "variants_invented": _missing(b.variants, a.variants),
+            "jaccard_distance": measures.jaccard_distance(variants_a, variants_b),
+            "prefix_jaccard_distance": measures.prefix_jaccard_distance(variants_a, variants_b),
+            "edge_frequency_emd": measures.edge_frequency_emd(a.edges, b.edges),
+            "edge_mean_absolute_error": measures.edge_mean_absolute_error(a.edges, b.edges),
+            "variant_total_variation": utility.total_variation(*counts),
+            "true_variant_mass": utility.true_variant_mass(a.variants, b.variants),
+            "relative_size": b.traces.n_cases / n_cases if n_cases else None,
+            "trace_length_distance": utility.length_distance(a.traces, b.traces),
+            "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
+            "next_activity_accuracy": next_activity_accuracy(
+                Sequences.of(b.traces), self._tested, n
+            ),
+            **edge_figures(a.all_edges, b.all_edges),
+        }
+        if is_timed:
+            found |= {
+                "edge_time_emd_months": measures.edge_time_emd(a.edge_hours, b.edge_hours),
+                "total_duration_error": behaviour_measures.total_duration_error(a.traces, b.traces),
+                "case_duration_distance_days": utility.case_duration_distance_days(
+                    a.traces, b.traces
+                ),
+                "hour_of_week_total_variation": utility.hour_of_week_distance(a.traces, b.traces),
+                **self._times.figures(b.traces),
+            }
+        return checked(found)
+
+    def emd(self, log: _Log) -> float | None:
+        """The distance of variants; None: there are too many."""
+        return measures.variant_emd(self.own.distribution, log.distribution, _MAX_EMD_CELLS)
+
+
+def require_extras(released: str) -> None:
+    """Checks that the libraries are installed that the evaluation of a release needs.
+
+    Args:
+        released: A release's folder, or the folder of releases whose latest is meant.
+
+    Raises:
+        UsageError: There is no release, or it has a log and the extra measures is not installed.
+    """
+    folder = release_folder(released)
+    if released_source(folder, read_manifest(folder)) is not None:
+        measures.require_pot()
+
+
+def evaluate(
+    original: EventSource,
+    released: str,
+    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None,
+) -> dict[str, Any]:
+    """Compares a release with the log that it was made of.
+
+    Args:
+        original: The original log.
+        released: A release's folder, or the folder of releases whose latest is meant.
+        noted_share: Returns which share of the cases that a release read, by the folder of all
+            releases and its name, is in a log, or None: it is not known; see
+            `examination.evaluation.origin`.
+
+    Returns:
+        JSON values: sizes, the measures of `examination.measure.registry` by their names, under
+        `bootstrap` and `of_the_log` what a bootstrap of the log and the log itself get, a `legend`,
+        and, of each perspective, the measures of `examination.measure.behaviour_measures`; of
+        resources if their column is mapped and they are released. Of a release without a log,
+        those of its graph or its tree.
+
+    Raises:
+        UsageError: There is no release, it is of another log, or the extra measures is not
+            installed, which a release with a log needs.
+        InputSchemaError: A log cannot be read.
+    """
+    folder = release_folder(released)
+    manifest = read_manifest(folder)
+    require_extras(folder)
+    source = released_source(folder, manifest)
+    tree = released_tree(folder, manifest) if source is None else None
+    graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
+    _LOG.info("reading the original log")
+    before = _traces(_with_resource(original))
+    _LOG.info("reading the release")
+    after = None if source is None else _traces(_with_released_resource(source, before))
+    if after is not None:
+        names = {*after.vocabulary.names.to_pylist()}
+    elif tree is not None:
+        names = {*tree["activities"]}
+    else:
+        ends = {edge[end] for edge in graph["edges"] for end in ("source", "target")} - _ENDS
+        names = ends | {*graph.get("activities", ())}
+    origin = check_origin(folder, manifest, before, names, noted_share)
+    vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
+    judge = _Judge(_Log.of(before, vocabulary))
+    if after is not None:
+        report = _log_report(judge, before, after, has_times(manifest))
+    elif tree is not None:
+        report = _tree_report(judge, tree["tree"])
+    else:
+        report = _graph_report(judge, graph, noise_half_width(manifest))
+    return {**_heading(folder, manifest, origin), "original": judge.own.sizes(), **report}
+
+
+def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, Any]:
+    return {
+        "publishable": False,
+        "warning": "computed on the unprotected log: for the operator, not for publication",
+        "release": folder,
+        "method": manifest.get("method"),
+        "origin": origin,
+    }
+
+
+def _lined(found: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
+    """The measures, and beside them those of a bootstrap and of the log itself."""
+    return {
+        **found,
+        "bootstrap": {name: of_bootstrap[name] for name in found if name in of_bootstrap},
+        "of_the_log": {name: of_log[name] for name in found if name in of_log},
+        "legend": legend(found),
+    }
+
+
+def _log_report(
+    judge: _Judge, before: TraceBatch, after: TraceBatch, is_timed: bool
+) -> dict[str, Any]:
+    own = judge.own
+    log = _Log.of(after, own.traces.vocabulary)
+    drawn = _Log(bootstrap(own.traces))
+    emds = [judge.emd(one) for one in (log, drawn)]
+    figures = []
+    judged = {"the release": log, "a bootstrap of the log": drawn, "the log itself": own}
+    for number, (name, one) in enumerate(judged.items()):
+        told = {"stage": "measures", "done": number, "total": len(judged)}
+        _LOG.info("measures of %s", name, extra=told)
+        figures.append(judge.figures(one, is_timed))
+    of_all = [
+        checked({"variant_emd": emd, **one}) for emd, one in zip([*emds, 0.0], figures, strict=True)
+    ]
+    return {
+        "released": log.sizes(),
+        **_lined(*of_all),
+        "variant_emd_note": (
+            None
+            if emds[0] is not None
+            else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
+        ),
+        "edge_relative_error_by_share": utility.relative_error_by_band(
+            *utility.aligned_edges(own.all_edges, log.all_edges)
+        ),
+        "perspectives": _perspectives(before, after, is_timed, emds[0]),
+    }
+
+
+def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None) -> dict[str, Any]:
+    """Compares the original's graph with a released one, whose names may be others."""
+    own, released = judge.own, graph["edges"]
+    code = {label: number for number, label in enumerate(own.traces.vocabulary.labels)}
+    edges = measures.EdgeWeights(
+        np.array([code[e["source"]] for e in released], np.int32),
+        np.array([code[e["target"]] for e in released], np.int32),
+        np.array([e["count"] for e in released], np.int64),
+    )
+    true_edges = own.all_edges
+    found = edge_figures(true_edges, edges)
+    if released and all("low" in e and "high" in e for e in released):
+        lows, highs = (np.array([e[end] for e in released], np.int64) for end in ("low", "high"))
+        truth = _in_names_of(own.traces, graph.get("activities", ())).all_edges
+        found |= interval_figures(truth, edges, lows, highs, half_width)
+    lines = [edge_figures(true_edges, _Log(bootstrap(own.traces)).all_edges),
+             edge_figures(true_edges, true_edges)]  # fmt: skip
+    by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
+    return {**_lined(found, *lines), "edge_relative_error_by_share": by_share}
+
+
+def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
+    """The log as a graph over some activities counts it: all others are OTHER, or left out."""
+    if not activities:
+        return _Log(traces)
+    return _Log.of(traces.recode_public(ActivityVocabulary.of(activities)), traces.vocabulary)
+
+
+def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
+    """Judges a released tree by the log: by pm4py where that is installed and ends in time."""
+    tree, vocabulary = parse_tree(text), judge.own.traces.vocabulary
+    variants = judge.own.variants
+    if not variants.n_variants:
+        raise UsageError("the original has no case, so a tree cannot be judged by it")
+    found: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
+    note = None
+    try:
+        require_pm4py()
+        found |= _by_replay(PatientJudge(variants, vocabulary, _TREE_SECONDS), tree)
+    except (UsageError, TimeoutError, RuntimeError) as error:
+        note = f"tree_share alone was computed: {error}"
+    return {**_lined(checked(found), {}, {}), "tree_note": note}
+
+
+def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
+    try:
+        quality = judge.judged(tree)
+    finally:
+        judge.close()
+    return {f"tree_{name}": getattr(quality, name) for name in MEASURES}
+
+
+def _perspectives(
+    before: TraceBatch, after: TraceBatch, is_timed: bool, emd: float | None
+) -> dict[str, Any]:
+    """The measures of the papers on TLKC and PRETSA, of activities, resources and both together.
+
+    Args:
+        before: The original.
+        after: The released log.
+        is_timed: Whether its stamps are times.
+        emd: The earth mover's distance of the variants of activities.
+    """
+    has_both = has_resources(before) and has_resources(after)
+    report: dict[str, Any] = {}
+    for perspective in PERSPECTIVES if has_both else PERSPECTIVES[:1]:
+        a, b = projected([before, after], perspective)
+        if perspective == "activity":
+            kept = None if emd is None else 1.0 - emd
+        else:
+            kept = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
+        graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
+        nodes = np.unique(a.activities)
+        graph = asdict(behaviour_measures.graph_similarity(*graphs, nodes))
+        checked({f"graph_{name}": value for name, value in graph.items()})
+        sampled = behaviour_measures.truly_sampled(a, b)
+        found = {
+            "data_utility": kept,
+            "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
+        }
+        report[perspective] = {
+            **checked(found),
+            "graph": graph,
+            "truly_sampled": None if sampled is None else asdict(sampled),
+            **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
+        }
+    return report
+
+
+def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
+    """How many of the variants are not among the others."""
+    found = pc.is_in(variants.sequences, value_set=others.sequences)
+    return int(variants.n_variants - (pc.sum(found).as_py() or 0))
+
+
+def _with_resource(source: EventSource) -> EventSource:
+    """The source with the resource as an attribute, if its column is mapped."""
+    column = source.mapping.resource
+    return source if column is None else _carrying(source, column)
+
+
+def _with_released_resource(source: EventSource, original: TraceBatch) -> EventSource:
+    """Likewise, if the original has one and the release may have."""
+    found = [source.columns_of(file) for file in source.files]
+    may_have = all(columns is None or RESOURCE in columns for columns in found)
+    return _carrying(source, RESOURCE) if has_resources(original) and may_have else source
+
+
+def _carrying(source: EventSource, column: str) -> EventSource:
+    return replace(source, mapping=replace(source.mapping, attributes=((RESOURCE, column),)))
+
+
+def _traces(source: EventSource) -> TraceBatch:
+    batches = group_into_traces(_events(source))
+    if not batches:
+        return TraceBatch.from_events([])
+    return batches[0]
+
+
+def _events(source: EventSource) -> Iterator[pa.RecordBatch]:
+    """The events of all files; malformed records are left out, as the release left them out."""
+    for file in source.files:
+        for events, _ in source.read(file):
+            yield events

@@ -1,0 +1,138 @@
+"""Whether a release can be of a log: a release of another one is not measured.
+
+A release says next to nothing of its input, so mostly this cannot be told from its files. What can
+be told: none of its activities is in the log, or the log lies outside of its public dates. Where
+the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
+(`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.pipelines.budget.opening import officers_ledger
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.keys.reference import KeyReference
+
+_DAY_US = 24 * 3_600_000_000
+
+NotedShare = Callable[[str, str, TraceBatch], float | None]
+
+
+def check_origin(
+    folder: str,
+    manifest: dict[str, Any],
+    original: TraceBatch,
+    names: Collection[str],
+    noted_share: NotedShare | None = None,
+) -> str:
+    """Returns how much is known of whether a release is of a log.
+
+    Args:
+        folder: The release's.
+        manifest: Its manifest.
+        original: The log.
+        names: The activities that the release has.
+        noted_share: See `examination.evaluation.evaluate.evaluate`.
+
+    Raises:
+        UsageError: It is of another log.
+    """
+    mend = "name the log that it was made of, read with the same flags"
+    own = set(original.vocabulary.names.to_pylist())
+    released = set(names) - {OTHER}
+    if own and released and not own & released:
+        raise UsageError(
+            f"the release in {folder!r} is of another log: it has no activity in common with the "
+            f"original; {mend}"
+        )
+    if _is_outside_of_dates(original, manifest.get("params", {})):
+        raise UsageError(
+            f"the release in {folder!r} is of another log: no case of the original lies within its "
+            f"first_date and last_date; {mend}"
+        )
+    share = None
+    if noted_share is not None and "release_id" in manifest:
+        output = FileSystems.split(folder.rstrip("/"))[0]
+        share = noted_share(output, manifest["release_id"], original)
+    if share is None:
+        return "not known: the names of the activities do not speak against it"
+    if share < SHARED:
+        raise UsageError(
+            f"the release in {folder!r} is of another log: the ledger notes that it read other "
+            f"cases; {mend}"
+        )
+    return f"by the ledger it read {share_text(share)} of the smaller log's cases"
+
+
+def _is_outside_of_dates(original: TraceBatch, params: dict[str, Any]) -> bool:
+    """Whether all cases begin a day or more outside of public dates, in whichever zone they are."""
+    try:
+        first, last = (
+            datetime.date.fromisoformat(str(params[name])) for name in ("first_date", "last_date")
+        )
+    except (KeyError, ValueError):
+        return False
+    epoch = datetime.date(1970, 1, 1)
+    low, high = ((first - epoch).days - 1) * _DAY_US, ((last - epoch).days + 2) * _DAY_US
+    starts = original.starts
+    return bool(len(starts)) and not bool(np.any((starts >= low) & (starts < high)))
+
+
+def share_noted_in(store: KeyStore, ledger: str | None) -> NotedShare:
+    """Returns what looks up, in a ledger, which cases a release read.
+
+    Args:
+        store: The key store that has the key of the notes, if the environment names none.
+        ledger: URL of the ledger, or None for that of the key store, if it has one.
+
+    Returns:
+        A function, see `examination.evaluation.evaluate`. Where a ledger is named and cannot be
+        read, it raises a LedgerError, a UsageError or RetryLater.
+    """
+
+    def share(output: str, release_id: str, original: TraceBatch) -> float | None:
+        try:
+            return _share_noted(store, ledger, output, release_id, original)
+        except (UsageError, LedgerError, RetryLater):
+            if ledger is not None:
+                raise
+            return None  # nobody asked for a ledger, and there is none that can be read
+
+    return share
+
+
+def _share_noted(
+    store: KeyStore, ledger: str | None, output: str, release_id: str, original: TraceBatch
+) -> float | None:
+    url, place = officers_ledger(store, ledger).url, absolute(output)
+    noted = [
+        one for one in NotedCases(url).all() if (one.output, one.release_id) == (place, release_id)
+    ]
+    reference = _deployment_key(store)
+    if not noted or reference is None:
+        return None
+    key = reference.resolve()
+    own = CaseSketch.from_traces(original, key)
+    found = [own.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint]
+    return max((one for one in found if one is not None), default=None)
+
+
+def _deployment_key(store: KeyStore) -> KeyReference | None:
+    named = os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
+    if named:
+        return KeyReference(named)
+    return store.deployment_key() if store.has_deployment_key else None

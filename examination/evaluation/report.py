@@ -1,0 +1,92 @@
+"""The report of `tracecloak evaluate` for people: a summary on the screen, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tracecloak.examination.measure.registry import MEASURES, Measure, legend_lines
+from tracecloak.examination.measure.report_files import INTERNAL
+
+# What a user does with a log, in the order in which it is shown; the page has all measures.
+_SUMMARY = (
+    "variant_emd",
+    "edge_relative_error",
+    "edge_precision",
+    "edge_recall",
+    "interval_coverage",
+    "interval_width",
+    "case_duration_distance",
+    "top_variant_duration_error",
+    "duration_eta_squared",
+    "big_pair_wait_error",
+    "drift",
+    "next_activity_accuracy",
+    "tree_fitness",
+    "tree_precision",
+    "tree_share",
+)
+_NOTHING = "-"
+_HEADER = ("measure", "release", "bootstrap", "log itself", "better")
+_SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
+
+
+def summary_lines(report: dict[str, Any]) -> Iterator[str]:
+    """Yields the most important measures as a table for a screen, and what its columns are."""
+    rows = [_row(report, MEASURES[name]) for name in _SUMMARY if report.get(name) is not None]
+    widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
+    for row in (_HEADER, *rows):
+        first, *others = (
+            cell.ljust(width) if number in (0, 4) else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join([first, *others]).rstrip()
+    if report.get("bootstrap"):
+        yield (
+            "A bootstrap draws as many of the log's own cases, with replacement: a release that is "
+            "nearer than it repeats accidents of the log."
+        )
+    yield from _notes(report)
+    yield f"Origin: {report['origin']}."
+
+
+def _notes(report: dict[str, Any]) -> Iterator[str]:
+    """What was not computed, and why."""
+    if report.get("variant_emd_note"):
+        yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
+    if report.get("tree_note"):
+        yield f"{report['tree_note']}."
+
+
+def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
+    """Yields a page with all measures and what they are, a line at a time."""
+    names = [name for name in report["legend"] if report.get(name) is not None]
+    yield "# A release beside its log"
+    yield ""
+    yield f"> {INTERNAL}"
+    yield ""
+    yield f"Release: `{report['release']}`. Origin: {report['origin']}."
+    yield ""
+    yield f"| {' | '.join(_HEADER)} |"
+    yield "|---|---:|---:|---:|---|"
+    for name in names:
+        yield f"| {' | '.join(_row(report, MEASURES[name]))} |"
+    yield ""
+    for note in _notes(report):
+        yield note
+        yield ""
+    yield "## What is measured"
+    yield ""
+    yield from legend_lines(names)
+
+
+def _row(report: dict[str, Any], measure: Measure) -> tuple[str, ...]:
+    lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
+    values = (_number(line.get(measure.name)) for line in lines)
+    return (measure.title, *values, _SHORT[measure.better])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"

@@ -1,0 +1,1 @@
+"""The papers' evaluations: a grid of releases each, run, resumed, judged and shown alike."""

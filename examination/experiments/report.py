@@ -1,0 +1,348 @@
+"""What an experiment shows: a page with tables and charts, which lie beside it as SVG files, too.
+
+The same rows make the same bytes. matplotlib is the extra `report` and is imported when it is first
+needed; nothing is fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import itertools
+import re
+import shlex
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from tracecloak.examination.comparison.compare import Row
+from tracecloak.examination.comparison.report import INTERNAL
+from tracecloak.examination.experiments.figures import NOTHING
+from tracecloak.examination.experiments.grids import THE_LOG, Boxes, Lines, Section, Table, Tree
+from tracecloak.examination.experiments.networks import Network, draw
+from tracecloak.examination.experiments.run import Experiment, rows_of
+from tracecloak.examination.experiments.statements import IN_WORDS, Statement, counted
+from tracecloak.schemas.errors import missing_extra
+from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
+from tracecloak.transforms.pages.page import Page, rendered
+
+PAGE = "experiment.html"
+FIGURES = "figures"
+
+# Colours that differ in lightness too.
+_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
+_DASHES = ("-", "--", ":", "-.")
+_DRAWING = {"svg.hashsalt": "tracecloak", "svg.fonttype": "none", "font.size": 9}
+# Leaves of a process model that is still drawn; a larger one is shown as text.
+_MAX_LEAVES = 120
+
+
+def require_matplotlib() -> None:
+    """Imports matplotlib.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError:
+        raise missing_extra("the page of charts", "matplotlib", "report") from None
+
+
+def command_line(name: str, inputs: Sequence[str], flags: Mapping[str, Any]) -> str:
+    """Returns the command of these logs and flags, its paths without their folders."""
+    parts = ["tracecloak", "experiment", name, *(PurePath(path).name for path in inputs)]
+    for flag, value in flags.items():
+        for one in value if isinstance(value, list) else [value]:
+            parts += [f"--{flag}", PurePath(str(one)).name if flag == "output" else str(one)]
+    return shlex.join(parts)
+
+
+def write_report(
+    experiment: Experiment, rows: Sequence[Row], command: str, folder: Path
+) -> list[Path]:
+    """Writes the page and its charts, and returns their paths, the page first.
+
+    Args:
+        experiment: What was run.
+        rows: All of its rows.
+        command: The command that makes the page, in the folder of the logs.
+        folder: Where to; it is there.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    require_matplotlib()
+    (folder / FIGURES).mkdir(exist_ok=True)
+    images: list[Path] = []
+    stated = experiment.statements(rows)
+    logs = []
+    for log in experiment.logs:
+        own, of_log = rows_of(log, rows)
+        sections = []
+        for section in experiment.grid.sections(log, of_log, own):
+            if _is_empty(section):
+                continue
+            parts = [_part(part, section, log.name, folder, images) for part in section.parts]
+            sections.append({"title": section.title, "text": section.text, "parts": parts})
+        if stated[log.name]:
+            sections.append(_of_statements(stated[log.name]))
+        size = log.identity()
+        logs.append(
+            {
+                "name": log.name,
+                "text": f"{size['cases']:,} cases, {size['events']:,} events, "
+                f"{size['variants']:,} variants, {len(log.names)} activities.",
+                "refused": _refusals(of_log) + _unmined(of_log),
+                "sections": sections,
+            }
+        )
+    page = folder / PAGE
+    context = {
+        "internal": INTERNAL,
+        "command": command,
+        "notes": [*experiment.grid.notes(), *_of_the_run(experiment, rows)],
+        "logs": logs,
+    }
+    anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
+    page.write_bytes(rendered(Page("experiment.html.j2", experiment.grid.title, anchors, context)))
+    return [page, *images]
+
+
+def _of_statements(statements: Sequence[Statement]) -> dict[str, Any]:
+    """The last section of a log."""
+    table = Table(
+        ("the paper", "states", "here", "figures"),
+        [(one.source, one.text, IN_WORDS[one.verdict], one.found) for one in statements],
+    )
+    return {
+        "title": "What the paper states",
+        "text": f"Of the paper's statements on its results: {counted(statements)}. Each is judged "
+        "on the medians of this log.",
+        "parts": [{"image": None, "header": table.header, "rows": table.rows, "text": None}],
+    }
+
+
+def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    n = experiment.repetitions
+    said = [
+        "A figure is of one release."
+        if n == 1
+        else f"A figure is the median of {n} releases, each under a fresh key, and in brackets "
+        "the quartiles."
+    ]
+    if experiment.grid.has_models and experiment.mined < n:
+        said.append(f"Processes were mined of {experiment.mined} of them.")
+    missing = experiment.missing(rows)
+    if missing:
+        said.append(
+            f"The time was up before {missing:,} releases were begun: the same command goes on."
+        )
+    if experiment.left_out:
+        said.append(
+            f"Left out, as this installation does not have them: {', '.join(experiment.left_out)}."
+        )
+    return said
+
+
+def _is_empty(section: Section) -> bool:
+    """Whether a section has tables only, and no figure in them."""
+    return all(
+        isinstance(part, Table) and all(set(row[1:]) == {NOTHING} for row in part.rows)
+        for part in section.parts
+    )
+
+
+def _refusals(rows: Sequence[Row]) -> list[str]:
+    """What was refused, and why."""
+    return [
+        f"{row['arm']} at {row['level']} was refused after {row['repetition']} releases: "
+        f"{row['refused']}."
+        for row in rows
+        if "refused" in row
+    ]
+
+
+def _unmined(rows: Sequence[Row]) -> list[str]:
+    """The cells of which some model took too long."""
+    said: dict[tuple[str, str], int] = {}
+    for row in rows:
+        tried = row.get("mine_patience") and row.get("released_cases") != 0
+        if tried and row["f_score"] is None:
+            key = row["arm"], row["level"]
+            said[key] = said.get(key, 0) + 1
+    return [
+        f"{arm}{f' at {level}' if level else ''}: {n} models took too long to be judged; they "
+        "count nowhere."
+        for (arm, level), n in said.items()
+    ]
+
+
+def _part(
+    part: Table | Boxes | Lines | Tree | Sequence[Network],
+    section: Section,
+    log: str,
+    folder: Path,
+    images: list[Path],
+) -> dict[str, Any]:
+    """Returns what the template shows of a part; writes its image, if it has one."""
+    found: dict[str, Any] = {"image": None, "header": None, "rows": None, "text": None}
+    if isinstance(part, Table):
+        return {**found, "header": part.header, "rows": part.rows}
+    if isinstance(part, Tree) and _leaves(parse_tree(part.text)) > _MAX_LEAVES:
+        return {**found, "text": part.text}
+    name = re.sub(r"[^\w.-]+", "-", f"{section.file}-{log}") + ".svg"
+    path = folder / FIGURES / name
+    with _drawing():
+        _save(_drawn(part), path)
+    images.append(path)
+    drawn = base64.b64encode(path.read_bytes()).decode()
+    return {**found, "image": f"data:image/svg+xml;base64,{drawn}"}
+
+
+# --- Charts -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _drawing() -> Iterator[None]:
+    """Draws the same whatever matplotlib's settings are on this machine."""
+    matplotlib = importlib.import_module("matplotlib")
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name in letters that the font lacks
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_DRAWING)
+        yield
+
+
+def _drawn(part: Boxes | Lines | Tree | Sequence[Network]) -> Any:
+    if isinstance(part, Boxes):
+        return _boxes_figure(part)
+    if isinstance(part, Lines):
+        return _lines_figure(part)
+    return _tree_figure(parse_tree(part.text)) if isinstance(part, Tree) else _graphs_figure(part)
+
+
+def _graphs_figure(networks: Sequence[Network]) -> Any:
+    """Graphs side by side."""
+    n = len(networks)
+    figure = _figure(5.0 * n, 5.2 if networks[0].layout == "circle" else 7.0)
+    for number, network in enumerate(networks):
+        draw(figure.add_axes((number / n + 0.01, 0.02, 1 / n - 0.02, 0.92)), network)
+    return figure
+
+
+def _figure(width: float, height: float) -> Any:
+    return importlib.import_module("matplotlib.figure").Figure(figsize=(width, height))
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.text(0.995, 0.005, "not private: for the operator only", ha="right", fontsize=6)
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _boxes_figure(boxes: Boxes) -> Any:
+    """Boxes of quartiles with the median; whiskers reach to the extremes.
+
+    A single figure is a bar: a box of it is a line that nobody sees.
+    """
+    figure = _figure(7.5, 3.6)
+    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+    arms = boxes.arms
+    width = 0.8 / max(len(arms), 1)
+    has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
+    cbook = importlib.import_module("matplotlib.cbook")
+    handles = []
+    for number, arm in enumerate(arms):
+        colour = _COLOURS[number % len(_COLOURS)]
+        groups = [group for group in boxes.groups if (arm, group) in boxes.values]
+        places = [
+            boxes.groups.index(group) + (number - (len(arms) - 1) / 2) * width for group in groups
+        ]
+        if has_bars:
+            heights = [boxes.values[arm, group][0] for group in groups]
+            handles.append(axes.bar(places, heights, width * 0.85, color=colour))
+            continue
+        stats = cbook.boxplot_stats([boxes.values[arm, g] for g in groups], whis=(0, 100))
+        drawn = axes.bxp(
+            stats,
+            positions=places,
+            widths=width * 0.85,
+            patch_artist=True,
+            showfliers=False,
+            manage_ticks=False,
+            boxprops={"facecolor": colour, "edgecolor": colour, "linewidth": 2},
+            medianprops={"color": "black", "linewidth": 0.8},
+        )
+        handles.append(drawn["boxes"][0])
+    if boxes.line is not None:
+        handles.append(axes.axhline(boxes.line, color="black", linewidth=0.8, linestyle="--"))
+    for value, style in zip(boxes.marks.values(), itertools.cycle(_DASHES)):
+        handles.append(axes.axhline(value, color="black", linewidth=0.8, linestyle=style))
+    if boxes.is_log:
+        axes.set_yscale("log")
+    labels = [*arms, *([THE_LOG] if boxes.line is not None else []), *boxes.marks]
+    axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    axes.set_xticks(range(len(boxes.groups)), boxes.groups)
+    axes.set_xlim(-0.6, len(boxes.groups) - 0.4)
+    axes.set_xlabel(boxes.x)
+    axes.set_ylabel(boxes.y)
+    axes.grid(axis="y", linewidth=0.3)
+    return figure
+
+
+def _lines_figure(lines: Lines) -> Any:
+    figure = _figure(7.5, 3.6)
+    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+    colours = ("black", *_COLOURS)
+    for number, (label, values) in enumerate(lines.values.items()):
+        axes.plot(
+            lines.places, values, label=label, linewidth=1, color=colours[number % len(colours)]
+        )
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    axes.set_xlabel(lines.x)
+    axes.set_ylabel(lines.y)
+    axes.grid(linewidth=0.3)
+    return figure
+
+
+def _leaves(tree: ProcessTree) -> int:
+    return sum(map(_leaves, tree.children)) if tree.children else 1
+
+
+def _tree_figure(tree: ProcessTree) -> Any:
+    """The tree from left to right: operators by their signs, a leaf a line."""
+    n_leaves, depth = _leaves(tree), _depth(tree)
+    height = 0.24 * n_leaves + 0.4
+    longest = max((len(label) for label in tree.labels), default=0)
+    columns = depth + 0.18 * longest + 1.5  # a column is half an inch, six letters at most
+    figure = _figure(0.5 * columns, height)
+    axes = figure.add_axes((0.01, 0.2 / height, 0.98, 1 - 0.25 / height))
+    axes.set_axis_off()
+    rows = iter(range(n_leaves))
+
+    def draw(node: ProcessTree, x: int) -> float:
+        if not node.children:
+            y = float(next(rows))
+            name = "silent" if node.label is None else node.label
+            style = "italic" if node.label is None else "normal"
+            axes.text(x, y, " " + name, va="center", style=style, parse_math=False)
+            return y
+        places = [draw(child, x + 1) for child in node.children]
+        y = (places[0] + places[-1]) / 2
+        for place in places:
+            axes.plot([x, x + 1], [y, place], color="#999999", linewidth=0.6, zorder=1)
+        sign = SIGNS[node.operator] if node.operator else ""
+        box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "linewidth": 0.6}
+        axes.text(x, y, sign, ha="center", va="center", bbox=box, parse_math=False)
+        return y
+
+    draw(tree, 0)
+    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_ylim(n_leaves - 0.4, -0.6)
+    return figure
+
+
+def _depth(tree: ProcessTree) -> int:
+    return 1 + max(map(_depth, tree.children)) if tree.children else 0

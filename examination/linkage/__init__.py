@@ -1,0 +1,1 @@
+"""`attack --linkage`: finished releases attacked by what somebody knows of a case."""

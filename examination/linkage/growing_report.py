@@ -1,0 +1,283 @@
+"""The report of attacks across releases, as JSON and as Markdown. For the operator: not private."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracecloak.examination.linkage.growing import (
+    Candidates,
+    Correspondence,
+    Correspondences,
+    PairAttacks,
+)
+from tracecloak.examination.linkage.knowledge import Estimate, Settings
+from tracecloak.examination.measure.report_files import INTERNAL, write_all
+from tracecloak.transforms.pages.document import Chart
+
+_KNOWS: dict[Correspondence, str] = {
+    "forward": "that it is in both releases",
+    "cross": "that it is in both releases",
+    "backward": "that it is new in the later release",
+    "either": "not whether it is new in the later release",
+}
+_SEARCHED: dict[Correspondence, str] = {
+    "forward": "earlier",
+    "cross": "later",
+    "backward": "later",
+    "either": "later",
+}
+
+
+@dataclass(frozen=True)
+class GrowingReport:
+    """All attacks across some releases of a growing log; not private.
+
+    Attributes:
+        n_cases: By release its path, its cases, and the cases of its log.
+        settings: How the attacks were made.
+        pairs: What they found, by earlier and later release.
+    """
+
+    n_cases: Sequence[tuple[str, int, int]]
+    settings: Settings
+    pairs: Sequence[PairAttacks]
+
+
+def write_growing_report(report: GrowingReport, path: Path) -> list[Path]:
+    """Writes FILE.json, FILE.md and FILE.html; see `report_files.write_all`."""
+    return write_all(path, to_json(report), markdown_lines(report), [_chart(report)])
+
+
+def _chart(report: GrowingReport) -> Chart:
+    """How often fewer than k cases are left, in one release alone and with the other one."""
+    several = len(report.pairs) > 1
+    rows = [
+        {
+            "label": f"{found.correspondence}, {found.attack} with {found.size}"
+            + (f", {_names(attacked)}" if several else ""),
+            "before": found.alone.below_k.value,
+            "after": found.across.below_k.value,
+        }
+        for attacked in report.pairs
+        for found in attacked.attacks
+    ]
+    return Chart("across", "How often fewer than k cases can be the victim's", rows)
+
+
+def to_json(report: GrowingReport) -> dict[str, Any]:
+    """Returns the report as JSON values."""
+    settings = report.settings
+    return {
+        "warning": INTERNAL,
+        "publishable": False,
+        "settings": {
+            "sizes": list(settings.sizes),
+            "samples": settings.n_samples,
+            "confidence": settings.confidence,
+        },
+        "releases": [
+            {"log": name, "cases": n_released, "cases_of_original": n_cases}
+            for name, n_released, n_cases in report.n_cases
+        ],
+        "pairs": [_pair_json(attacked) for attacked in report.pairs],
+    }
+
+
+def _pair_json(attacked: PairAttacks) -> dict[str, Any]:
+    pair, supposed = attacked.pair, attacked.pair.supposed
+    return {
+        "earlier": pair.earlier.name,
+        "later": pair.later.name,
+        "supposed": list(supposed.sentences()),
+        "events_exclude": supposed.is_traced,
+        "times_compared": supposed.time_unit,
+        "sensitive": list(supposed.sensitive),
+        "cases_rewritten": attacked.n_rewritten,
+        "attacks": [
+            {
+                "correspondence": found.correspondence,
+                "attack": found.attack,
+                "kind": found.kind,
+                "perspective": found.perspective,
+                "size": found.size,
+                "k": found.k,
+                "victims": found.n_victims,
+                "exact": found.is_exact,
+                "alone": _candidates_json(found.alone),
+                "across": _candidates_json(found.across),
+                "reduced": _estimate_json(found.reduced),
+                "falls_below_k": _estimate_json(found.falls),
+                "nobody_left": _estimate_json(found.nobody),
+            }
+            for found in attacked.attacks
+        ],
+    }
+
+
+def _candidates_json(found: Candidates) -> dict[str, Any]:
+    return {
+        "at_worst": found.at_worst,
+        "median": found.median,
+        "below_k": _estimate_json(found.below_k),
+    }
+
+
+def _estimate_json(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def summary_lines(report: GrowingReport) -> Iterator[str]:
+    """Yields the outcome in a few sentences: of each attack the worst with the most knowledge."""
+    yield INTERNAL
+    largest = max(report.settings.sizes, default=0)
+    for attacked in report.pairs:
+        yield f"releases   {_names(attacked)}"
+        for sentence in attacked.pair.supposed.sentences():
+            yield f"           {sentence}"
+        yield from (f"           {line}" for line in _remarks(attacked))
+        for correspondence in _KNOWS:
+            own = [
+                found
+                for found in attacked.attacks
+                if found.correspondence == correspondence and found.size == largest
+            ]
+            if own:
+                yield f"{correspondence:<10} {_sentence(max(own, key=_badness))}"
+
+
+def _badness(found: Correspondences) -> tuple[bool, float, float]:
+    """Worst is what breaks a k that the release alone keeps, and then what breaks it most often."""
+    kept = found.alone.at_worst is not None and found.alone.at_worst >= found.k
+    return kept and found.falls.value > 0, found.falls.value, found.reduced.value
+
+
+def _sentence(found: Correspondences) -> str:
+    what, how = _elements(found)
+    who = f"who knows {what} of a case{how}, and {_KNOWS[found.correspondence]},"
+    told = f"{found.attack}: {who} "
+    alone, across = found.alone, found.across
+    if alone.at_worst is None or alone.median is None:
+        return f"{told}finds no case that matches."
+    told += (
+        f"finds {_cases(alone.at_worst)} at worst in the {_SEARCHED[found.correspondence]} "
+        f"release alone (median {alone.median:,.0f}). "
+    )
+    if across.at_worst is None or across.median is None:
+        return f"{told}With the other release none is left."
+    return told + (
+        f"With the other release {across.at_worst:,} at worst can be the one (median "
+        f"{across.median:,.0f}); {_percent(found.falls)} of the attacks fall below {found.k:,} by "
+        "that."
+    )
+
+
+def _cases(number: int) -> str:
+    return f"{number:,} case{'' if number == 1 else 's'}"
+
+
+def _elements(found: Correspondences) -> tuple[str, str]:
+    """What is known and how it is put together, such as "2 activities" and " as a set"."""
+    names = {
+        "activity": ("activity", "activities"),
+        "resource": ("resource", "resources"),
+        "activity_resource": ("activity with its resource", "activities with their resources"),
+    }[found.perspective]
+    how = {
+        "set": " as a set",
+        "multiset": " as a multiset",
+        "sequence": " in their order",
+        "relative": " with their times",
+    }[found.kind]
+    return (f"{found.size} {names[found.size != 1]}", how) if found.size else ("nothing", "")
+
+
+def _remarks(attacked: PairAttacks) -> Iterator[str]:
+    supposed = attacked.pair.supposed
+    if attacked.n_rewritten:
+        yield (
+            f"{attacked.n_rewritten:,} cases of the earlier log are not the beginning of theirs of "
+            "the later one, as if events had come late: what is excluded can be wrong for them."
+        )
+    if attacked.without_times:
+        yield "Times are not compared, as the releases do not have them to the same accuracy."
+    if supposed.grows:
+        yield (
+            "Who does not know whether a case is new in the later release excludes nothing, as "
+            "what is known of it may have happened since the earlier one."
+        )
+    if not supposed.is_traced and not supposed.sensitive:
+        yield (
+            "So nothing is excluded here. That proves nothing: who guesses how events were "
+            "suppressed can exclude more, without being sure."
+        )
+
+
+def _names(attacked: PairAttacks) -> str:
+    return f"{attacked.pair.earlier.name} and then {attacked.pair.later.name}"
+
+
+def markdown_lines(report: GrowingReport) -> Iterator[str]:
+    """Yields the report as Markdown, a line at a time."""
+    yield INTERNAL
+    yield ""
+    yield f"# Attacks across {len(report.n_cases)} releases of a growing log"
+    yield ""
+    yield (
+        "Somebody knows some elements of a random case, any part of that size as likely as "
+        "another, and looks for the cases that match in two releases. Say that 25 cases match in "
+        "the later release, and 20 in the earlier one. If 8 of the 25 cannot be one of the 20, "
+        "and the case is known to be in both, at most 17 can be the victim's. So the later "
+        "release alone promises more than both together keep."
+    )
+    yield ""
+    yield "* *forward*: the case is in both releases; candidates are counted in the earlier one."
+    yield "* *cross*: the same, counted in the later one."
+    yield "* *backward*: the case is known to be new in the later release."
+    yield (
+        "* *either*: nobody knows whether the case is new; only where no case goes on after a "
+        "release that has it."
+    )
+    yield ""
+    yield (
+        "What is excluded is excluded for certain if what is supposed holds. Shares are exact, or "
+        "stand before an interval in brackets; with probability "
+        f"{report.settings.confidence:g} all intervals of this report are right."
+    )
+    yield ""
+    for name, n_released, n_cases in report.n_cases:
+        yield f"- {name}: {n_released:,} cases, of a log of {n_cases:,}"
+    for attacked in report.pairs:
+        yield ""
+        yield f"## {_names(attacked)}"
+        yield ""
+        yield from attacked.pair.supposed.sentences()
+        yield from _remarks(attacked)
+        yield ""
+        heads = ["attack", "known", "k", "at worst alone", "at worst with both", "median alone"]
+        heads += ["median with both", "fewer with both", "falls below k", "nobody left"]
+        yield f"| {' | '.join(heads)} |"
+        yield f"|---|---|{'---:|' * (len(heads) - 2)}"
+        for found in attacked.attacks:
+            yield _row(found)
+
+
+def _row(found: Correspondences) -> str:
+    alone, across = found.alone, found.across
+    cells = [
+        found.correspondence,
+        f"{found.attack}: {''.join(_elements(found))}",
+        f"{found.k:,}",
+        *("" if n is None else f"{n:,}" for n in (alone.at_worst, across.at_worst)),
+        *("" if n is None else f"{n:,.0f}" for n in (alone.median, across.median)),
+        *map(_percent, (found.reduced, found.falls, found.nobody)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(estimate: Estimate) -> str:
+    if estimate.low == estimate.high:
+        return f"{estimate.value:.1%}"
+    return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

@@ -1,0 +1,379 @@
+"""What can be known of victims, piece by piece, and how it is looked for in other logs.
+
+A piece of knowledge is a part of the canonical row of a case
+(`schemas.statistics.background_knowledge`). Of each victim all parts of a size are as likely: all
+of them are listed with their probabilities, or some are drawn. In another log the same elements
+have other numbers, and where that log has no times or no resources, what is known of those is of no
+use and is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracecloak.anonymizers.audit.bounds import clopper_pearson
+from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
+from tracecloak.examination.linkage.matching import PADDING, Matches, MatchIndex
+from tracecloak.examination.measure.perspectives import Elements, has_resources
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.background_knowledge import (
+    MAX_CODE,
+    TIME_BITS,
+    CaseTable,
+    Kind,
+    KnownCases,
+    Perspective,
+    TimeUnit,
+    codes_of_words,
+    relative_units,
+    times_of_words,
+)
+
+LARGEST_SIZE = 6
+DEFAULT_SAMPLES = 10_000
+DEFAULT_CONFIDENCE = 0.99
+# Ways to pick a piece that are gone through, and different pieces that are matched, to be exact.
+_MOST_WAYS = 1_000_000
+MOST_EXACT = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedLog:
+    """A log in which a victim is looked for.
+
+    Attributes:
+        name: What the report calls it.
+        traces: Its cases; resources are the attribute org:resource.
+        labels: int64[n_cases, m], sensitive values, coded alike in all logs; 0 is none.
+        has_times: Whether its stamps are times, and not positions.
+    """
+
+    name: str
+    traces: TraceBatch
+    labels: np.ndarray
+    has_times: bool = True
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and what it lies between: itself where it is exact."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How attacks are made.
+
+    Attributes:
+        unit: How exactly relative times are known.
+        sizes: Numbers of known elements, ascending, each from 0 to 6.
+        n_samples: Draws where not all pieces are gone through.
+        confidence: With which all intervals are right together.
+        most_exact: Different pieces up to which all of them are matched.
+    """
+
+    unit: TimeUnit = "hours"
+    sizes: tuple[int, ...] = tuple(range(LARGEST_SIZE + 1))
+    n_samples: int = DEFAULT_SAMPLES
+    confidence: float = DEFAULT_CONFIDENCE
+    most_exact: int = MOST_EXACT
+
+    def __post_init__(self) -> None:
+        if self.n_samples < 1:
+            raise UsageError(f"samples must be at least 1, got {self.n_samples}")
+        if list(self.sizes) != sorted({*self.sizes} & {*range(LARGEST_SIZE + 1)}):
+            raise UsageError(f"sizes must ascend from 0 to {LARGEST_SIZE}, got {self.sizes}")
+        if not 0 < self.confidence < 1:
+            raise UsageError(f"confidence must lie between 0 and 1, got {self.confidence}")
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Attacks, by the piece that is known: int64[k] each, but for `weights`.
+
+    Attributes:
+        pieces: int64[n, size], distinct; numbers of elements, then PADDING.
+        piece: Which of them is known, ascending.
+        rows: The victim's row.
+        labels: int64[k, m], the victim's sensitive values.
+        weights: float64[k], probabilities; None if they are draws.
+    """
+
+    pieces: np.ndarray
+    piece: np.ndarray
+    rows: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are all pieces."""
+        return self.weights is not None
+
+    @cached_property
+    def mass(self) -> np.ndarray:
+        """float64[n], the probability of each piece, or its number of draws."""
+        return np.bincount(self.piece, self.weights, len(self.pieces))
+
+    def estimate(self, values: np.ndarray, alpha: float) -> Estimate:
+        """Returns the mean of what follows from the piece.
+
+        Args:
+            values: float64[n] or bool[n], by piece, in [0, 1].
+            alpha: Probability at most that the interval misses the mean.
+        """
+        return self._between(float(self.mass @ values), values.dtype == bool, alpha)
+
+    def estimate_of_victims(self, values: np.ndarray, alpha: float) -> Estimate:
+        """Returns the mean of float64[k], by attack, in [0, 1]; see `estimate`."""
+        weights = np.ones(len(values)) if self.weights is None else self.weights
+        return self._between(float(weights @ values), False, alpha)
+
+    def _between(self, total: float, is_share: bool, alpha: float) -> Estimate:
+        if self.weights is not None:
+            exact = round(total, 12)  # of sums that are rounded themselves
+            return Estimate(exact, exact, exact)
+        n = len(self.piece)
+        if is_share:
+            return Estimate(total / n, *clopper_pearson(round(total), n, alpha))
+        mean, margin = total / n, math.sqrt(math.log(2 / alpha) / (2 * n))  # Hoeffding, 1963
+        return Estimate(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A log in which pieces are looked for.
+
+    Attributes:
+        name: Of the log.
+        known_as: The knowledge that is of use there.
+        index: Its rows.
+        item_of: int64[n_elements], the victims' elements in it, -1 for those that it lacks; None if
+            nothing that is known is of use.
+        totals: Of each attribute the cases by value, those without one at 0.
+        n_cases: Of the log.
+    """
+
+    name: str
+    known_as: str
+    index: MatchIndex
+    item_of: np.ndarray | None
+    totals: tuple[np.ndarray, ...]
+    n_cases: int
+
+    def found(self, drawn: Pieces) -> Found:
+        """Returns what matches each piece."""
+        n = len(drawn.pieces)
+        if self.item_of is None:  # every case matches what is left: nothing
+            borders, pieces = np.array([0, len(drawn.piece)]), drawn.pieces[:1, :0]
+        else:
+            borders = np.searchsorted(drawn.piece, np.arange(n + 1))
+            is_element = drawn.pieces != PADDING
+            items = self.item_of[np.where(is_element, drawn.pieces, 0)]
+            pieces = np.where(is_element, items, PADDING)
+        matches = self.index.match(pieces, borders, drawn.labels)
+        if len(pieces) < n:
+            sizes, largest = matches.sizes.repeat(n), matches.largest.repeat(n, axis=0)
+            matches = Matches(sizes, largest, matches.own)
+        none = matches.sizes == 0
+        among = np.where(none, self.n_cases, matches.sizes)
+        largest, own = matches.largest.copy(), matches.own.copy()
+        for k, totals in enumerate(self.totals):
+            largest[none, k] = totals[1:].max(initial=0)
+            sought = drawn.labels[:, k]
+            known = (sought > 0) & (sought < len(totals))
+            fallback = np.where(known, totals[np.where(known, sought, 0)], 0)
+            own[:, k] = np.where(none[drawn.piece], fallback, own[:, k])
+        return Found(matches.sizes, among, largest, own)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What matches each piece; where nothing does, the attacker goes by the whole log.
+
+    Attributes:
+        sizes: int64[n], cases that match each piece.
+        among: int64[n], cases that sensitive values are counted among.
+        largest: int64[n, m], those with the most frequent value.
+        own: int64[k, m], those with the victim's own value.
+    """
+
+    sizes: np.ndarray
+    among: np.ndarray
+    largest: np.ndarray
+    own: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class KnownVictims:
+    """What can be known of the victims, and the logs in which they are looked for.
+
+    Attributes:
+        own: Canonical rows of the original's cases of which something can be known.
+        elements: int64[n], ascending, the words of the elements; the rows have their places.
+        targets: The original and then the releases.
+    """
+
+    own: CaseTable
+    elements: np.ndarray
+    targets: tuple[Target, ...]
+
+    @classmethod
+    def of(
+        cls,
+        original: LinkedLog,
+        releases: Sequence[LinkedLog],
+        kind: Kind,
+        perspective: Perspective,
+        unit: TimeUnit,
+    ) -> KnownVictims:
+        """Prepares the attacks with one kind of knowledge.
+
+        Raises:
+            UsageError: The logs have too many names.
+        """
+        logs = [original, *releases]
+        elements = Elements.of([log.traces for log in logs], perspective)
+        if len(elements.activities) * elements.n_resources > MAX_CODE:
+            raise UsageError(
+                f"the logs have more than {MAX_CODE:,} pairs of activities and resources; leave "
+                "out --resource"
+            )
+        table, words = _canonical(original, elements, kind, unit)
+        own = table.filled()
+        targets = [_target(original, table, words, words, f"{kind} of {_name(perspective)}")]
+        for log in releases:
+            reduced, useful = _reduced(log, elements, kind)
+            if reduced is None:
+                targets.append(
+                    _target(log, *_canonical(log, elements, kind, unit), None, "nothing")
+                )
+                continue
+            codes, times = codes_of_words(words), times_of_words(words)
+            if reduced.perspective != perspective:
+                codes = elements.activity_codes(codes)
+            sought = (codes << TIME_BITS) + (times if useful == "relative" else 0)
+            known_as = f"{useful} of {_name(reduced.perspective)}"
+            targets.append(_target(log, *_canonical(log, reduced, useful, unit), sought, known_as))
+        return cls(own, words, tuple(targets))
+
+    def pieces(self, size: int, settings: Settings, randomness: Randomness, purpose: str) -> Pieces:
+        """Goes through all pieces of a size, or draws some."""
+        lengths = np.diff(self.own.offsets)
+        found, number = np.unique(lengths, return_counts=True)
+        ways = {n: math.comb(n, min(n, size)) for n in found.tolist()}
+        if sum(ways[n] * k for n, k in zip(found.tolist(), number.tolist(), strict=True)) <= (
+            _MOST_WAYS
+        ):
+            every = self._every(size, lengths, ways)
+            if len(every.pieces) <= settings.most_exact:
+                return every
+        return self._drawn(size, lengths, settings.n_samples, randomness, purpose)
+
+    def _every(self, size: int, lengths: np.ndarray, ways: dict[int, int]) -> Pieces:
+        rows, pieces, weights = [], [], []
+        for n, n_ways in ways.items():
+            picked = list(itertools.combinations(range(n), min(n, size)))
+            places = np.full((n_ways, size), PADDING)
+            places[:, : min(n, size)] = np.array(picked, np.int64).reshape(n_ways, min(n, size))
+            own = np.flatnonzero(lengths == n)
+            rows.append(np.repeat(own, n_ways))
+            pieces.append(np.tile(places, (len(own), 1)))
+            weights.append(self.own.counts[rows[-1]] / (n_ways * self.own.n_cases))
+        return self._sorted(np.concatenate(rows), np.concatenate(pieces), np.concatenate(weights))
+
+    def _drawn(
+        self, size: int, lengths: np.ndarray, n: int, randomness: Randomness, purpose: str
+    ) -> Pieces:
+        cells = cell_numbers(np.arange(n))
+        ends = np.cumsum(self.own.counts)
+        victims = below(randomness.words(purpose, cells)[:, 0], int(ends[-1]))
+        rows = np.searchsorted(ends, victims, side="right")
+        # Places without repetition: the j-th is one of those not taken, counted from the left.
+        beyond = np.iinfo(np.int64).max
+        places = np.zeros((n, 0), np.int64)
+        for j in range(size):
+            left = lengths[rows] - j
+            place = below(randomness.words(purpose, cells, j + 1)[:, 0], np.maximum(left, 1))
+            for taken in places.T:
+                place += place >= taken
+            place[left <= 0] = beyond
+            places = np.sort(np.column_stack([places, place]), axis=1)
+        return self._sorted(rows, np.where(places == beyond, PADDING, places), None)
+
+    def _sorted(self, rows: np.ndarray, places: np.ndarray, weights: np.ndarray | None) -> Pieces:
+        """Turns places in rows into elements, and orders attacks by their pieces."""
+        items = self.own.words[np.maximum(places, 0) + self.own.offsets[rows][:, None]]
+        items = np.where(places == PADDING, PADDING, items)
+        width = int(self.own.words.max(initial=0)) + 3
+        key = np.zeros(len(items), np.int64)
+        for column in items.T:
+            key = np.unique(key * width + column - PADDING, return_inverse=True)[1]
+        order = np.argsort(key, kind="stable")
+        piece = np.cumsum(np.diff(key[order], prepend=key[order][:1]) > 0)
+        first = order[np.searchsorted(piece, np.arange(int(piece[-1]) + 1))]
+        return Pieces(
+            items[first],
+            piece,
+            rows[order],
+            self.own.sensitive[rows[order]],
+            None if weights is None else weights[order],
+        )
+
+
+def _name(perspective: Perspective) -> str:
+    return {"activity_resource": "activity and resource"}.get(perspective, perspective)
+
+
+def _reduced(log: LinkedLog, elements: Elements, kind: Kind) -> tuple[Elements | None, Kind]:
+    """What is left of knowledge where a log has no times or resources; None for nothing."""
+    useful: Kind = "sequence" if kind == "relative" and not log.has_times else kind
+    if elements.perspective == "activity" or has_resources(log.traces):
+        return elements, useful
+    if elements.perspective == "resource":
+        return None, useful
+    # Two pairs of a set can be of one activity, which then occurs twice.
+    useful = "multiset" if useful == "set" else useful
+    return Elements("activity", elements.activities, elements.resources), useful
+
+
+def _canonical(
+    log: LinkedLog, elements: Elements, kind: Kind, unit: TimeUnit
+) -> tuple[CaseTable, np.ndarray]:
+    traces = log.traces
+    words = elements.codes(traces) << TIME_BITS
+    if kind == "relative":
+        # An event without an element has none at whatever time.
+        words = np.where(words > 0, words + relative_units(traces, unit), 0)
+    cases = KnownCases.from_cases(traces.offsets, words, log.labels).decoded()
+    longest = int(traces.lengths.max(initial=1))
+    return cases.canonical(kind, longest)
+
+
+def _target(
+    log: LinkedLog,
+    table: CaseTable,
+    elements: np.ndarray,
+    sought: np.ndarray | None,
+    known_as: str,
+) -> Target:
+    item_of = None
+    if sought is not None:
+        place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
+        has = elements[place] == sought if len(elements) else np.zeros(len(sought), bool)
+        item_of = np.where(has, place, -1)
+    totals = tuple(
+        np.bincount(column, table.counts, 1).astype(np.int64) for column in table.sensitive.T
+    )
+    index = MatchIndex(table, len(elements))
+    return Target(log.name, known_as, index, item_of, totals, table.n_cases)

@@ -1,0 +1,184 @@
+"""The logs of a linkage attack: read from files or releases, their sensitive values coded alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.linkage.knowledge import LinkedLog
+from tracecloak.examination.measure.perspectives import RESOURCE
+from tracecloak.examination.measure.released import (
+    has_times,
+    read_manifest,
+    release_folder,
+    released_source,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.files import match_files
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.publish.release_folder import LATEST_NAME
+from tracecloak.transforms.sources import EventSource
+
+# Up to so many different numbers are values like texts; more are put into three boxes.
+_FEW_NUMBERS = 10
+_LOW, _MIDDLE, _HIGH = 1, 2, 3
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedLog:
+    """A released log as it was read.
+
+    Attributes:
+        path: Where it was said to be.
+        traces: Its cases.
+        has_times: Whether its stamps are times.
+    """
+
+    path: str
+    traces: TraceBatch
+    has_times: bool = True
+
+
+def sensitive_columns(text: str) -> dict[str, str]:
+    """Reads `case:NAME` or `case:NAME=COLUMN`, separated by commas.
+
+    Returns:
+        Name in a release to the original's column.
+
+    Raises:
+        UsageError: A name is not one of the case, or is repeated.
+    """
+    columns: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, column = part.partition("=")
+        if not is_case_attribute(name) or name in columns:
+            raise UsageError(
+                f"sensitive {part!r} must be case:NAME or case:NAME=COLUMN, each name once: the "
+                "attribute as it is released, and the original's column"
+            )
+        columns[name] = column or name
+    return columns
+
+
+def read_original(source: EventSource, sensitive: Mapping[str, str]) -> TraceBatch:
+    """Reads the original with the resource, if its column is mapped, and sensitive attributes.
+
+    Raises:
+        InputSchemaError: It cannot be read, or lacks a column.
+    """
+    columns = dict(sensitive)
+    if source.mapping.resource is not None:
+        columns[RESOURCE] = source.mapping.resource
+    return _read(source, columns)
+
+
+def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
+    """Reads a released log with those of some attributes that it has.
+
+    Args:
+        path: A release's folder, the folder of releases whose latest is meant, or files.
+        names: Of attributes as they are released.
+
+    Raises:
+        UsageError: There is nothing, or the release holds no log.
+        InputSchemaError: It cannot be read.
+    """
+    if is_release(path):
+        folder = release_folder(path)
+        manifest = read_manifest(folder)
+        source, is_timed = released_source(folder, manifest), has_times(manifest)
+    else:
+        source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
+        is_timed = True
+    if source is None:
+        raise UsageError(f"the release in {path!r} holds no log, so no case of it can be linked")
+    found = [source.columns_of(file) for file in source.files]
+    known = [n for n in names if all(columns is None or n in columns for columns in found)]
+    return ReleasedLog(path, _read(source, {name: name for name in known}), is_timed)
+
+
+def is_release(path: str) -> bool:
+    """Whether a path means a release, by what it holds or by being a folder; else it is files."""
+    from apache_beam.io.filesystems import FileSystems
+
+    names = (MANIFEST_NAME, LATEST_NAME)
+    return Path(path).is_dir() or any(
+        FileSystems.exists(FileSystems.join(path, name)) for name in names
+    )
+
+
+def _read(source: EventSource, columns: Mapping[str, str]) -> TraceBatch:
+    mapping = replace(source.mapping, attributes=tuple(columns.items()))
+    carrying = replace(source, mapping=mapping)
+    events = (batch for file in source.files for batch, _ in carrying.read(file))
+    batches = group_into_traces(events)
+    return batches[0] if batches else TraceBatch.from_events([])
+
+
+def linked(
+    original: TraceBatch, releases: Sequence[ReleasedLog], sensitive: Sequence[str]
+) -> tuple[LinkedLog, list[LinkedLog]]:
+    """Codes the sensitive values of all logs alike.
+
+    Texts are values as they are. Numbers, if there are more than ten, are in one of three boxes by
+    the quartiles of the original's cases, as in section 6.1 of the TLKC paper: below the lower one,
+    above the upper one, and in between.
+
+    Args:
+        original: With its attributes.
+        releases: With those that they have.
+        sensitive: Names of attributes of the case.
+    """
+    logs = [original, *(release.traces for release in releases)]
+    labels = [np.zeros((log.n_cases, len(sensitive)), np.int64) for log in logs]
+    for k, name in enumerate(sensitive):
+        texts = [_texts(log, name) for log in logs]
+        numbers = [_numbers(column) for column in texts]
+        own = numbers[0][~np.isnan(numbers[0])]
+        is_numeric = len(own) == len(texts[0]) - texts[0].null_count
+        if is_numeric and len(np.unique(own)) > _FEW_NUMBERS:
+            low, high = np.quantile(own, [0.25, 0.75])
+            for made, column in zip(labels, numbers, strict=True):
+                boxes = np.where(column < low, _LOW, np.where(column > high, _HIGH, _MIDDLE))
+                made[:, k] = np.where(np.isnan(column), 0, boxes)
+        else:
+            values = pc.unique(pa.chunked_array(texts).drop_null())
+            for made, column in zip(labels, texts, strict=True):
+                found = pc.fill_null(pc.index_in(column, value_set=values), -1)
+                made[:, k] = np.where(np.asarray(column.is_null()), 0, np.asarray(found) + 1)
+    return LinkedLog("original", original, labels[0]), [
+        LinkedLog(release.path, release.traces, own, release.has_times)
+        for release, own in zip(releases, labels[1:], strict=True)
+    ]
+
+
+def _texts(log: TraceBatch, name: str) -> pa.Array:
+    """string[n_cases], null for none."""
+    values = log.attributes.get(name)
+    if values is None:
+        return pa.nulls(log.n_cases, pa.string())
+    return values.take(pa.array(log.offsets[:-1])).cast(pa.string())
+
+
+def _numbers(texts: pa.Array) -> np.ndarray:
+    """float64[n], NaN for what is none."""
+    coded = texts.dictionary_encode()
+    values = np.array([_number(text) for text in coded.dictionary.to_pylist()] + [np.nan])
+    return values[np.asarray(pc.fill_null(coded.indices, len(values) - 1))]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan

@@ -1,0 +1,316 @@
+"""Two releases of a growing log as correspondence attacks look at them: which cases can be one.
+
+See `examination.linkage.supposed` for what is taken for granted, and `.correspondence` for what
+follows. Exact counts of private data; no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.examination.linkage.correspondence import Classes
+from tracecloak.examination.linkage.knowledge import LinkedLog
+from tracecloak.examination.linkage.logs import ReleasedLog
+from tracecloak.examination.linkage.supposed import Making, Supposed
+from tracecloak.examination.measure.perspectives import Elements, has_resources
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.background_knowledge import (
+    MAX_CODE,
+    NO_ELEMENT,
+    TIME_BITS,
+    UNIT_US,
+    CaseTable,
+    Kind,
+    KnownCases,
+    TimeUnit,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """An earlier and a later release, and the logs that they were made of.
+
+    Attributes:
+        earlier: The earlier release; its labels are compared with those of the later one.
+        later: The later one.
+        before: The log of the earlier one.
+        after: The log of the later one.
+        supposed: What an attacker takes for granted of them.
+    """
+
+    earlier: LinkedLog
+    later: LinkedLog
+    before: TraceBatch
+    after: TraceBatch
+    supposed: Supposed
+
+
+def pairs_of(
+    releases: Sequence[ReleasedLog],
+    logs: Sequence[TraceBatch],
+    makings: Sequence[Making],
+    grows: bool,
+) -> list[Pair]:
+    """Returns every two releases, the earlier one first.
+
+    Args:
+        releases: In the order of their publication, with their sensitive attributes.
+        logs: The logs that they were made of.
+        makings: How they were made.
+        grows: Whether a case can go on after a release that has it.
+    """
+    pairs = []
+    for i, j in combinations(range(len(releases)), 2):
+        supposed = Supposed(makings[i], makings[j], grows)
+        two = (releases[i], releases[j])
+        labels = common_labels([own.traces for own in two], supposed.sensitive)
+        earlier, later = (
+            LinkedLog(own.path, own.traces, values, own.has_times)
+            for own, values in zip(two, labels, strict=True)
+        )
+        pairs.append(Pair(earlier, later, logs[i], logs[j], supposed))
+    return pairs
+
+
+@dataclass(frozen=True, eq=False)
+class ElementCases:
+    """Cases as sequences of elements.
+
+    Attributes:
+        offsets: int64[n_cases+1].
+        codes: int64[n_events], codes of elements, above 0.
+        times: int64[n_events], in whole units.
+        labels: int64[n_cases], the class of each case.
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    times: np.ndarray
+    labels: np.ndarray
+
+    @classmethod
+    def of(cls, traces: TraceBatch, elements: Elements, unit: TimeUnit) -> ElementCases:
+        """Reads the elements of a log; events without one are left out, and cases are not."""
+        whole = cls(
+            traces.offsets.astype(np.int64),
+            elements.codes(traces),
+            traces.times // UNIT_US[unit],
+            np.zeros(traces.n_cases, np.int64),
+        )
+        return whole.only(whole.codes != NO_ELEMENT)
+
+    @property
+    def case(self) -> np.ndarray:
+        """int64[n_events], the case of each event."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def only(self, kept: np.ndarray) -> ElementCases:
+        """Returns all cases with some events, bool[n_events]; a case can become empty."""
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        return ElementCases(before[self.offsets], self.codes[kept], self.times[kept], self.labels)
+
+    def in_classes(self, labels: np.ndarray) -> ElementCases:
+        """Returns the cases with their classes, int64[n_cases]."""
+        return ElementCases(self.offsets, self.codes, self.times, labels)
+
+    def of_cases(self, kept: np.ndarray) -> ElementCases:
+        """Returns some cases, bool[n_cases]."""
+        own = self.only(kept[self.case])
+        return ElementCases(
+            offsets_of(np.diff(own.offsets)[kept]), own.codes, own.times, own.labels[kept]
+        )
+
+    def first_of_equals(self) -> ElementCases:
+        """Returns the cases with the first of equal elements alone."""
+        pairs = self.case * (int(self.codes.max(initial=0)) + 1) + self.codes
+        kept = np.zeros(len(pairs), bool)
+        kept[np.unique(pairs, return_index=True)[1]] = True
+        return self.only(kept)
+
+    def since_first_of(self, common: np.ndarray | None) -> ElementCases:
+        """Returns the cases from an event on, with the times since then.
+
+        Args:
+            common: int64[n], codes: each case is cut to begin with the first event of one of them,
+                and is empty where there is none; None: with its first event.
+        """
+        is_common = np.ones(len(self.codes), bool)
+        if common is not None:
+            is_common = np.isin(self.codes, common)
+        seen = np.concatenate([[0], np.cumsum(is_common)])
+        own = self.only(seen[1:] > seen[self.offsets[:-1]][self.case])
+        lengths = np.diff(own.offsets)
+        starts = own.times[own.offsets[:-1][lengths > 0]]
+        since = own.times - np.repeat(starts, lengths[lengths > 0])
+        return ElementCases(own.offsets, own.codes, since, own.labels)
+
+    def words(self, with_times: bool) -> np.ndarray:
+        """Returns int64[n_events], elements as words of `background_knowledge`."""
+        return (self.codes << TIME_BITS) + (self.times if with_times else 0)
+
+    def canonical(self, kind: Kind) -> tuple[CaseTable, np.ndarray]:
+        """Returns the distinct rows with their classes as labels; see `CaseTable.canonical`."""
+        words = self.words(kind == "relative")
+        known = KnownCases.from_cases(self.offsets, words, self.labels.reshape(-1, 1))
+        longest = int(np.diff(self.offsets).max(initial=1))
+        return known.decoded().canonical(kind, max(longest, 1))
+
+
+class Corresponding:
+    """Two releases as the attacks look at them.
+
+    Attributes:
+        pair: The releases and their logs.
+        classes: Their cases by class.
+        before: Cases of the earlier log, with the elements that can be of use.
+        after: Cases of the later log.
+        earlier: Cases of the earlier release, with their classes.
+        later: Cases of the later release.
+        shown: Of the two releases int64[n], ascending, the codes of the elements that they show;
+            None where all that a case had is shown.
+        is_new: bool[n_cases], which cases of the later log are not in the earlier one.
+    """
+
+    def __init__(self, pair: Pair) -> None:
+        supposed = pair.supposed
+        logs = [pair.before, pair.after, pair.earlier.traces, pair.later.traces]
+        if not all(log.n_cases for log in logs):
+            raise UsageError("an attack across releases needs logs with at least one case each")
+        if supposed.perspective != "activity" and not all(map(has_resources, logs)):
+            raise UsageError(
+                f"released {pair.earlier.name!r} and {pair.later.name!r} were made by resources, "
+                "so the originals need one: give --resource"
+            )
+        self.pair, self.supposed = pair, supposed
+        elements = Elements.of(logs, supposed.perspective)
+        if len(elements.activities) * elements.n_resources > MAX_CODE:
+            raise UsageError(f"the logs have more than {MAX_CODE:,} pairs of activity and resource")
+        self._elements = elements
+        # Any unit will do where times are not compared.
+        before, after, earlier, later = self._cases(supposed.time_unit or "hours")
+        self.before, self.after = before, after
+        self.shown = [
+            self._shown(made.suppressed == "cases", cases)
+            for made, cases in ((supposed.earlier, earlier), (supposed.later, later))
+        ]
+        everything = np.unique(np.concatenate([c.codes for c in (before, after, earlier, later)]))
+        known = [everything if codes is None else codes for codes in self.shown]
+        self.common = np.intersect1d(known[0], known[1])
+        self._known = np.union1d(known[0], known[1])
+        self.classes, self.earlier, self.later = self._classes(earlier, later)
+        self.is_new = np.asarray(
+            pc.invert(pc.is_in(pair.after.case_ids, value_set=pair.before.case_ids))
+        )
+        if int((~self.is_new).sum()) != pair.before.n_cases:
+            raise UsageError(
+                "the log of a later release lacks cases of the log of an earlier one, so it did "
+                "not grow; give the originals in the order of the releases"
+            )
+
+    def _cases(self, unit: TimeUnit) -> list[ElementCases]:
+        pair = self.pair
+        logs = (pair.before, pair.after, pair.earlier.traces, pair.later.traces)
+        cases = [ElementCases.of(log, self._elements, unit) for log in logs]
+        first_only = self.supposed.is_traced and self.supposed.first_only
+        return [own.first_of_equals() if first_only else own for own in cases]
+
+    @staticmethod
+    def _shown(is_whole: bool, cases: ElementCases) -> np.ndarray | None:
+        """Codes of the elements that a release shows, ascending; None: all that its cases have."""
+        return None if is_whole else np.unique(cases.codes)
+
+    def _classes(
+        self, earlier: ElementCases, later: ElementCases
+    ) -> tuple[Classes, ElementCases, ElementCases]:
+        """Puts released cases into classes: sensitive values, and then common beginnings."""
+        values = [_values(log.labels) for log in (self.pair.earlier, self.pair.later)]
+        found: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        numbers = []
+        for cases, own in zip((earlier, later), values, strict=True):
+            rows = self._rows(cases)
+            keys = zip(own, rows, strict=True)
+            numbers.append(np.array([found.setdefault(key, len(found)) for key in keys], np.int64))
+        parents = np.full(len(found), -1)
+        if self.supposed.grows:
+            for (value, row), number in found.items():
+                for length in range(len(row) - 1, -1, -1):
+                    above = found.get((value, row[:length]))
+                    if above is not None:
+                        parents[number] = above
+                        break
+        if self.supposed.vanishing == "any":
+            may_vanish = np.ones(len(found), bool)
+        else:
+            may_vanish = np.array([not row for _, row in found], bool)
+        counts = [np.bincount(own, minlength=len(found)) for own in numbers]
+        made = Classes(parents, counts[0], counts[1], may_vanish)
+        return made, earlier.in_classes(numbers[0]), later.in_classes(numbers[1])
+
+    def _rows(self, cases: ElementCases) -> list[tuple[int, ...]]:
+        if not self.supposed.is_traced:
+            return [()] * (len(cases.offsets) - 1)
+        common = cases.only(np.isin(cases.codes, self.common)).since_first_of(None)
+        words = common.words(self.supposed.time_unit is not None).tolist()
+        borders = common.offsets.tolist()
+        return [tuple(words[first:last]) for first, last in pairwise(borders)]
+
+    def n_rewritten(self) -> int:
+        """Cases of the earlier log that are not the beginning of those of the later one."""
+        before = ElementCases.of(self.pair.before, self._elements, "seconds")
+        after = ElementCases.of(self.pair.after, self._elements, "seconds")
+        place = np.asarray(
+            pc.index_in(self.pair.before.case_ids, value_set=self.pair.after.case_ids)
+        )
+        lengths = np.diff(before.offsets)
+        is_shorter = lengths > np.diff(after.offsets)[place]
+        lengths = np.where(is_shorter, 0, lengths)
+        own = before.codes[ranges(before.offsets[:-1], lengths)]
+        others = after.codes[ranges(after.offsets[:-1][place], lengths)]
+        differs = np.repeat(np.arange(len(lengths)), lengths)[own != others]
+        return int(is_shorter.sum()) + len(np.unique(differs))
+
+    def cases_for(self, kind: Kind, unit: TimeUnit) -> list[ElementCases]:
+        """The originals' and the releases' cases as knowledge of a kind looks at them."""
+        made = [self.before, self.after, self.earlier, self.later]
+        if kind == "relative" and not self.supposed.is_traced:
+            made = [
+                own.in_classes(old.labels) for own, old in zip(self._cases(unit), made, strict=True)
+            ]
+        made[:2] = [own.only(np.isin(own.codes, self._known)) for own in made[:2]]
+        if kind == "relative":
+            common = self.common if self.supposed.is_traced else None
+            made = [own.since_first_of(common) for own in made]
+        return made
+
+
+def _values(labels: np.ndarray) -> list[bytes]:
+    """The sensitive values of each case, as one key."""
+    rows = np.ascontiguousarray(labels, np.int64)
+    return [row.tobytes() for row in rows]
+
+
+def common_labels(releases: Sequence[TraceBatch], names: Sequence[str]) -> list[np.ndarray]:
+    """Returns int64[n_cases, m] of each release, its sensitive values as they are, coded alike."""
+    labels = [np.zeros((log.n_cases, len(names)), np.int64) for log in releases]
+    for place, name in enumerate(names):
+        texts = [_texts(log, name) for log in releases]
+        values = pc.unique(pa.chunked_array(texts).drop_null())
+        for made, column in zip(labels, texts, strict=True):
+            made[:, place] = np.asarray(pc.fill_null(pc.index_in(column, value_set=values), -1)) + 1
+    return labels
+
+
+def _texts(log: TraceBatch, name: str) -> pa.Array:
+    """string[n_cases], null for none."""
+    column = log.attributes.get(name)
+    if column is None:
+        return pa.nulls(log.n_cases, pa.string())
+    return column.take(pa.array(log.offsets[:-1])).cast(pa.string())

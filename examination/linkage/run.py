@@ -1,0 +1,229 @@
+"""Linkage attacks: how few cases match what somebody knows of one, before and after a release.
+
+The attack models of Rafiei and van der Aalst: Group-Based Privacy Preservation Techniques for
+Process Mining, section 4. Somebody knows a few elements of a case, picked at random, as a set, a
+multiset, a sequence or with relative times: A1 to A3 and AT of activities, R1 to R3 and RT of
+resources, AR1 to AR3 and ART of both. Who knows that much of a case of the original looks for it in
+the original, or in a release, and finds some cases that match, and their sensitive values.
+
+The victim is a case picked at random, and each part of that size of what can be known of it is as
+likely as any other. Where the pieces are few, all of them are gone through and the figures are
+exact; else they are estimated from independent draws, with intervals that are all right together
+with a stated probability. Computed on raw data, for the operator only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.examination.linkage.knowledge import (
+    Estimate,
+    Found,
+    KnownVictims,
+    LinkedLog,
+    Pieces,
+    Settings,
+    Target,
+)
+from tracecloak.examination.measure.perspectives import has_resources
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
+
+_LOG = logging.getLogger("tracecloak")
+
+# The attacks by the paper's names.
+_LETTERS: tuple[tuple[str, Perspective], ...] = (
+    ("A", "activity"),
+    ("R", "resource"),
+    ("AR", "activity_resource"),
+)
+_SIGNS: tuple[tuple[str, Kind], ...] = (
+    ("1", "set"),
+    ("2", "multiset"),
+    ("3", "sequence"),
+    ("T", "relative"),
+)
+ATTACKS: dict[str, tuple[Kind, Perspective]] = {
+    f"{letters}{sign}": (kind, perspective)
+    for (letters, perspective), (sign, kind) in itertools.product(_LETTERS, _SIGNS)
+}
+# Lower ends of the classes of the number of cases that match: 0, 1, 2 to 4, and so on.
+SET_SIZES = (0, 1, 2, 5, 10, 20, 100)
+# Of each attribute: confidence, the same above a half, certainty, belief in the true value.
+_PER_ATTRIBUTE = 4
+
+
+@dataclass(frozen=True)
+class ValueRisk:
+    """What becomes known of a sensitive attribute.
+
+    Where nothing matches, the attacker goes by the log's cases all together.
+
+    Attributes:
+        confidence: Mean share of the most frequent value among the cases that match.
+        above_half: Share of the attacks in which that is more than a half.
+        certain: Share of the attacks in which all that match have the same value.
+        true_value: Mean share of the victim's own value among them; 0 for a victim without one.
+        largest: The largest confidence of a piece that matches; None if none does. A lower bound
+            where pieces are drawn.
+    """
+
+    confidence: Estimate
+    above_half: Estimate
+    certain: Estimate
+    true_value: Estimate
+    largest: float | None
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What an attack finds in one log.
+
+    Attributes:
+        log: Its name.
+        known_as: The knowledge that is of use there, such as "sequence of activity"; the log may
+            have no times or no resources to compare with. "nothing" if none is.
+        singled_out: Share of the attacks that exactly one case matches.
+        set_sizes: Share of the attacks by the number of cases that match, the classes of SET_SIZES.
+        picked: Mean of 1 over that number, 0 where nothing matches: the chance to pick the victim,
+            if the victim is among them.
+        smallest: The smallest number of cases that match, above 0; None if none ever does. An upper
+            bound where pieces are drawn.
+        singled_out_at_worst: Share of the victims of whom some piece, of this size or smaller,
+            matches one case only; None unless all pieces are gone through.
+        values: By sensitive attribute; None where the log has no value of it.
+    """
+
+    log: str
+    known_as: str
+    singled_out: Estimate
+    set_sizes: tuple[Estimate, ...]
+    picked: Estimate
+    smallest: int | None
+    singled_out_at_worst: float | None
+    values: tuple[ValueRisk | None, ...]
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """One attack with knowledge of one size.
+
+    Attributes:
+        attack: The paper's name of it.
+        kind: How what is known is put together.
+        perspective: Of what.
+        size: Elements that are known, or all that there are.
+        n_victims: Cases of the original of which something can be known.
+        is_exact: Whether all pieces were gone through.
+        n_pieces: Different pieces that were matched.
+        before: In the original.
+        after: In each release.
+    """
+
+    attack: str
+    kind: Kind
+    perspective: Perspective
+    size: int
+    n_victims: int
+    is_exact: bool
+    n_pieces: int
+    before: Risk
+    after: tuple[Risk, ...]
+
+
+def link(
+    original: LinkedLog,
+    releases: Sequence[LinkedLog],
+    randomness: Randomness,
+    settings: Settings | None = None,
+) -> Iterator[Linkage]:
+    """Yields what each attack finds, by attack and size.
+
+    Attacks on resources are left out if the original has none.
+
+    Args:
+        original: Where victims are from.
+        releases: Logs made of it; cases of a release need not be of the original.
+        randomness: What draws of victims and pieces come from.
+        settings: By default all sizes to the hour.
+
+    Raises:
+        UsageError: The original has no case, or the logs have too many names.
+    """
+    settings = settings or Settings()
+    if not original.traces.n_cases:
+        raise UsageError("a linkage attack needs a log with at least one case")
+    has_any = has_resources(original.traces)
+    attacks = {n: a for n, a in ATTACKS.items() if has_any or a[1] == "activity"}
+    n_logs, n_attributes = 1 + len(releases), original.labels.shape[1]
+    per_log = 2 + len(SET_SIZES) + _PER_ATTRIBUTE * n_attributes
+    n_intervals = len(attacks) * len(settings.sizes) * n_logs * per_log
+    alpha = (1 - settings.confidence) / n_intervals
+    for number_of, (name, (kind, perspective)) in enumerate(attacks.items()):
+        told = {"stage": "linkage", "done": number_of, "total": len(attacks)}
+        _LOG.info("attack %s: %d of %d", name, number_of + 1, len(attacks), extra=told)
+        known = KnownVictims.of(original, releases, kind, perspective, settings.unit)
+        is_worst_known = True
+        worst = np.zeros((n_logs, len(known.own.counts)), bool)
+        for size in settings.sizes:
+            drawn = known.pieces(size, settings, randomness, f"linkage/{name}/{size}")
+            is_worst_known &= drawn.is_exact
+            risks = []
+            for number, target in enumerate(known.targets):
+                found = target.found(drawn)
+                np.logical_or.at(worst[number], drawn.rows, found.sizes[drawn.piece] == 1)
+                share = float(known.own.counts[worst[number]].sum() / known.own.n_cases)
+                risks.append(_risk(target, drawn, found, alpha, share if is_worst_known else None))
+            yield Linkage(
+                name,
+                kind,
+                perspective,
+                size,
+                known.own.n_cases,
+                drawn.is_exact,
+                len(drawn.pieces),
+                risks[0],
+                tuple(risks[1:]),
+            )
+
+
+def _risk(
+    target: Target, drawn: Pieces, found: Found, alpha: float, at_worst: float | None
+) -> Risk:
+    sizes = found.sizes
+    classes = np.searchsorted(SET_SIZES, sizes, side="right") - 1
+    occurring = sizes > 0
+    values: list[ValueRisk | None] = []
+    for k, totals in enumerate(target.totals):
+        if not totals[1:].any():
+            values.append(None)
+            continue
+        largest = found.largest[:, k]
+        share = largest / np.maximum(found.among, 1)
+        values.append(
+            ValueRisk(
+                drawn.estimate(share, alpha),
+                drawn.estimate(2 * largest > found.among, alpha),
+                drawn.estimate((largest == found.among) & (found.among > 0), alpha),
+                drawn.estimate_of_victims(
+                    found.own[:, k] / np.maximum(found.among, 1)[drawn.piece], alpha
+                ),
+                float(share[occurring].max()) if occurring.any() else None,
+            )
+        )
+    return Risk(
+        target.name,
+        target.known_as,
+        drawn.estimate(sizes == 1, alpha),
+        tuple(drawn.estimate(classes == c, alpha) for c in range(len(SET_SIZES))),
+        drawn.estimate(np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0), alpha),
+        int(sizes[occurring].min()) if occurring.any() else None,
+        at_worst,
+        tuple(values),
+    )

@@ -1,0 +1,1 @@
+"""How far a release is from its log: measures and their registry, mined models, their quality."""

@@ -1,0 +1,308 @@
+"""How well a released log keeps behaviour: the measures of the papers on TLKC and on PRETSA.
+
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 6;
+and the paper on PRETSA with learnt distances, section 4.2. What they measure of activities is
+measured of resources, and of pairs of the two, on projected logs
+(`examination.measure.perspectives`).
+
+Every figure is exact about private data: for the operator, not for publication. Pure functions of
+arrays and traces; both sides of a comparison are of one vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from tracecloak.examination.measure.measures import EdgeWeights, VariantDistribution, variant_emd
+from tracecloak.examination.measure.perspectives import only_common
+from tracecloak.examination.measure.utility import aligned_edges
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# An arc with less than this share of all directly-follows pairs is no bottleneck: the mean of a few
+# durations says little.
+FREQUENT_SHARE = 0.01
+N_BOTTLENECKS = 5
+# A table of all pairs of so many elements takes some 100 MB.
+_MOST_ELEMENTS = 2_000
+
+
+def variants_of(traces: TraceBatch) -> VariantDistribution:
+    """Returns the variants of a log as the measures take them."""
+    found = VariantHistogram.from_traces(traces)
+    return VariantDistribution(found.offsets, found.codes, found.counts)
+
+
+def edges_of(traces: TraceBatch) -> EdgeWeights:
+    """Returns how often each pair follows directly, without START and END."""
+    graph = DirectlyFollows.from_traces(traces).inner(traces.vocabulary)
+    return EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+
+def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> float | None:
+    """Returns 1 minus the earth mover's distance of the variants: from 0 to 1, the same shares.
+
+    TLKC paper, section 6.2.2 (of resources section 6.3.2): du(EL, EL') = 1 - min over reallocations
+    of the normalised Levenshtein distance moved. Blind to the number of cases and to time; cases of
+    which a projection leaves nothing are not there.
+
+    Args:
+        a: The original.
+        b: The released log.
+        max_cells: See `examination.measure.measures.variant_emd`; beyond, None is returned.
+    """
+    distance = variant_emd(variants_of(a), variants_of(b), max_cells)
+    return None if distance is None else 1.0 - distance
+
+
+# --- Graphs ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GraphSimilarity:
+    """How alike a released directly-follows graph, or handover network, is to the original one.
+
+    Attributes:
+        kept: From 0 to 1: the smaller of both counts of each of the original's edges, as a share
+            of its occurrences there.
+        precision: From 0 to 1: of the pairs of nodes that the original does not join, the share
+            that the release does not join either; 1 if the original joins all.
+        f_score: From 0 to 1: harmonic mean of the two.
+        occurrence_ratio: Occurrences, in the release, of the original's edges, over those in the
+            original. The paper calls it fitness; it is above 1 if the release has more of them.
+    """
+
+    kept: float
+    precision: float
+    f_score: float
+    occurrence_ratio: float
+
+
+def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> GraphSimilarity:
+    """Compares directly-follows graphs by their edges.
+
+    After the TLKC paper, F_dfg, P_dfg and F1_dfg of section 6.4 and, of resources, F_sn, P_sn and
+    F1_sn of section 6.3.1. Its F lets what one edge has too much make up for what another has too
+    little and can exceed 1, as can the F1 made of it, so it is here the `occurrence_ratio`, and the
+    F-score is of `kept` and the precision: where no edge has more than before, they are the
+    paper's. Nodes that only the release has are not looked at. An original without an edge keeps
+    all.
+
+    Args:
+        a: Edges of the original.
+        b: Edges of the release.
+        nodes: int32[n], the codes that the original has.
+    """
+    counts_a, counts_b = aligned_edges(a, b)
+    total = counts_a.sum()
+    common = np.minimum(counts_a, counts_b).sum()
+    kept = float(common / total) if total else 1.0
+    n_joined = int((counts_a > 0).sum())
+    is_own = np.isin(b.source, nodes) & np.isin(b.target, nodes) & (b.weight > 0)
+    own = EdgeWeights(b.source[is_own], b.target[is_own], b.weight[is_own])
+    n_joined_by_one = int(np.logical_or(*(c > 0 for c in aligned_edges(a, own))).sum())
+    n_free = len(nodes) ** 2 - n_joined
+    precision = (len(nodes) ** 2 - n_joined_by_one) / n_free if n_free else 1.0
+    both = kept + precision
+    return GraphSimilarity(
+        kept,
+        float(precision),
+        float(2 * kept * precision / both) if both else 0.0,
+        float(counts_b[counts_a > 0].sum() / total) if total else 1.0,
+    )
+
+
+@dataclass(frozen=True)
+class BottleneckSimilarity:
+    """Whether work waits in the same places.
+
+    Attributes:
+        n_compared: How many bottlenecks of each log are compared.
+        shared: Share of the original's bottlenecks that are the release's too; None without any.
+        is_slowest_kept: Whether the slowest arc is the same; None without any.
+        rank_correlation: Spearman's, of the mean durations of the frequent arcs of the original
+            that the release has; None if there are fewer than three or all are equal.
+        mean_error: Mean difference of these mean durations as a share of the original's, each arc
+            weighed by its frequency; None if none takes time.
+    """
+
+    n_compared: int
+    shared: float | None
+    is_slowest_kept: bool | None
+    rank_correlation: float | None
+    mean_error: float | None
+
+
+def bottlenecks(
+    a: TraceBatch,
+    b: TraceBatch,
+    n: int = N_BOTTLENECKS,
+    frequent_share: float = FREQUENT_SHARE,
+) -> BottleneckSimilarity:
+    """Compares the slowest arcs of the performance-annotated directly-follows graphs.
+
+    TLKC paper, section 6.4: the original is projected on the activities that the release has, and
+    the arcs are annotated with mean durations. The paper then looks at two pictures with their
+    rarest paths left out; here a bottleneck is one of the `n` slowest arcs among those with at
+    least `frequent_share` of all directly-follows pairs of its log.
+
+    Args:
+        a: The original.
+        b: The released log; its stamps must be times.
+        n: Bottlenecks to compare.
+        frequent_share: From 0 to 1.
+    """
+    arcs_a, arcs_b = (_Arcs.of(side, frequent_share) for side in (only_common(a, b), b))
+    slow_a, slow_b = arcs_a.slowest(n), arcs_b.slowest(n)
+    if not len(slow_a):
+        return BottleneckSimilarity(0, None, None, None, None)
+    _, in_a, in_b = np.intersect1d(arcs_a.keys, arcs_b.all_keys, True, True)
+    before, after = arcs_a.means[in_a], arcs_b.all_means[in_b]
+    return BottleneckSimilarity(
+        len(slow_a),
+        float(np.isin(slow_a, slow_b).mean()),
+        bool(len(slow_b) and slow_a[0] == slow_b[0]),
+        _rank_correlation(before, after),
+        _relative_difference(before, after, arcs_a.counts[in_a]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Arcs:
+    """Mean durations in microseconds of the frequent arcs, and of all; keys ascend."""
+
+    keys: np.ndarray
+    means: np.ndarray
+    counts: np.ndarray
+    all_keys: np.ndarray
+    all_means: np.ndarray
+
+    @classmethod
+    def of(cls, traces: TraceBatch, frequent_share: float) -> _Arcs:
+        later = np.flatnonzero(~traces.is_first)
+        codes = traces.activities.astype(np.int64)
+        keys, arc = np.unique(codes[later - 1] << 32 | codes[later], return_inverse=True)
+        counts = np.bincount(arc, minlength=len(keys))
+        means = sum_groups(arc, traces.durations[later], len(keys)) / counts
+        frequent = counts >= frequent_share * len(later)
+        return cls(keys[frequent], means[frequent], counts[frequent], keys, means)
+
+    def slowest(self, n: int) -> np.ndarray:
+        """The keys of the slowest frequent arcs, the slowest first; of equal ones the smaller."""
+        return self.keys[np.argsort(-self.means, kind="stable")[:n]]
+
+
+def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    if len(a) < 3 or (a == a[0]).all() or (b == b[0]).all():
+        return None
+    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+def _relative_difference(a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> float | None:
+    total = (a * weights).sum()
+    return float((np.abs(a - b) * weights).sum() / total) if total else None
+
+
+# --- Relations ------------------------------------------------------------------------------------
+
+_NEVER, _SOMETIMES, _ALWAYS, _UNKNOWN = range(4)
+
+
+def behavioural_appropriateness(a: TraceBatch, b: TraceBatch) -> float | None:
+    """Returns the share of relations between activities that both logs have, from 0 to 1.
+
+    Advanced behavioural appropriateness (Rozinat, van der Aalst: Conformance checking of processes
+    based on monitoring real behavior, 2008) as section 4.2 of the PRETSA paper takes it: of each
+    ordered pair of activities, whether the one always, sometimes or never follows the other, at any
+    distance, and always, sometimes or never precedes it, in the cases that have the other. The
+    share of equal ones is taken over all pairs of the activities of either log, both directions; to
+    an activity that a log lacks it has no relation, which equals none. Two empty logs are equal.
+
+    Blind to frequencies: one case makes always to sometimes.
+
+    Returns:
+        None if the vocabulary has more than 2,000 names.
+    """
+    if len(a.vocabulary) > _MOST_ELEMENTS:
+        return None
+    tables = [_relations(side) for side in (a, b)]
+    used = np.unique(np.concatenate([a.activities, b.activities]))
+    if not len(used):
+        return 1.0
+    first, second = (table[:, used[:, None], used] for table in tables)
+    return float(((first == second) & (first != _UNKNOWN)).mean())
+
+
+def _relations(traces: TraceBatch) -> np.ndarray:
+    """int[2, n, n]: how y follows x, at [0, x, y]; and how x precedes y, at [1, x, y]."""
+    found = ActivityRelations.from_traces(traces)
+    together, cases = found.matrix(traces.vocabulary), found.cases(traces.vocabulary)
+    made = np.full((2, len(cases), len(cases)), _SOMETIMES)
+    made[:, together == 0] = _NEVER
+    made[0][(together == cases[:, None]) & (together > 0)] = _ALWAYS
+    made[1][(together == cases) & (together > 0)] = _ALWAYS
+    absent = cases == 0
+    made[:, absent, :] = _UNKNOWN
+    made[:, :, absent] = _UNKNOWN
+    return made
+
+
+@dataclass(frozen=True)
+class SampledBehaviour:
+    """What became of the original's directly-follows pairs, as shares of them.
+
+    Attributes:
+        truly: Their sample ratio is within a standard deviation of the expected one, and not 0.
+        to_the_unit: Their count is the expected one, rounded up or down.
+        unsampled: The release has none of them.
+    """
+
+    truly: float
+    to_the_unit: float
+    unsampled: float
+
+
+def truly_sampled(a: TraceBatch, b: TraceBatch) -> SampledBehaviour | None:
+    """Judges the released log as if it were a sample of the original.
+
+    Truly sampled behaviour (Knols, van der Werf: Measuring the behavioral quality of log sampling,
+    2019), used in section 4.2 of the PRETSA paper. The sample ratio of a directly-follows pair is
+    its count in the release over that in the original; expected is the ratio of the numbers of
+    cases. The standard deviation is that of all sample ratios, so a release that distorts
+    everything has a wide band: `to_the_unit` asks for the expected count itself.
+
+    Returns:
+        None if the original has no directly-follows pair.
+    """
+    counts_a, counts_b = aligned_edges(edges_of(a), edges_of(b))
+    known = counts_a > 0
+    counts_a, counts_b = counts_a[known], counts_b[known]
+    if not len(counts_a):
+        return None
+    ratios, expected = counts_b / counts_a, b.n_cases / a.n_cases
+    # What the comparison of two rounded numbers may miss.
+    band = float(ratios.std()) + 1e-12
+    return SampledBehaviour(
+        float(((np.abs(ratios - expected) <= band) & (counts_b > 0)).mean()),
+        float((np.abs(counts_b - expected * counts_a) < 1 - 1e-9).mean()),
+        float((counts_b == 0).mean()),
+    )
+
+
+def total_duration_error(a: TraceBatch, b: TraceBatch) -> float | None:
+    """Returns |T' - T| / T of the total times that all traces take from first to last event.
+
+    Total duration error, section 4.2 of the PRETSA paper. From 0 upwards; a release of half the
+    cases that are right has 0.5. Blind to which activity or case takes how long.
+
+    Returns:
+        None if the original takes no time.
+    """
+    total_a, total_b = (float(side.durations.sum(dtype=np.float64)) for side in (a, b))
+    return abs(total_b - total_a) / total_a if total_a else None

@@ -1,0 +1,461 @@
+"""The operator's edition of a release's page: the release beside its log, and what an officer asks.
+
+It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.examination.attack.report import epsilons_of
+from tracecloak.examination.evaluation.evaluate import evaluate
+from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
+from tracecloak.examination.linkage.run import Linkage, link
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.examination.measure.released import (
+    has_times,
+    read_manifest,
+    release_folder,
+    released_graph,
+    released_source,
+)
+from tracecloak.examination.report.compared import map_beside, variants_beside
+from tracecloak.examination.report.risk_curve import REPETITIONS, CurvePoint, risk_curve
+from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.release.findings import finding_lines
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.publish.names import DFG_NAME
+from tracecloak.transforms.publish.promise import Promise
+from tracecloak.transforms.publish.report_data import (
+    graph_of_log,
+    map_data,
+    times_data,
+    variants_data,
+    variants_of_log,
+)
+from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
+_SIZES = (1, 2, 3, 4)  # of what somebody knows
+_KINDS = {
+    "set": "which activities",
+    "multiset": "which activities how often",
+    "sequence": "which activities in which order",
+    "relative": "which activities at which times",
+}
+_STATES = {
+    "reserve": "reserved",
+    "claim": "reserved",
+    "draw": "not finished",
+    "commit": "released",
+    "void": "void",
+    "forfeit": "given up",
+}
+_BETTER = {"less": "less", "more": "more", "log": "as the log", "none": ""}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an internal page is made of.
+
+    Attributes:
+        original: The log that the release was made of.
+        released: A release's folder, or the folder of releases whose latest is meant.
+        noted_share: See `examination.evaluation.evaluate`.
+        entries: Of the account that paid, in order; None: no ledger could be read.
+        balance: Of the account; None: not known.
+        has_linkage: Whether linkage attacks are played.
+        curve: Epsilons with which the method is run again, as texts; empty: it is not.
+        attack: What `tracecloak attack` reported as JSON values; None: it was not run.
+    """
+
+    original: EventSource
+    released: str
+    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None
+    entries: Sequence[Entry] | None = None
+    balance: Balance | None = None
+    has_linkage: bool = True
+    curve: Sequence[str] = ()
+    attack: Mapping[str, Any] | None = None
+
+
+def internal_report(asked: Asked) -> bytes:
+    """Returns the page.
+
+    Raises:
+        UsageError: There is no release, or it is of another log.
+        InputSchemaError: A log cannot be read.
+    """
+    folder = release_folder(asked.released)
+    body = read_manifest(folder)
+    manifest = ReleaseManifest.from_json(body)
+    _LOG.info("measuring")
+    report = evaluate(asked.original, folder, asked.noted_share)
+    original, tally = _read(asked.original)
+    source = released_source(folder, body)
+    released = None if source is None else _read(source)[0]
+    shown = _Shown.of(folder, body, released, original)
+    found: list[Linkage] = []
+    if asked.has_linkage and released is not None:
+        _LOG.info("looking for cases that are singled out")
+        found = _linked(original, released, has_times(body))
+    curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
+    return _page(asked, folder, manifest, report, tally, shown, found, curve)
+
+
+def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
+    tallies = []
+    events: list[pa.RecordBatch] = []
+    for file in source.files:
+        tally = TallyOfFile(file.rank)
+        events.extend(batch for batch, _ in source.read(file, tally))
+        tallies.append(tally.result())
+    batches = group_into_traces(events)
+    traces = batches[0] if batches else TraceBatch.from_events([])
+    return traces, ReadTally.merge(tallies)
+
+
+@dataclass
+class _Shown:
+    """What the page shows of the two logs, or of a graph and a log."""
+
+    map: dict[str, Any] | None = None
+    variants: dict[str, Any] | None = None
+    times: dict[str, Any] | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, folder: str, body: dict[str, Any], released: TraceBatch | None, original: TraceBatch
+    ) -> _Shown:
+        shown = cls()
+        truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+        paths = [output["path"] for output in body["outputs"]]
+        if released is not None:
+            times, true_times = LogTimes.from_traces(released), LogTimes.from_traces(original)
+            graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
+            shown.map = map_beside(map_data(graph, times.medians_s()), truth)
+            own = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
+            true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
+            shown.variants = variants_beside(variants_data(own, _names(shown.map)), true)
+            if has_times(body):
+                shown.times = times_data(times, true_times)
+        elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
+            shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+        return shown
+
+
+def _names(shown: dict[str, Any]) -> list[str]:
+    ends = (shown["start"], shown["end"])
+    return ["" if i in ends else node["name"] for i, node in enumerate(shown["nodes"])]
+
+
+def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
+    logs = [
+        LinkedLog(name, traces, np.zeros((traces.n_cases, 0), np.int64), timed)
+        for name, traces, timed in (("original", original, True), ("released", released, is_timed))
+    ]
+    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+    return list(link(logs[0], logs[1:], randomness, Settings(sizes=_SIZES)))
+
+
+def _page(
+    asked: Asked,
+    folder: str,
+    manifest: ReleaseManifest,
+    report: dict[str, Any],
+    tally: ReadTally,
+    shown: _Shown,
+    found: Sequence[Linkage],
+    curve: Sequence[CurvePoint],
+) -> bytes:
+    title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
+    linkage = [
+        {
+            "what": _KINDS[one.kind],
+            "size": one.size,
+            "before": _percent(one.before.singled_out.value),
+            "after": _percent(one.after[0].singled_out.value),
+        }
+        for one in found
+    ]
+    sections = (
+        ("measures", "Measures", True),
+        ("process", "Process", shown.map is not None),
+        ("ways", "Variants", shown.variants is not None),
+        ("times", "Times", shown.times is not None),
+        ("curve", "Risk and use", bool(curve)),
+        ("linkage", "Singled out", bool(found)),
+        ("attack", "Attack", asked.attack is not None),
+        ("records", "Records", True),
+        ("budget", "Budget", True),
+        ("assessment", "Assessment", True),
+    )
+    claims = [] if asked.attack is None else epsilons_of(asked.attack)
+    context = {
+        "release_id": manifest.release_id,
+        "folder": folder,
+        "method": manifest.method,
+        "released_on": manifest.released_on,
+        "origin": report["origin"],
+        "sizes": _sizes(manifest, report),
+        "measures": list(_measures(report)),
+        "notes": [n for n in (report.get("variant_emd_note"), report.get("tree_note")) if n],
+        "is_compared": True,
+        "has_map": shown.map is not None,
+        "map_told": (
+            "Original shows the counts of the log, Difference what the release has more or less; "
+            "paths that only the log has are there, too."
+        ),
+        "first_paths": [],
+        "has_tree": False,
+        "has_variants": shown.variants is not None,
+        "variants_told": "Beside the count of the release stands that of the original.",
+        "first_variants": [],
+        "has_times": shown.times is not None,
+        "times_told": "Bars are of the release, lines around them of the original; times in UTC.",
+        "has_week": shown.times is not None and shown.times["week"] is not None,
+        "has_curve": bool(curve),
+        "curve_repetitions": REPETITIONS,
+        "curve_measure": "relative error of the graph",
+        "curve": [
+            {
+                "epsilon": point.epsilon,
+                "risk": _percent(point.risk),
+                "error": f"{point.error:.3f}",
+            }
+            for point in curve
+        ],
+        "has_linkage": bool(found),
+        "linkage": linkage,
+        "has_attack": asked.attack is not None,
+        "attack_told": "" if asked.attack is None else asked.attack.get("verdict", ""),
+        "attack": [(row["name"], f"epsilon {row['epsilon']}") for row in claims],
+        "records_told": _records_told(tally),
+        "rejects": [
+            {"n": line.partition(" of ")[0], "why": line.partition(": ")[2]}
+            for line in finding_lines(tally.n_records, tally.found(), asked.original)
+        ],
+        "ledger": _ledger(asked.balance),
+        "ledger_told": "No ledger that knows this release could be read.",
+        "entries": _entries(asked.entries or (), manifest),
+        "assessment": _assessment(manifest, found),
+        "residual": [*manifest.guarantee.not_covered, *_ALWAYS_REMAINS],
+    }
+    data = {
+        "file_name": f"{manifest.release_id}-beside-its-log",
+        "map": shown.map,
+        "variants": shown.variants,
+        "times": shown.times,
+        "tree": None,
+        "guess": None,
+        "curve": None
+        if not curve
+        else {
+            "measure": "relative error of the graph",
+            "rows": [
+                {
+                    "epsilon": point.epsilon,
+                    "risk": point.risk,
+                    "error": point.error,
+                    "is_own": point.is_own,
+                }
+                for point in curve
+            ],
+        },
+        "linkage": [
+            {
+                "label": f"{row['size']}: {row['what']}",
+                "before": one.before.singled_out.value,
+                "after": one.after[0].singled_out.value,
+            }
+            for row, one in zip(linkage, found, strict=True)
+        ]
+        or None,
+        "attack": claims or None,
+    }
+    scripts = [
+        "chart.js",
+        *(["layout.js", "bpmn.js", "map.js"] if shown.map is not None else []),
+        *(["variants.js"] if shown.variants is not None else []),
+        "charts.js",
+        "assessment.js",
+    ]
+    libraries = ("Viz.js", "D3", "Observable Plot")
+    return rendered(
+        Page(
+            "internal.html.j2",
+            title,
+            tuple((anchor, name) for anchor, name, there in sections if there),
+            context,
+            data,
+            tuple(scripts),
+            libraries,
+        )
+    )
+
+
+def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    of_release = report.get("released") or {}
+    if not of_release and manifest.came_out is not None:
+        held = manifest.came_out.to_json()
+        of_release = {name: held.get(f"n_{name}") for name in report["original"]}
+    return [
+        (name, "-" if of_release.get(name) is None else f"{of_release[name]:,}", f"{own:,}")
+        for name, own in report["original"].items()
+    ]
+
+
+def _measures(report: dict[str, Any]) -> Iterator[dict[str, str]]:
+    for name in report["legend"]:
+        if report.get(name) is None:
+            continue
+        measure = MEASURES[name]
+        lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
+        release, drawn, own = (_number(line.get(name)) for line in lines)
+        yield {
+            "title": measure.title,
+            "explained": f"{measure.formula}; {measure.range}. {measure.source}.",
+            "release": release,
+            "bootstrap": drawn,
+            "log": own,
+            "better": _BETTER[measure.better],
+        }
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _records_told(tally: ReadTally) -> str:
+    if not tally.n_rejects:
+        return f"All {tally.n_records:,} records of the log could be read."
+    return (
+        f"{tally.n_rejects:,} of {tally.n_records:,} records of the log are malformed, and were "
+        "left out."
+    )
+
+
+def _ledger(balance: Balance | None) -> list[tuple[str, str]]:
+    if balance is None:
+        return []
+    cap = "no cap is declared"
+    if balance.remaining_epsilon is not None:
+        cap = f"epsilon {decimal_text(balance.remaining_epsilon)} is left"
+    return [
+        ("Account", balance.account),
+        ("Spent", f"epsilon {_exact(balance.spent_epsilon)}, delta {_exact(balance.spent_delta)}"),
+        ("Releases that count", f"{balance.n_releases:,}"),
+        ("Cap", cap),
+    ]
+
+
+def _exact(value: Fraction | None) -> str:
+    return "without a finite bound" if value is None else decimal_text(value)
+
+
+def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[str, Any]]:
+    """The charges, each as it stands now, the oldest first."""
+    last = {entry.charge: entry for entry in entries if entry.is_of_charge}
+    return [
+        {
+            "on": entry.recorded_at[:10],
+            "release_id": entry.release_id,
+            "method": entry.method,
+            "epsilon": "none" if entry.epsilon is None else entry.epsilon,
+            "delta": entry.delta or "",
+            "state": _STATES.get(entry.action, entry.action),
+            "is_own": entry.key_fingerprint == manifest.key_fingerprint,
+        }
+        for entry in sorted(last.values(), key=lambda entry: entry.seq)
+    ]
+
+
+_ALWAYS_REMAINS = (
+    "What holds for many cases alike can be learned, with or without any one of them.",
+    "What is released again from the same cases adds up; the account above counts it.",
+    "What somebody learns from this page, from the log and from the key is not bounded.",
+)
+
+
+def _assessment(manifest: ReleaseManifest, found: Sequence[Linkage]) -> list[tuple[str, str]]:
+    guarantee = manifest.guarantee
+    promise = Promise.of(guarantee)
+    unit = guarantee.unit
+    out = []
+    if found:
+        worst = max(found, key=lambda one: one.after[0].singled_out.value)
+        measured = (
+            f" Measured: knowing {worst.size} elements ({_KINDS[worst.kind]}), exactly one case "
+            f"matches {_percent(worst.after[0].singled_out.value)} of the time in the release, and "
+            f"{_percent(worst.before.singled_out.value)} in the log."
+        )
+    else:
+        measured = ""
+    if promise is None:
+        bound = "No bound follows from the method."
+        linked = inferred = bound
+    else:
+        bound = (
+            f"Whether any one {unit} is in the log changes the probability of whatever is released "
+            f"by at most a factor of {promise.factor}"
+            + (f", and {promise.delta} beside it." if promise.odds else ".")
+        )
+        asked = promise.presence or promise.content
+        linked = (
+            f"With any other data at hand, a guess of 10 % that a {unit} is in the log rises to at "
+            f"most {asked.posteriors[1]}."
+            if asked is not None
+            else "No bound follows from the method."
+        )
+        content = promise.content
+        inferred = (
+            f"Which of two courses a {unit} took: a guess of 50 % rises to at most "
+            f"{content.posteriors[2]}."
+            if content is not None
+            else "No bound follows from the method."
+        )
+    out.append(("Singling out", f"{bound}{measured}"))
+    out.append(("Linkability", linked))
+    out.append(("Inference", inferred))
+    return out
+
+
+def attack_of(path: str) -> dict[str, Any]:
+    """Returns what `tracecloak attack` wrote.
+
+    Raises:
+        ValueError: It is no such report.
+        OSError: It cannot be read.
+    """
+    with FileSystems.open(path) as stream:
+        body = json.loads(stream.read())
+    if not isinstance(body, dict) or "claimed" not in body or "audited" not in body:
+        raise ValueError("no report of an attack")
+    return body

@@ -1,5 +1,0 @@
-"""`tracecloak attack`: a configuration audited by attacks on neighbouring logs."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-from .original import Original as Original

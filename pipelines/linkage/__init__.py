@@ -1,5 +1,0 @@
-"""`attack --linkage`: finished releases attacked by what somebody knows of a case."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,0 @@
-from .knowledge import Settings as Settings

@@ -1,0 +1,527 @@
+"""`tracecloak attack --checks`: every check holds today, and catches a build in which it would not.
+
+The broken builds are this one with something put out of work, all layers of it where there are
+several: then the check that is about it must say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.ledgers import account
+from tests.support.releasing import tracecloak
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.examination.checks.finding import ChecksReport, Finding
+from tracecloak.examination.checks.made_up_log import MadeUp
+from tracecloak.examination.checks.run import CHECKS, check_configuration
+from tracecloak.pipelines.budget import books as books_module
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger import caps, officers_ledger
+from tracecloak.pipelines.ledger import ledger as ledger_module
+from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.release import claiming
+from tracecloak.pipelines.release import records as records_module
+from tracecloak.pipelines.release import run as release_module
+from tracecloak.pipelines.release.config import ReleaseConfig, load
+from tracecloak.pipelines.release.values import Run
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.transforms import sealed
+from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+RIGOROUS = {"method": "variant-histogram", "epsilon": "1"}
+PUBLISHED = {"method": "amun", "guessing_advantage": "0.2"}
+# One form of the log, which takes less time.
+SMALL = {"formats": "parquet", "parts": "1", "shards": "1"}
+
+
+def configured(**flags: Any) -> ReleaseConfig:
+    return load(None, {"input": "nowhere/log.csv", "output": "nowhere", **SMALL, **flags})
+
+
+def checked(config: ReleaseConfig, *names: str, with_declared: bool = False) -> ChecksReport:
+    chosen = [check for check in CHECKS if not names or check.name in names]
+    assert len(chosen) == len(names) or not names
+    return check_configuration(config, with_declared=with_declared, checks=chosen)
+
+
+def finding(config: ReleaseConfig, name: str, **named: Any) -> Finding:
+    (found,) = checked(config, name, **named).findings
+    return found
+
+
+# --- what holds -----------------------------------------------------------------------------------
+
+
+def test_every_check_holds_and_nothing_of_the_operator_is_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither input nor ledger nor folders are there, and none is afterwards."""
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "own"))
+    monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", f"file:{tmp_path}/deployment.key")
+    report = tmp_path / "report.json"
+    config = tmp_path / "release.yaml"
+    body = {
+        "input": f"{tmp_path}/log/*.csv.gz", "output": f"{tmp_path}/out", "parts": 1,
+        "columns": {"case_id": "Claim", "activity": "Step", "timestamp": "At"},
+        "delimiter": ";", "where": [{"column": "Step", "begins_with": "A_"}],
+        "method": "variant-histogram", "params": {"epsilon": "1"}, "formats": ["csv"],
+        "key_store": f"{tmp_path}/keys", "ledger": f"sqlite:///{tmp_path}/ledger.db",
+        "accounts": f"{tmp_path}/accounts.yaml", "account": "claims", "dataset": "claims",
+        "staging_area": f"{tmp_path}/staging", "dead_letter": f"{tmp_path}/dead",
+        "worker_keys": f"{tmp_path}/worker-keys",
+        "deployment_key": f"file:{tmp_path}/key",
+        "key_encryption_key": f"file:{tmp_path}/kek", "runner": "DataflowRunner", "release_id": "x",
+    }  # fmt: skip
+    config.write_text(json.dumps(body))
+    assert tracecloak("attack", config, "--checks", "--report", report) == 0
+    printed = capsys.readouterr()
+    found = json.loads(report.read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "release.yaml", "report.html", "report.json", "report.md",
+    }  # fmt: skip
+    outcomes = {check["name"]: check["outcome"] for check in found["checks"]}
+    assert outcomes.pop("officer's caps") == "not applicable"  # nobody asked for them
+    assert set(outcomes.values()) == {"held"}
+    assert set(outcomes) | {"officer's caps"} == {check.name for check in CHECKS}
+    assert not found["is_refuted"]
+    assert "1,000 records of it are read" in found["copy"]["input"]
+    assert found["copy"]["runner"] == "InMemory in place of DataflowRunner"
+    assert (
+        found["verdict"] in printed.out and found["verdict"] in (tmp_path / "report.md").read_text()
+    )
+    # Of the runs of the copies, most of which fail on purpose, nothing is told.
+    lines = printed.err.splitlines()
+    assert f" INFO check 1 of {len(CHECKS)}" in lines[0]
+    assert all(" INFO check " in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "names", [["refund", "refusal", "second account"], at_night([])], ids=["some", "all"]
+)
+def test_of_a_published_method_the_checks_hold_or_say_why_they_do_not_apply(
+    names: list[str],
+) -> None:
+    """All are tried before every commit, too: a page of `docs/how-to` has the command of one."""
+    report = checked(configured(**PUBLISHED), *names)
+    assert not report.is_refuted, report.verdict
+    aside = {f.name: f.seen for f in report.findings if f.outcome == "not applicable"}
+    assert "promises nothing" in aside["refusal"]
+    assert {"refund", "second account"} <= set(report.named("held"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "number"), [(m, n) for m in METHODS for n in range(len(METHODS[m].examples))]
+)
+def test_every_check_holds_of_every_method(method: str, number: int) -> None:
+    example = METHODS[method].examples[number]
+    whose = {"individual_id": "who"} if "max_cases_per_individual" in example else {}
+    report = checked(configured(method=method, params=dict(example), **whose))
+    assert not report.is_refuted, report.verdict
+    assert {"refund", "second account"} <= set(report.named("held"))
+
+
+FILTERED: dict[str, Any] = {
+    "method": "private-log",
+    "params": {
+        "epsilon": "0.5", "delta": "1e-6", "max_trace_length": 6,
+        "vocabulary": ["Open", "Check", "Close"], "closed_vocabulary": True,
+        "attributes": {"org:resource": {"values": ["R1", "R2"], "column": "Res"}},
+    },
+    "encoding": "utf-16", "case_id": "Claim", "activity": "Step", "timestamp": "At",
+    "timestamp_format": "%d.%m.%Y %H:%M", "time_zone": "Europe/Berlin", "individual_id": "Who",
+    "where": ["Region = north, south", "case_id ^= 2026-", "lifecycle = complete"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "ending", ["tsv", "xes.gz", *map(at_night, ["csv.gz", "jsonl", "parquet", "avro", ""])]
+)
+def test_made_up_logs_are_read_by_the_configuration_whatever_its_format(ending: str) -> None:
+    config = configured(**{**FILTERED, "input": f"nowhere/*.{ending}" if ending else "nowhere"})
+    report = checked(config, "no name")
+    assert "1,500 records of it are read" in report.copy["input"]
+    assert "where" not in report.copy
+    assert not report.is_refuted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv.gz", "tsv", "jsonl", "xes.gz", "parquet", "avro", ""])
+def test_every_check_holds_with_every_format(ending: str) -> None:
+    config = configured(**{**FILTERED, "input": f"nowhere/*.{ending}" if ending else "nowhere"})
+    report = checked(config)
+    assert not report.is_refuted, report.verdict
+
+
+@pytest.mark.parametrize(
+    ("where", "records"),
+    [
+        (["case_id = one, two", "case_id ^= o"], {"one"}),
+        (["activity = B, C"], {"B", "C"}),
+        (["timestamp ^= 2021-05"], {"2021-05-01T00:00:00Z"}),
+        (["timestamp >= 2026-11-01"], {"2026-11-01"}),
+        (["timestamp > 2026-11-01", "timestamp < 2026-11-02"], {"2026-11-01T00:01:00+00:00"}),
+        (["year >= 2026"], {"2026"}),
+        (["year > 2026"], {"2027"}),
+        (["ward > B"], {"B0"}),
+    ],
+)
+def test_records_pass_the_filters(where: list[str], records: set[str]) -> None:
+    column = where[0].split()[0]
+    made_up = MadeUp(configured(**RIGOROUS, where=where), "csv")
+    found = {record[column] for record in made_up.records(made_up.usual(20))}
+    assert found == records
+
+
+def test_where_nothing_passes_the_filters_they_are_left_out_and_the_report_says_so() -> None:
+    report = checked(configured(**RIGOROUS, where=["timestamp = soon"]), "no name")
+    assert "passes the filters" in report.copy["where"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"method": "private-dfg", "epsilon": "1", "delta": "0"}, "needs a public vocabulary"),
+        ({"method": "k-anonymous-variants", "k": "9999"}, "a made-up log is not released"),
+        ({**RIGOROUS, "timestamp_format": "%G"}, "no record of a log that was made up"),
+    ],
+)
+def test_what_is_not_released_in_any_case_is_told_so(flags: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        checked(configured(**flags), "no name")
+
+
+def test_a_runner_elsewhere_is_refused() -> None:
+    with pytest.raises(UsageError, match="leaves this machine"):
+        check_configuration(configured(**RIGOROUS), "FlinkRunner")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [RIGOROUS, PUBLISHED], ids=["rigorous", "published"])
+def test_every_check_holds_with_beam(flags: dict[str, Any]) -> None:
+    report = check_configuration(configured(**flags), "FnApiRunner")
+    assert not report.is_refuted, report.verdict
+
+
+# --- what a configuration says --------------------------------------------------------------------
+
+
+def test_a_configuration_that_ends_runs_by_malformed_records_is_told_so() -> None:
+    found = finding(configured(**RIGOROUS, max_error_ratio=0.01), "bad case")
+    assert found.outcome == "not applicable"
+    assert "sets max_error_ratio 0.01" in found.seen
+
+
+def test_a_configuration_that_says_new_ledger_is_found(tmp_path: Path) -> None:
+    """Somebody left it there after the first release."""
+    found = finding(configured(**RIGOROUS, new_ledger=True), "fresh ledger")
+    assert found.outcome == "did not hold"
+    assert "leave it out after the first release" in found.seen
+
+
+def test_what_the_officer_declared_is_read_if_asked_for_and_stays(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    officers = OfficersLedger(url, new=True)
+    by = ("the officer", "a test")
+    officers.declare_account(account("2.5"), *by)
+    officers.declare_account(account("9", name="b"), *by)
+    officers.bind_dataset("d", "a", *by)
+    before = (tmp_path / "ledger.db").read_bytes()
+    config = configured(**RIGOROUS, ledger=url, account="a", dataset="d", delta="1e-6")
+    found = finding(config, "officer's caps", with_declared=True)
+    assert found.outcome == "held", found.seen
+    assert "epsilon 2 of account 'a' spent" in found.seen
+    other = config.model_copy(update={"account": "c"})
+    assert "none of those declared" in finding(other, "officer's caps", with_declared=True).seen
+    assert (tmp_path / "ledger.db").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+# --- builds in which they do not hold -------------------------------------------------------------
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """In place of what makes sure of something."""
+
+
+def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_: Any) -> bool:
+    """Gives back whatever is open."""
+    ledger.append(
+        lambda entries: [
+            ("void", asdict(entry), None)
+            for entry in charges_of(entries, output, release_id, key_fingerprint)
+            if entry.is_open
+        ]
+    )
+    return True
+
+
+def no_note_of_the_draw(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "draw", nothing)
+    patch.setattr(Gate, "check_open", nothing)
+
+
+def a_refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "void", free)
+
+
+def a_key_for_every_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KeyStore, "unfinished", nothing)
+
+
+def keys_that_are_drawn_when_they_are_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KeyReference, "resolve", lambda _: ReleaseKey.generate())
+
+
+def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Receipt, "check_same", nothing)
+    patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
+    patch.setattr(claiming, "_going_on", lambda run, _: run)
+    patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
+    patch.setattr(Gate, "check_open", nothing)
+
+
+def a_refund_for_what_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OfficersLedger, "forfeit", free)
+
+
+def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
+    """A release of an id that paid once is not charged again, whatever its key."""
+    reserve = Ledger.reserve
+
+    def once(ledger: Ledger, reservation: Any) -> None:
+        if all(entry.release_id != reservation.release_id for entry in ledger.entries()):
+            reserve(ledger, reservation)
+
+    def is_of(entry: Entry, output: str, release_id: str, _: str) -> bool:
+        return (entry.output, entry.release_id) == (output, release_id)
+
+    patch.setattr(Ledger, "reserve", once)
+    patch.setattr(Entry, "is_of", is_of)
+
+
+def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sealed, "_mac", lambda *_: bytes(32))
+    patch.setattr(sealed.hmac, "compare_digest", lambda *_: True)
+
+
+def a_refund_where_the_books_are_not_finished(patch: pytest.MonkeyPatch) -> None:
+    finish = Books.finish
+
+    def freeing(books: Books, key_fingerprint: str) -> None:
+        try:
+            finish(books, key_fingerprint)
+        except BaseException:
+            free(books.ledger, books.folder.output, books.folder.release_id, key_fingerprint)
+            raise
+
+    patch.setattr(Books, "finish", freeing)
+
+
+def no_look_for_a_finished_release(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReleaseFolder, "committed", nothing)
+
+
+def no_look_at_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Receipt, "check_not_withdrawn", nothing)
+    patch.setattr(ledger_module, "_check_not_withdrawn", nothing)
+
+
+def no_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KeyStore, "alone", lambda *_: contextlib.nullcontext())
+
+
+def a_refusal_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
+    decide = VariantHistogramMethod.decide
+
+    def refusing(method: Any, name: str, statistics: Any, *others: Any) -> Any:
+        if any(getattr(counted, "n_variants", 0) > 3 for counted in statistics.values()):
+            raise GuaranteeError("there are too many variants")
+        return decide(method, name, statistics, *others)
+
+    patch.setattr(VariantHistogramMethod, "decide", refusing)
+
+
+def a_ratio_by_default(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReleaseConfig, "largest_error_ratio", 0.01)
+
+
+def a_manifest_with_a_digest_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    made = claiming.manifest_of_run
+
+    def telling(run: Run) -> Any:
+        size = Path(run.config.input[0]).stat().st_size
+        return replace(made(run), config_digest=f"{size:064x}")
+
+    patch.setattr(claiming, "manifest_of_run", telling)
+
+
+def parts_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
+    made = release_module.job_of
+
+    def telling(run: Run) -> Any:
+        job = made(run)
+        n = Path(run.config.input[0]).read_bytes().count(b"\n")
+        return replace(job, target=replace(job.target, n_parts=1 + n % 97))
+
+    patch.setattr(release_module, "job_of", telling)
+
+
+def names_by_the_input(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReleaseConfig, "check_named", nothing)
+
+
+def a_digest_of_the_filters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(records_module, "without_filters", lambda config: config)
+
+
+def a_ledger_that_ignores_what_is_declared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(caps, "check_declared", nothing)
+
+
+def caps_that_do_not_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(caps, "check_affordable", nothing)
+
+
+def data_sets_of_anybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(caps, "check_dataset", nothing)
+
+
+def no_look_at_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "check_remembered", nothing)
+    patch.setattr(LedgerMemory, "head", nothing)
+
+
+def no_look_at_the_chain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(officers_ledger, "problems", lambda *_: [])
+    patch.setattr(Ledger, "check_remembered", nothing)
+
+
+def a_fresh_ledger_wherever_there_is_none(patch: pytest.MonkeyPatch) -> None:
+    made = books_module.ledger_of
+    patch.setattr(books_module, "ledger_of", lambda *given: made(*given[:3], True))
+
+
+def a_beginning_that_empties(patch: pytest.MonkeyPatch) -> None:
+    made = books_module.ledger_of
+
+    def emptying(store: KeyStore, url: str | None, accounts: Any, new: bool) -> Ledger:
+        ledger = made(store, url, accounts, new)
+        if new:
+            Path((url or store.ledger_url).removeprefix("sqlite:///")).unlink()
+            ledger = Ledger(url or store.ledger_url, accounts, new=True)
+        return ledger
+
+    patch.setattr(books_module, "ledger_of", emptying)
+
+
+def other_ledgers_without_caps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LedgerMemory, "knows_others_with_caps", lambda _: False)
+
+
+Broken = Callable[[pytest.MonkeyPatch], None]
+# What a check must catch, and whether it is tried before every commit.
+BROKEN: tuple[tuple[str, Broken, bool], ...] = (
+    ("refund", no_note_of_the_draw, True),
+    ("refund", a_refund_after_the_draw, True),
+    ("refund", a_key_for_every_run, False),
+    ("changed input", no_look_at_what_changed, True),
+    ("given up", a_refund_for_what_is_given_up, False),
+    ("deleted key", one_charge_for_all, False),
+    ("changed decision", decisions_that_anybody_writes, False),
+    ("lost decision", keys_that_are_drawn_when_they_are_asked_for, False),
+    ("cut-off commit", a_refund_where_the_books_are_not_finished, False),
+    ("finished release", no_look_for_a_finished_release, False),
+    ("withdrawn release", no_look_at_what_was_withdrawn, False),
+    ("at once", no_lock, False),
+    ("refusal", a_refusal_by_what_the_log_has, True),
+    ("bad case", a_ratio_by_default, True),
+    ("equal inputs", a_manifest_with_a_digest_of_the_log, True),
+    ("equal inputs", parts_by_what_the_log_has, False),
+    ("no name", names_by_the_input, True),
+    ("filter values", a_digest_of_the_filters, False),
+    ("second account", a_ledger_that_ignores_what_is_declared, True),
+    ("second account", caps_that_do_not_hold, False),
+    ("bound data set", data_sets_of_anybody, False),
+    ("two at once", caps_that_do_not_hold, False),
+    ("lowered cap", caps_that_do_not_hold, False),
+    ("old ledger", no_look_at_what_was_remembered, False),
+    ("old copy of the ledger", no_look_at_what_was_remembered, False),
+    ("old key store", no_look_at_what_was_remembered, False),
+    ("changed entry", no_look_at_the_chain, False),
+    ("removed entries", no_look_at_what_was_remembered, False),
+    ("lost ledger", no_look_at_what_was_remembered, False),
+    ("second beginning", a_beginning_that_empties, False),
+    ("fresh ledger", a_fresh_ledger_wherever_there_is_none, False),
+    ("ledger without caps", other_ledgers_without_caps, False),
+    ("other key store", one_charge_for_all, False),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [(name, broken) if is_fast else at_night(name, broken) for name, broken, is_fast in BROKEN],
+)
+def test_a_check_catches_a_build_in_which_it_does_not_hold(
+    name: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    found = finding(configured(**RIGOROUS), name)
+    assert (found.outcome, found.name) == ("did not hold", name), found.seen
+
+
+def test_every_check_has_a_build_that_it_catches() -> None:
+    caught = {name for name, _, _ in BROKEN}
+    # That of the officer's caps has a test of its own below.
+    assert caught | {"officer's caps"} == {check.name for check in CHECKS}
+
+
+def test_the_officers_caps_that_do_not_hold_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    OfficersLedger(url, new=True).declare_account(account("2.5"), "the officer", "a test")
+    monkeypatch.setattr(caps, "check_affordable", nothing)
+    monkeypatch.setattr("tracecloak.examination.checks.accounts._MOST_RESERVATIONS", 5)
+    found = finding(configured(**RIGOROUS, ledger=url, account="a"), "officer's caps",
+                    with_declared=True)  # fmt: skip
+    assert found.outcome == "did not hold"
+    assert "fit into the officer's cap" in found.seen
+
+
+def test_a_check_that_does_not_hold_ends_the_command_with_5_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "tracecloak.examination.checks.run.CHECKS", [c for c in CHECKS if c.name == "no name"]
+    )
+    names_by_the_input(monkeypatch)
+    report = tmp_path / "report.json"
+    line = ["attack", "--checks", "--input", "nowhere.csv", "--report", report]
+    for name, value in {**RIGOROUS, **SMALL}.items():
+        line += [f"--{name}", value]
+    assert tracecloak(*line) == 5
+    told = capsys.readouterr()
+    assert "of 1 checks these did not hold: no name" in told.err
+    (check,) = json.loads(report.read_text())["checks"]
+    assert check["outcome"] == "did not hold"
+    assert "named by its input" in check["seen"] and check["seen"] in told.out

@@ -1,0 +1,435 @@
+"""`tracecloak compare`: which methods, on what facts, what is measured, and what is kept."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.releasing import csv_log, tracecloak
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.comparison import compare
+from tracecloak.examination.comparison.compare import LINES, Comparison, quartiles
+from tracecloak.examination.comparison.compare import read_rows as all_rows
+from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
+from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.comparison.report import INTERNAL, command_line
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}
+
+
+def original(counts: dict[Variant, int] = COUNTS, name: str = "log") -> Original:
+    repeated = itertools.chain(*([variant] * n for variant, n in counts.items()))
+    return Original(
+        name, trace_batch({f"c{i}": " ".join(v) for i, v in enumerate(repeated)}, "ABC")
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    repeated = itertools.chain(*([variant] * n for variant, n in COUNTS.items()))
+    return csv_log(
+        tmp_path / "hospital.csv",
+        [
+            (f"secret-{i}", name, f"2026-01-01T10:{step:02d}:00+00:00")
+            for i, variant in enumerate(repeated)
+            for step, name in enumerate(variant)
+        ],
+    )
+
+
+def run(log: Path, *flags: object) -> int:
+    return tracecloak("compare", "--input", log, "--output", log.parent / "page.md", *flags)
+
+
+def without_lines(rows: Iterable[Any]) -> list[Any]:
+    """Of rows, or rows and whether they are new."""
+    return [
+        one for one in rows if (one[0] if isinstance(one, tuple) else one)["method"] not in LINES
+    ]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    return without_lines(all_rows(path))
+
+
+# --- which methods --------------------------------------------------------------------------------
+
+
+def test_all_that_release_at_a_finite_epsilon_are_compared() -> None:
+    """Of the registered methods these are not: no finite epsilon, and a tree."""
+    found = candidates()
+    assert {"laplace-levels", "variant-histogram", "prefix-tree", "auto-variants"} <= found.keys()
+    assert (found["private-log"].kind, found["private-dfg"].kind) == ("log", "graph")
+    assert not {"amun", "process-tree", "laplace-dfg"} & found.keys()
+    assert {"amun", "process-tree", "laplace-dfg"} <= METHODS.keys()
+    for name, own in found.items():
+        assert isinstance(own, Registered)
+        params = own.parameters("0.5", "1e-6", ("A", "B"), 4)
+        guarantee = own.method.guarantee(params)
+        assert (name, guarantee.epsilon) == (own.method.name, 0.5)
+        assert guarantee.delta in (0, 1e-6)
+        assert (guarantee.unit, guarantee.adjacency) == ("case", "add_remove")
+        if own.kind == "variants":
+            assert own.method.rounds(params) == ("variants",)  # nothing is bought
+
+
+def test_methods_are_chosen_by_name() -> None:
+    assert list(chosen_methods(["privtree", "laplace-levels"])) == ["privtree", "laplace-levels"]
+    with pytest.raises(UsageError, match=r"methods must be of .*privtree.*, got 'amun'"):
+        chosen_methods(["amun"])
+
+
+def test_methods_that_need_no_delta_get_none() -> None:
+    methods = chosen_methods(["laplace-levels", "variant-histogram"])
+    made = Comparison((original(),), methods, ("1",), repetitions=1).rows()
+    rows = without_lines(row for row, _ in made)
+    assert {row["method"]: row["delta"] for row in rows} == {
+        "laplace-levels": "0",
+        "variant-histogram": "1e-6",
+    }
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def test_the_figures_are_those_that_one_finds_by_hand() -> None:
+    log = original({("A", "B"): 3, ("A", "C"): 1})
+    released = histogram({("A", "B"): 1, ("A",): 1}, log.vocabulary.names.to_pylist())
+    found = log.figures(released)
+    assert found["relative_size"] == 0.5
+    assert found["variant_total_variation"] == 0.5
+    assert found["true_variant_mass"] == 0.5
+    # A quarter moves from AC and one from AB to A, by one edit of two.
+    assert found["variant_emd"] == pytest.approx(0.25)
+    # Before: ▶A 4, AB 3, AC 1, B■ 3, C■ 1 of 12; after: ▶A 2, AB 1, B■ 1, A■ 1 of 5.
+    differences = (abs(4 / 12 - 2 / 5), 3 / 12 - 1 / 5, 1 / 12, 3 / 12 - 1 / 5, 1 / 12, 1 / 5)
+    assert found["edge_total_variation"] == pytest.approx(sum(differences) / 2)
+    assert found["edge_relative_error"] == pytest.approx((2 + 2 + 1 + 2 + 1 + 1) / 12)
+
+
+def test_the_log_itself_is_at_no_distance() -> None:
+    log = original()
+    found = log.figures(log.variants)
+    assert (found.pop("true_variant_mass"), found.pop("relative_size")) == (1, 1)
+    assert found.pop("next_activity_accuracy") == log.next_activity(log.cut)
+    assert list(found.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
+
+
+def test_cases_are_cut_at_what_nearly_all_have() -> None:
+    """100 cases of 1 … 100 events: 95 have at most 95."""
+    log = original({("A",) * n: 1 for n in range(1, 101)})
+    assert log.max_length == 95
+    assert max(map(len, log.cut.sequences.to_pylist())) == 95
+    assert max(map(len, log.variants.sequences.to_pylist())) == 100
+    assert (log.cut.n_cases, log.variants.n_cases) == (100, 100)
+
+
+def test_large_epsilons_give_the_log_and_small_ones_do_not() -> None:
+    """Every method, at an epsilon of 100 and at a hundredth: size or shape is off there."""
+    log = original({("A", "B"): 400, ("B", "C"): 300})
+    methods = {
+        name: method
+        for name, method in candidates().items()
+        if method.kind == "variants" and not name.startswith("markov")
+    }
+    made = Comparison((log,), methods, ("100", "0.01"), repetitions=1).rows()
+    for row, _ in without_lines(made):
+        error = max(row["variant_emd"], abs(1 - row["relative_size"]))
+        assert error < 0.1 if row["epsilon"] == "100" else error > 0.1, row
+
+
+def test_every_repetition_has_noise_of_its_own() -> None:
+    methods = chosen_methods(["variant-histogram"])
+    comparison = Comparison((original(),), methods, ("0.3",), repetitions=12)
+    sizes = Counter(row["relative_size"] for row, _ in without_lines(comparison.rows()))
+    assert len(sizes) > 1
+
+
+def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting once and deciding often gives what a run from the log on gives."""
+    from tracecloak.anonymizers.contract.in_memory import decide
+
+    monkeypatch.setattr(ReleaseKey, "generate", classmethod(lambda cls: release_key()))
+    monkeypatch.setattr(
+        "tracecloak.anonymizers.contract.in_memory.InputDigest.hex", "", raising=False
+    )
+    log = original()
+    for name, own in candidates().items():
+        assert isinstance(own, Registered)
+        params = own.parameters("1", "1e-6", log.names, log.max_length, log.dates)
+        _, decisions = decide([log.traces], own.method, params, release_key(), "comparison", "")
+        products = own.method.products(decisions, params).by_name
+        released = own.cell(log, "1", "1e-6").release()
+        if own.kind == "variants":
+            assert released.variants == log.recoded(products["variants"]), name
+        elif own.kind == "graph":
+            assert released.graph == products["dfg"]
+        else:
+            assert released.traces is not None and released.variants is not None
+            assert released.traces.n_cases == released.variants.n_cases
+
+
+def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
+    methods = chosen_methods(["markov-log", "laplace-levels"])
+    comparison = Comparison((original(),), methods, ("1e-14", "1"), repetitions=2)
+    rows = [row for row, _ in comparison.rows()]
+    refused = [row for row in rows if "refused" in row]
+    assert [(row["method"], row["epsilon"]) for row in refused] == [
+        ("markov-log", "1e-14"), ("laplace-levels", "1e-14")
+    ]  # fmt: skip
+    assert all("epsilon" in row["refused"] for row in refused)
+    made = [row["method"] for row in rows if row["epsilon"] == "1" and "refused" not in row]
+    assert made.count("markov-log") == made.count("laplace-levels") == 2
+    again = list(comparison.rows(rows))
+    assert [row for row, _ in again] == rows and not any(is_new for _, is_new in again)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"repetitions": 0}, "repetitions must be at least 1, got 0"),
+        ({"mined": -1}, "mine must be at least 0, got -1"),
+        ({"epsilons": ("1", "0")}, "epsilon: must be above 0"),
+        ({"epsilons": ("1", "1")}, "epsilon '1' is there twice"),
+        ({"delta": "0.4"}, "delta must be at most"),
+        ({"originals": (original(), original())}, "input 'log' is there twice"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_before_anything_runs(
+    changes: dict[str, Any], said: str
+) -> None:
+    given = {"originals": (original(),), "methods": candidates(), **changes}
+    with pytest.raises(UsageError, match=said):
+        Comparison(**given)
+
+
+def test_quartiles_are_of_what_is_known() -> None:
+    assert quartiles([4.0, 1.0, None, 2.0, 3.0, 5.0]) == (3.0, 2.0, 4.0)
+    assert quartiles([None]) is None
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_it_is_and_how_it_is_made(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5,4"]
+    assert run(log, *flags, "--repetitions", 3) == 0
+    text = (log.parent / "page.md").read_text(encoding="utf-8")
+    rows = read_rows(log.parent / "page.jsonl")
+    assert len(rows) == 3 * 2 * 3
+    assert INTERNAL in text
+    assert (
+        "    tracecloak compare --input hospital.csv --output page.md "
+        "--methods laplace-levels,privtree,variant-histogram --epsilon 0.5,4 --repetitions 3"
+    ) in text.splitlines()
+    assert "read from the logs themselves, for the comparison only" in text
+    assert "361 cases, 989 events, 4 variants, 3 activities; cut at 3 events" in text
+    printed = capsys.readouterr()
+    assert "not private" in printed.out and "(6 of 6)" in printed.err
+    for hidden in (str(log.parent), "secret-"):
+        assert hidden not in text + json.dumps(rows)
+    for epsilon in ("0.5", "4"):
+        for method in ("laplace-levels", "privtree", "variant-histogram"):
+            own = [row for row in rows if (row["method"], row["epsilon"]) == (method, epsilon)]
+            found = quartiles(row["variant_emd"] for row in own)
+            assert found is not None
+            section = text.split(f"### hospital, epsilon {epsilon}: variants\n")[1].split("#")[0]
+            [line] = [line for line in section.splitlines() if line.startswith(f"| {method} ")]
+            shown = line.split("|")[3].replace("*", "").strip()
+            middle, low, high = (f"{value:.3f}" for value in found)
+            assert shown == (middle if low == high else f"{middle} ({low}-{high})")
+
+
+def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
+    assert run(log, "--epsilon", "1", "--repetitions", 1) == 0
+    text = (log.parent / "page.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:^\|.*\|$\n)+", text, re.MULTILINE)
+    assert len(blocks) == 4  # at a glance, variants, logs and graphs
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+    rows = [line.split("|") for line in blocks[1].splitlines()[2:]]
+    methods = [row for row in rows if "*" not in row[1]]
+    assert len(methods) == len([m for m in candidates().values() if m.kind == "variants"])
+    emds = [float(row[3].replace("*", "")) for row in methods]
+    assert emds == sorted(emds)
+    assert [("**" in row[3]) for row in methods] == [emd == min(emds) for emd in emds]
+    nearest = blocks[0].splitlines()[2].split("|")
+    assert (nearest[3].strip(), float(nearest[4])) == (methods[0][1].strip(), emds[0])
+    # The lines stand below the methods, and are never bold.
+    lines = [row for row in rows if "*" in row[1]]
+    assert [row[1].strip() for row in lines] == [f"*{name}*" for name in (*LINES, "the log itself")]
+    assert not any("**" in cell for row in lines for cell in row)
+    assert "| private-log |" in blocks[2] and "eta squared" in blocks[2]
+    assert "| private-dfg |" in blocks[3] and "coverage" in blocks[3]
+    assert "Source: " in text.split("## What is measured")[1]
+
+
+def test_where_a_distance_is_not_known_none_is_the_best(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a bold figure among those of methods that release few variants, known alone.
+
+    The log has 4 variants, of which one comes once; privtree invents others.
+    """
+    monkeypatch.setattr("tracecloak.examination.comparison.original.MAX_EMD_CELLS", 12)
+    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5"]
+    assert run(log, *flags, "--repetitions", 1) == 0
+    rows = {row["method"]: row["variant_emd"] for row in read_rows(log.parent / "page.jsonl")}
+    assert rows["privtree"] is None and rows["variant-histogram"] is not None
+    text = (log.parent / "page.md").read_text(encoding="utf-8")
+    assert "| hospital | 0.5 | not computed for all | - | - | - |" in text
+    [line] = [line for line in text.splitlines() if line.startswith("| variant-histogram ")]
+    assert "**" not in line.split("|")[3]
+
+
+def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
+    assert run(log, "--epsilon", "2", "--repetitions", 1) == 0
+    rows = all_rows(log.parent / "page.jsonl")
+    by_method = {row["method"]: row for row in rows}
+    for row in rows:
+        for name in row.keys() & MEASURES.keys():
+            assert MEASURES[name].checked(row[name]) == row[name], (row["method"], name)
+    assert by_method["private-log"]["duration_eta_squared"] is not None
+    assert 0 <= by_method["private-dfg"]["interval_coverage"] <= 1
+    assert by_method[LINES[0]]["variant_emd"] < 0.2
+    assert by_method[LINES[0]]["case_duration_distance"] is not None
+    assert "case_duration_distance" not in by_method[LINES[1]]
+
+
+def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
+    flags = ["--methods", "variant-histogram,privtree", "--epsilon", "1"]
+    assert run(log, *flags, "--repetitions", 2) == 0
+    path = log.parent / "page.jsonl"
+    before = read_rows(path)
+    with path.open("a") as stream:
+        stream.write('{"version": "cut o')  # the process ended here
+    assert run(log, *flags[:2], "--epsilon", "1,2", "--repetitions", 3) == 0
+    after = read_rows(path)
+    assert after[:4] == before
+    assert len(after) == 2 * 2 * 3
+    assert run(log, *flags[:2], "--epsilon", "1,2", "--repetitions", 3) == 0
+    assert read_rows(path) == after
+    # Other rows are computed for another log of the same name.
+    log.write_text(log.read_text() + "new,A,2026-01-01T10:00:00+00:00\n")
+    assert run(log, *flags, "--repetitions", 1) == 0
+    assert read_rows(path)[:12] == after and len(read_rows(path)) == 14
+    assert "362 cases" in (log.parent / "page.md").read_text()
+
+
+def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--methods", "privtree", "--epsilon", "1", "--repetitions", 2]
+    assert run(log, *flags) == 0
+    assert compare.code_version() == compare.code_version()
+    # Its digest is of the code that there is.
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: b"other code")
+        other = compare.code_version()
+    assert other != compare.code_version()
+    monkeypatch.setattr(compare, "code_version", lambda: "0.2 another")
+    assert run(log, *flags) == 0
+    rows = read_rows(log.parent / "page.jsonl")
+    assert [row["version"] == "0.2 another" for row in rows] == [False] * 2 + [True] * 2
+
+
+def test_code_that_was_moved_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest that a place no longer adds to would take rows of other code for rows of this."""
+    places = ("schemas", "anonymizers", "examination/comparison", "examination/measure")
+    for place in (*places, "examination/experiments"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "code.py").write_text("A = 1\n")
+    monkeypatch.setattr(compare, "__file__", str(tmp_path / "examination/comparison/compare.py"))
+    own = compare.code_version()
+    (tmp_path / "examination/experiments").rename(tmp_path / "examination/trials")
+    with pytest.raises(ValueError, match="no code in examination/experiments: name the place"):
+        compare.code_version()
+    (tmp_path / "examination/trials").rename(tmp_path / "examination/experiments")
+    assert compare.code_version() == own
+    (tmp_path / "anonymizers/code.py").write_text("A = 2\n")
+    assert compare.code_version() != own
+
+
+def test_a_file_that_holds_no_rows_is_not_touched(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log.parent / "page.jsonl").write_text('{"mine": 1}\n')
+    assert run(log, "--epsilon", "1", "--repetitions", 1) == 2
+    assert "line 1 of page.jsonl is no row of a comparison" in capsys.readouterr().err
+    assert (log.parent / "page.jsonl").read_text() == '{"mine": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--methods", "amun"], "methods must be of"),
+        (["--epsilon", "-1"], "epsilon"),
+        (["--repetitions", "0"], "repetitions must be at least 1"),
+        (["--seed", "1"], "unknown flag --seed"),
+    ],
+)
+def test_a_wrong_flag_is_refused(
+    log: Path, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(log, *flags) == 2
+    assert said in capsys.readouterr().err
+    assert not (log.parent / "page.md").exists()
+
+
+@pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None:
+    pytest.importorskip("pm4py")
+    flags = ["--methods", "variant-histogram,laplace-levels", "--epsilon", "4"]
+    assert run(log, *flags, "--repetitions", 2) == 0
+    before = read_rows(log.parent / "page.jsonl")
+    assert run(log, *flags, "--repetitions", 2, "--mine", 1) == 0
+    rows = read_rows(log.parent / "page.jsonl")
+    assert rows[:4] == before  # what was mined later comes after
+    assert [row["is_mined"] for row in rows] == [False] * 4 + [True] * 2
+    mined = rows[-1]
+    assert 0 < mined["mined_precision"] <= 1 and 0.9 < mined["mined_fitness"] <= 1
+    text = (log.parent / "page.md").read_text()
+    assert "The mined models are of 1 of them" in text
+    assert "F-score of the model of the log itself" in text
+    section = text.split("### hospital, epsilon 4: variants\n")[1]
+    assert f"{mined['mined_f_score']:.3f} | {mined['mined_fitness']:.3f} |" in section
+    assert run(log, *flags, "--repetitions", 2, "--mine", 1) == 0
+    assert read_rows(log.parent / "page.jsonl") == rows
+
+
+def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
+    flags = {
+        "input": "/data/logs/a.xes.gz, /data/my log.csv",
+        "output": "/home/x/page.md",
+        "where": ["activity = A", "a ^= b"],
+        "mine": 3,
+    }
+    assert command_line(flags) == (
+        "tracecloak compare --input 'a.xes.gz,my log.csv' --output page.md "
+        "--where 'activity = A' --where 'a ^= b' --mine 3"
+    )
+
+
+def test_a_log_without_cases_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = csv_log(tmp_path / "empty.csv", [])
+    assert run(empty) == 2
+    assert "input 'empty' has no case" in capsys.readouterr().err
+
+
+def test_variants_are_counted_in_the_public_codes() -> None:
+    log = original({("B",): 2})
+    assert isinstance(log.variants, VariantHistogram)
+    assert log.vocabulary.names.to_pylist() == ["A", "B", "C", "__other__"]

@@ -1,0 +1,241 @@
+"""The synthetic hospital log: a pure function of the case number, with the promised structure."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import tracemalloc
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tracecloak.examination.demo import hospital as sample
+from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES, hospital_log
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+
+CASES = 4_000
+BLOOD = ("Leucocytes", "CRP", "Lactic acid", "Blood culture")
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log as arrays; activities are codes into ACTIVITIES, times are seconds."""
+
+    case_ids: list[str]
+    activity: np.ndarray
+    seconds: np.ndarray
+    begins: np.ndarray  # n_cases + 1
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Whether an event and the one after it are of one case."""
+        inside = np.ones(self.activity.size - 1, dtype=bool)
+        inside[self.begins[1:-1] - 1] = False
+        return inside
+
+    def variants(self) -> Counter[bytes]:
+        codes = self.activity.astype(np.uint8).tobytes()
+        return Counter(codes[begin:end] for begin, end in itertools.pairwise(self.begins.tolist()))
+
+
+def load(n_cases: int) -> Log:
+    table = pa.Table.from_batches(hospital_log(n_cases)).combine_chunks()
+    names = table["activity"].chunk(0).dictionary_encode()
+    to_code = np.array([ACTIVITIES.index(name) for name in names.dictionary.to_pylist()])
+    cases = table["case_id"].chunk(0).dictionary_encode()
+    changes = np.flatnonzero(np.diff(cases.indices.to_numpy())) + 1
+    microseconds = table["timestamp"].chunk(0).cast(pa.int64()).to_numpy()
+    assert (microseconds % 1_000_000 == 0).all()
+    return Log(
+        cases.dictionary.to_pylist(),
+        to_code[names.indices.to_numpy()],
+        microseconds // 1_000_000,
+        np.concatenate([[0], changes, [table.num_rows]]),
+    )
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    return load(CASES)
+
+
+def rows(n_cases: int, batch_cases: int) -> pa.Table:
+    batches = hospital_log(n_cases, batch_cases)
+    return pa.Table.from_batches(batches, RELEASED_SCHEMA).combine_chunks()
+
+
+def test_batches_have_the_released_schema_and_whole_cases():
+    batches = list(hospital_log(25, batch_cases=10))
+    assert [batch.schema for batch in batches] == [RELEASED_SCHEMA] * 3
+    assert [len(set(batch["case_id"].to_pylist())) for batch in batches] == [10, 10, 5]
+    for batch in batches:
+        batch.validate(full=True)
+        assert sum(column.null_count for column in batch.columns) == 0
+
+
+def test_cases_are_numbered_from_one_and_contiguous(log):
+    assert log.case_ids == [f"P{number:07d}" for number in range(1, CASES + 1)]
+    assert log.begins.size == CASES + 1  # as many runs of equal ids as ids
+
+
+def test_case_ids_grow_beyond_seven_digits():
+    batch = sample._cases(sample._compile(), 9_999_999, 2)
+    assert list(dict.fromkeys(batch["case_id"].to_pylist())) == ["P9999999", "P10000000"]
+
+
+def test_same_rows_in_every_process():
+    # Changes only when the process or the hash is changed on purpose: benchmarks of before and
+    # after are then of different logs.
+    text = "\n".join(
+        f"{row['case_id']},{row['activity']},{row['timestamp'].isoformat()}"
+        for row in rows(200, 200).to_pylist()
+    )
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "7887fb1968ecdafa"
+
+
+@pytest.mark.parametrize("batch_cases", [1, 7, 499, 10_000])
+def test_rows_do_not_depend_on_the_batch_size(batch_cases):
+    assert rows(500, batch_cases).equals(rows(500, 100))
+
+
+@pytest.mark.parametrize("n_cases", [1, 150, 999])
+def test_a_smaller_log_is_the_beginning_of_a_larger_one(n_cases):
+    smaller = rows(n_cases, 100)
+    assert smaller.equals(rows(1000, 100).slice(0, smaller.num_rows))
+
+
+def test_events_are_in_the_order_of_time(log):
+    assert (np.diff(log.seconds)[log.inside] >= 0).all()
+
+
+def test_first_and_last_event(log):
+    ends = np.isin(log.activity, [ACTIVITIES.index(name) for name in END_ACTIVITIES])
+    assert ends[log.begins[1:] - 1].all()
+    assert ends.sum() == CASES  # nowhere else
+    assert (log.activity[log.begins[:-1]] == 0).all()
+    assert ACTIVITIES[0] == "Registration"
+
+
+def test_public_facts_hold(log):
+    lengths = np.diff(log.begins)
+    assert lengths.min() == sample.MIN_EVENTS_PER_CASE == 3
+    assert lengths.max() <= sample.MAX_EVENTS_PER_CASE
+    assert set(log.activity) == set(range(len(ACTIVITIES)))
+    assert len(set(ACTIVITIES)) == len(ACTIVITIES)
+    first_day = log.seconds[log.begins[:-1]] // DAY - sample.FIRST_DAY.astype(int)
+    assert first_day.min() >= 0
+    assert first_day.max() < sample.START_DAYS
+    assert first_day.max() > 0.99 * sample.START_DAYS
+
+
+def test_long_cases_are_closed(monkeypatch):
+    monkeypatch.setattr(sample, "MAX_EVENTS_PER_CASE", 6)
+    log = load(500)
+    lengths = np.diff(log.begins)
+    assert lengths.max() == 6
+    assert (lengths == 6).mean() > 0.5
+    assert {ACTIVITIES[code] for code in log.activity[log.begins[1:] - 1]} <= set(END_ACTIVITIES)
+
+
+def test_shape_at_a_few_thousand_cases(log):
+    # Measured: 12.33 events, 2,935 variants, 2,894 of them once, the most common one in 8 %.
+    assert 12.0 < log.activity.size / CASES < 12.7
+    variants = log.variants()
+    assert 0.70 < len(variants) / CASES < 0.77
+    assert sum(count == 1 for count in variants.values()) > 0.9 * len(variants)
+    assert 0.06 < max(variants.values()) / CASES < 0.10
+    assert 0.2 < sum(count for _, count in variants.most_common(20)) / CASES < 0.35
+
+
+def test_shape_that_the_docstring_states():
+    # Measured at 250,000 cases: 12.136 events a case, 68.1 % variants, 353 directly-follows edges.
+    log = load(250_000)
+    assert 11.9 < log.activity.size / 250_000 < 12.4
+    assert 0.66 < len(log.variants()) / 250_000 < 0.70
+    lengths = np.diff(log.begins)
+    assert (lengths == sample.MAX_EVENTS_PER_CASE).mean() < 0.001
+    assert np.percentile(lengths, 99) > 30
+    edges = np.unique(log.activity[:-1][log.inside] * 100 + log.activity[1:][log.inside])
+    assert 300 < edges.size < 400
+
+
+def test_equal_stamps_are_blood_tests_of_one_draw(log):
+    tied = log.inside & (np.diff(log.seconds) == 0)
+    blood = np.isin(log.activity, [ACTIVITIES.index(name) for name in BLOOD])
+    assert 0.05 < tied.sum() / log.activity.size < 0.12
+    # Another event can fall into the same second or minute, rarely.
+    assert (blood[:-1] & blood[1:])[tied].mean() > 0.99
+
+
+def test_starts_follow_the_day_and_the_week(log):
+    starts = log.seconds[log.begins[:-1]]
+    hour = starts % DAY // 3600
+    per_hour = np.bincount(hour, minlength=24)
+    assert per_hour[1:6].mean() < 0.5 * per_hour[9:18].mean()
+    weekday = (starts // DAY - 4) % 7  # Monday is 0
+    per_day = np.bincount(weekday, minlength=7)
+    assert per_day[5:].mean() < 0.85 * per_day[:5].mean()
+
+
+def test_manual_entries_have_minutes_and_planned_ones_wait_for_the_day(log):
+    ward = np.isin(log.activity, [ACTIVITIES.index(n) for n in ("Ward move", "Temporary leave")])
+    assert (log.seconds[ward] % 60 == 0).all()
+    hour = log.seconds[ward] % DAY // 3600
+    assert hour.min() >= 7
+    assert hour.max() <= 20  # 19:59:59 is rounded up to 20:00
+    laboratory = log.activity == ACTIVITIES.index("CRP")
+    assert (log.seconds[laboratory] % 60 != 0).mean() > 0.9
+
+
+def test_durations_spread_over_orders_of_magnitude(log):
+    duration = log.seconds[log.begins[1:] - 1] - log.seconds[log.begins[:-1]]
+    hours = np.percentile(duration, [5, 50, 95]) / 3600
+    assert 0.3 < hours[0] < 1.5
+    assert 5 < hours[1] < 60
+    assert 100 < hours[2] < 400
+
+
+def test_every_step_reaches_an_end():
+    process = sample._compile()
+    route = process.route.reshape(process.ends.size, -1)
+    reaching = process.ends.copy()
+    for _ in range(process.ends.size):
+        reaching |= reaching[route].any(axis=1)
+    assert reaching.all()
+
+
+def test_memory_is_bounded_by_the_batch():
+    def peak(n_cases: int) -> int:
+        tracemalloc.start()
+        for _ in hospital_log(n_cases, batch_cases=1000):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1000)
+    assert peak(20_000) < 1.2 * peak(3000)
+    assert peak(20_000) < 2_000 * 1000  # 2 KB a case of the batch
+
+
+def test_batches_are_made_on_demand():
+    first = next(hospital_log(10**12, batch_cases=3))
+    assert first.equals(next(hospital_log(3)))
+
+
+def test_no_cases():
+    assert list(hospital_log(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((-1,), "number of cases must be at least 0, got -1"), ((5, 0), "at least 1, got 0")],
+)
+def test_wrong_arguments_are_named_at_once(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        hospital_log(*arguments)

@@ -1,0 +1,426 @@
+"""The live page: it shows what was published, whatever it is called, and reaches nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.keys import release_key
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
+from tracecloak.examination.demo.live_figures import (
+    Total,
+    course_of,
+    map_of,
+    shown_graph,
+    total_of,
+    totals_of,
+)
+from tracecloak.examination.demo.live_page import (
+    LivePage,
+    PublishedSteps,
+    command_of,
+    page,
+    state,
+)
+from tracecloak.examination.demo.stream_demo import Demo, stream_flags
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.pages.page import policy_of, rendered
+from tracecloak.transforms.stream.step_files import step_path
+
+HARMFUL = "</svg><script>alert(1)</script>\u202e&amp;\"'"
+
+
+def release(
+    step: int = 4, cells: dict[tuple[str, str], tuple[int, float]] | None = None, **others: Any
+) -> StepRelease:
+    if cells is None:
+        cells = {
+            ("▶", "Triage"): (100, 3.0),
+            ("▶", "Surgery"): (5, 4.0),
+            ("Triage", "Surgery"): (60, 2.0),
+            ("Triage", "■"): (43, 2.0),
+            ("Surgery", "■"): (62, 2.0),
+            ("Surgery", "Triage"): (-3, 2.0),
+            ("Surgery", "Surgery"): (4, 2.5),
+        }
+    values = {
+        "release_id": "hospital",
+        "epoch": "1",
+        "product": "dfg",
+        "view": "total",
+        "start_us": 0,
+        "end_us": (step + 1) * 10_000_000,
+        "n_steps_left": 9 - step,
+        "epsilon": "0.5",
+        "delta": "1e-6",
+        **others,
+    }
+    counts, errors = zip(*cells.values(), strict=True) if cells else ((), ())
+    return StepRelease.of(
+        list(cells), np.array(counts, np.int64), np.array(errors), step=step, **values
+    )
+
+
+def to_canonical(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Events of the hospital as a method counts them."""
+    mapping = ColumnMapping().resolve(batch.schema.names, xes_names=False)
+    nothing = np.zeros(0, np.int64)
+    return mapping.canonicalise(batch, np.arange(batch.num_rows), nothing, file_rank=0)[0]
+
+
+def write(output: Path, *releases: StepRelease) -> None:
+    for one in releases:
+        path = Path(f"{step_path(str(output), one)}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(one.to_json())
+
+
+# --- Pictures ---------------------------------------------------------------------------------
+
+
+def test_what_is_shown_is_sure_or_doubtful_between_activities_that_are_sure() -> None:
+    cells = {
+        ("▶", "Triage"): (100, 3.0),
+        ("Triage", "Surgery"): (60, 2.0),
+        ("Surgery", "■"): (62, 2.0),
+        ("▶", "Surgery"): (9, 4.0),  # beyond 1.96 errors, and not beyond 2.5
+        ("Surgery", "Surgery"): (4, 2.5),
+        ("Surgery", "Triage"): (-3, 2.0),
+        ("Rare", "Triage"): (9, 4.0),  # of Rare there is nothing else
+    }
+    shown = shown_graph(release(cells=cells))
+    edges = {(e["source"], e["target"]): e for e in shown.graph.to_table().to_pylist()}
+    doubtful = dict(zip(edges, shown.is_doubtful.tolist(), strict=True))
+    assert doubtful == {
+        ("▶", "Triage"): False,
+        ("Triage", "Surgery"): False,
+        ("Surgery", "■"): False,
+        ("▶", "Surgery"): True,
+    }
+    top = edges["▶", "Triage"]
+    assert (top["count"], top["low"], top["high"]) == (100, 94, 106)
+    assert shown.graph.names.to_pylist() == ["Surgery", "Triage"]
+
+
+def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
+    cells = {("▶", "A"): (100, 3.0), ("A", "■"): (90, 3.0), ("A", "A"): (9, 4.0)}
+    shown = map_of(release(cells=cells))
+    assert shown is not None
+    names = [node["name"] for node in shown["nodes"]]
+    edges = {(names[e["source"]], names[e["target"]]): e for e in shown["edges"]}
+    assert {pair: e["count"] for pair, e in edges.items()} == {
+        ("▶", "A"): 100, ("A", "■"): 90, ("A", "A"): 9,
+    }  # fmt: skip
+    # 9 is above its own interval around zero, and not beyond what the three can do together.
+    assert [pair for pair, e in edges.items() if e["doubtful"]] == [("A", "A")]
+    assert (edges["▶", "A"]["low"], edges["▶", "A"]["high"]) == (94, 106)
+    assert map_of(release(cells={("▶", "■"): (0, 1.0)})) is None
+
+
+def test_nobody_leaves_the_dead_of_the_demo() -> None:
+    """Its own parameters, two steps of it, several keys: noise makes no sure edge of them."""
+    flags = dict(
+        flag.removeprefix("--").split("=", 1) for flag in stream_flags(Demo(Path()), "s", "t", 0.0)
+    )
+    asked = {name: flags[name] for name in DfgParams.model_fields.keys() & flags.keys()}
+    product = DfgSteps(DfgParams(**{**asked, "vocabulary": ACTIVITIES}))
+    batches = [to_canonical(batch) for batch in hospital_log(4000, 2000)]
+    counted = [product.count(group_into_traces([batch])[0]) for batch in batches]
+    name = StreamName("stream-demo", "1", "configuration", 0, 2_000_000)
+    after_death: set[str] = set()
+    for number in range(8):
+        _, kept = product.publish(0, counted[0], [], name, release_key(number))
+        newest, _ = product.publish(1, counted[1], [kept], name, release_key(number))
+        shown = shown_graph(newest)
+        edges = shown.graph.to_table().filter(pa.array(~shown.is_doubtful)).to_pylist()
+        assert len(edges) > 80
+        after_death |= {edge["target"] for edge in edges if edge["source"] == "Death"}
+        assert {edge["target"] for edge in edges if edge["source"] == "Discharge home"} == {"■"}
+    assert after_death <= {"■"}
+
+
+def test_the_cases_are_those_that_begin_and_end() -> None:
+    # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each.
+    total = total_of(release())
+    assert (total.step, total.count) == (4, 105)
+    assert total.error == pytest.approx(math.hypot(3, 4, 2, 2) / 2)
+    assert total_of(release(cells={})) == Total(4, 0.0, 0.0)
+
+
+def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
+    def window(step: int, n: int, view: str = "window") -> StepRelease:
+        return release(step, {("▶", "A"): (n, 4.0), ("A", "■"): (n, 3.0)}, view=view)
+
+    windows = [window(0, 10), window(1, 20), window(3, 30)]  # step 2 is not there
+    added = totals_of({"window": windows})
+    assert [(t.step, t.count) for t in added] == [(0, 10), (1, 30)]
+    assert [t.error for t in added] == pytest.approx([2.5, 2.5 * math.sqrt(2)])
+    published = [window(3, 70, "total")]
+    assert [(t.step, t.count) for t in totals_of({"window": windows, "total": published})] == [
+        (3, 70)
+    ]
+    assert totals_of({"sliding": [window(0, 10, "sliding")]}) == []
+    assert totals_of({"window": windows[1:]}) == []
+
+
+def test_the_course_has_a_row_with_its_interval_for_each_step() -> None:
+    steps = [
+        release(step, {("▶", "A"): (10 * step, 6.0), ("A", "■"): (10 * step, 8.0)})
+        for step in (0, 1, 2)
+    ]
+    rows = course_of([total_of(step) for step in steps], steps)
+    assert [(row["step"], row["end_ms"], row["count"]) for row in rows] == [
+        (0, 10_000, 0), (1, 20_000, 10), (2, 30_000, 20),
+    ]  # fmt: skip
+    assert [(row["low"], row["high"]) for row in rows] == [(-10, 10), (0, 20), (10, 30)]
+
+
+def test_a_name_stays_a_name_on_the_map() -> None:
+    shown = map_of(release(cells={("▶", HARMFUL): (50, 1.0), (HARMFUL, "■"): (50, 1.0)}))
+    assert shown is not None
+    names = {node["name"] for node in shown["nodes"]}
+    assert names == {"▶", "■", HARMFUL.replace("\u202e", "\ufffd")}
+
+
+# --- What is read -----------------------------------------------------------------------------
+
+
+def test_the_steps_of_a_folder_are_read_as_they_come(tmp_path: Path) -> None:
+    steps = PublishedSteps(tmp_path / "later", "hospital", "1")
+    assert steps.views() == {}
+    output = tmp_path / "later"
+    write(output, release(0), release(0, view="window"), release(1))
+    others = [
+        release(7, release_id="other"),
+        release(7, epoch="2"),
+        release(7, product="variants", cells={}),
+    ]
+    write(output, *others)
+    folder = output / "run_id=hospital" / "epoch=1" / "product=dfg" / "view=total"
+    (folder / "step-000002.parquet").write_bytes(b"not for the page")
+    (folder / "step-000003.json").write_bytes(release(3).to_json()[:50])  # not whole yet
+    assert {view: [r.step for r in found] for view, found in steps.views().items()} == {
+        "total": [0, 1],
+        "window": [0],
+    }
+    write(output, release(3))
+    assert [r.step for r in steps.views()["total"]] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ""])
+def test_names_are_of_folders(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="release_id must be the name of a folder"):
+        PublishedSteps(tmp_path, name, "1")
+    with pytest.raises(UsageError, match="epoch must be the name of a folder"):
+        PublishedSteps(tmp_path, "hospital", name)
+
+
+def test_the_state_says_what_is_left_of_the_budget() -> None:
+    views = {"total": [release(3), release(4)], "window": [release(4, view="window")]}
+    shown = state(views)
+    assert (shown["view"], shown["views"]) == ("total", ["total", "window"])
+    assert (shown["n_steps_left"], shown["horizon"], shown["notice"]) == (5, 10, "")
+    assert shown["budget_text"] == (
+        "5 of 10 steps are left. All of them together cost epsilon 0.5 and delta 1e-6."
+    )
+    assert state(views, "window")["view"] == "window"
+    assert state(views, "no such")["view"] == "total"
+    assert shown["headline"].startswith("All cases that have closed so far: 1970-01-01 00:00:00")
+    # The chart of totals is there whatever is shown, and is the course of the view of totals.
+    assert state(views)["totals"] == state(views, "window")["totals"] != []
+    assert state(views)["course"] == [] != state(views, "window")["course"]
+    assert state({"sliding": [release(4, view="sliding")]})["totals"] == []
+    assert state(views)["version"] != state({"total": [release(3)]})["version"]
+    assert "budget is spent" in state({"total": [release(9)]})["notice"]
+    assert state({}) == {"version": "", "notice": "Waiting for the first step."}
+
+
+# --- The page ---------------------------------------------------------------------------------
+
+
+def test_the_page_may_ask_its_own_server_and_no_other() -> None:
+    text, policy = rendered(page(HARMFUL, "show again")).decode(), policy_of(page(HARMFUL))
+    assert policy.endswith("; connect-src 'self'")
+    assert "default-src 'none'" in policy
+    assert "<script>alert" not in text
+    assert "show again" in text
+
+
+def test_a_viewer_sees_cases_by_step_and_in_total_over_time_and_how_to_come_back() -> None:
+    """What a ward asks of the page: how many, since when, and where it was. By what is sent to it.
+
+    The times are those of the axes: charts place their points by `end_ms` and no number of a step.
+    """
+    cells = {("▶", "A"): (9, 1.0), ("A", "■"): (9, 1.0)}
+    windows = [release(step, cells, view="window") for step in (0, 1)]
+    shown = state({"window": windows})
+    assert [(row["end_ms"], row["count"]) for row in shown["course"]] == [(10_000, 9), (20_000, 9)]
+    assert [(row["end_ms"], row["count"]) for row in shown["totals"]] == [(10_000, 9), (20_000, 18)]
+    assert shown["headline"].startswith("Cases that closed in this step: 1970-01-01 00:00")
+    text = rendered(page("hospital", command_of(Path("/out"), "hospital", "1"))).decode()
+    for title in (
+        "Cases so far",
+        "Cases by step",
+        "Open this page again",
+        "tracecloak.examination",
+    ):
+        assert title in text
+    assert 'x: { type: "utc"' in text and "new Date(row.end_ms)" in text
+
+
+def test_a_browser_shows_what_the_server_says(tmp_path: Path) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH")
+    wrong: list[str] = []
+    write(tmp_path, release(3), release(4, view="window"))
+    with (
+        LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made,
+        api.sync_playwright() as started,
+    ):
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        shown = browser.new_page()
+        shown.on("pageerror", lambda error: wrong.append(str(error)))
+        shown.on("console", lambda said: wrong.append(said.text))
+        shown.goto(made.address)
+        shown.wait_for_selector("#map svg")
+        assert "step 3" in shown.locator("#step").text_content()
+        counts = set(shown.locator("#map g.edge text").all_text_contents())
+        assert {" 100 ", " 60 "} <= counts <= {" 100 ", " 60 ", " 43 ", " 62 "}
+        assert shown.locator("#totals svg").count() == 1
+        assert not shown.locator("#course-section").is_visible()
+        write(tmp_path, release(4, {("▶", "A"): (500, 2.0), ("A", "■"): (500, 2.0)}))
+        shown.wait_for_selector("#step:has-text('step 4')")
+        shown.wait_for_selector("#map g.edge:has-text('500')")
+        assert shown.locator("#map g.edge").count() == 2
+        shown.locator("#views button", has_text="window").click()
+        shown.wait_for_selector("#course svg")
+        assert shown.locator("#views button[aria-pressed=true]").text_content() == "window"
+        assert wrong == []
+        made.__exit__()
+        shown.wait_for_selector("#notice:has-text('does not answer')")
+        browser.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[LivePage, Path]]:
+    with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
+        yield made, tmp_path
+
+
+def ask(live: LivePage, path: str, method: str = "GET", host: str | None = None) -> Any:
+    url = urlsplit(live.address)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=5)
+    try:
+        connection.request(method, path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_server_answers_with_the_page_and_the_newest_step(live: tuple[LivePage, Path]) -> None:
+    served, output = live
+    status, headers, body = ask(served, "/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert body == rendered(page("hospital"))
+    assert headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+    assert policy_of(page("hospital")) in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+    assert json.loads(ask(served, "/state.json")[2])["version"] == ""
+    write(output, release(3), release(4, view="window"))
+    first = json.loads(ask(served, "/state.json?view=total")[2])
+    assert first["step_text"] == "hospital, epoch 1, step 3"
+    write(output, release(4))
+    assert json.loads(ask(served, "/state.json")[2])["step_text"] == "hospital, epoch 1, step 4"
+    window = json.loads(ask(served, "/state.json?view=window")[2])
+    assert window["view"] == "window"
+
+
+@pytest.mark.parametrize("path", ["/x", "/../setup.py", "/state.json/"])
+def test_nothing_else_is_served(live: tuple[LivePage, Path], path: str) -> None:
+    assert ask(live[0], path)[0] == 404
+
+
+@pytest.mark.parametrize("host", ["hospital.example", "127.0.0.1", "127.0.0.1.example:80"])
+def test_a_page_of_another_name_cannot_read_it(live: tuple[LivePage, Path], host: str) -> None:
+    """A name that its owner lets resolve to 127.0.0.1 (DNS rebinding)."""
+    status, _, body = ask(live[0], "/state.json", host=host)
+    assert (status, body) == (421, b"ask 127.0.0.1\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_sent_to_it(live: tuple[LivePage, Path], method: str) -> None:
+    assert ask(live[0], "/", method)[0] == 501
+
+
+def test_it_listens_on_this_machine_alone_and_stops(tmp_path: Path) -> None:
+    with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
+        assert made._server.server_address[0] == "127.0.0.1"
+        port = made._server.server_address[1]
+        with pytest.raises(UsageError, match=f"port {port} cannot be used"):
+            LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital", port)
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        pass
+
+
+def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
+    write(tmp_path, release(4))
+    command = [
+        sys.executable,
+        "-m",
+        "tracecloak.examination.demo.live_page",
+        str(tmp_path),
+        "hospital",
+        "1",
+    ]
+    # Where a shell runs tests in the background they ignore interrupts, and so would the server.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().strip()
+        with urllib.request.urlopen(f"{address}state.json", timeout=10) as answer:
+            assert json.load(answer)["step_text"] == "hospital, epoch 1, step 4"
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+        server.stdout.close()
+
+
+def test_many_releases_of_one_step_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        "tracecloak.examination.demo.live_page.map_of", lambda one: drawn.append(one.step)
+    )
+    views = {"total": [release(4, release_id="drawn once")]}
+    assert state(views) == state(views)
+    state({"total": [*views["total"], replace(views["total"][0], step=5)]})
+    assert drawn == [4, 5]

@@ -1,0 +1,142 @@
+"""The demo end to end, for a few seconds: every part is the real one, but for the size."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.soak import MARGIN, allowed, growth
+from tracecloak.examination.demo.hospital import END_ACTIVITIES
+from tracecloak.examination.demo.hospital_feed import HospitalFeed
+from tracecloak.examination.demo.live_figures import total_of
+from tracecloak.examination.demo.live_page import PublishedSteps
+from tracecloak.examination.demo.stream_demo import (
+    EMULATOR,
+    EPOCH,
+    RELEASE_ID,
+    Demo,
+    StreamProcess,
+    Summary,
+    main,
+    run,
+)
+from tracecloak.schemas.errors import TracecloakError, UsageError
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
+    from tests.support.pubsub_double import PubSubDouble
+
+    with PubSubDouble() as double:
+        monkeypatch.setenv(EMULATOR, double.address)
+        yield
+
+
+@pytest.mark.slow
+def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> None:
+    """With so large an epsilon that the totals can be compared with what was sent."""
+    feed = HospitalFeed(cases_per_second=10.0)
+    demo = Demo(tmp_path, 34.0, feed, period_seconds=1, epsilon="1000")
+    said: list[str] = []
+    shown: list[dict[str, object]] = []
+
+    def look(_: Summary) -> None:
+        address = said[0].split()[-1]
+        with urllib.request.urlopen(f"{address}state.json", timeout=10) as answer:
+            shown.append(json.load(answer))
+
+    summary = run(demo, said.append, look)
+    assert summary.exit_code == 0
+    releases = PublishedSteps(tmp_path / "releases", RELEASE_ID, EPOCH).views()["total"]
+    assert [release.step for release in releases] == list(range(len(releases)))
+    # What is stopped between the file of a step and its message leaves the last one to the file.
+    assert summary.steps == list(range(len(summary.steps)))
+    assert len(releases) - len(summary.steps) in (0, 1)
+    assert len(summary.steps) >= 3
+    assert summary.repeated == 0
+    releases = releases[: len(summary.steps)]
+    newest = releases[-1]
+    assert newest.n_steps_left == demo.horizon - len(releases) == summary.n_steps_left
+    assert summary.total == total_of(newest)
+    # The page went along with the files.
+    seen = [int(str(s["step_text"]).split()[-1]) for s in shown if s["version"]]
+    assert seen == sorted(seen)
+    assert len(set(seen)) >= 3
+    # All cases whose end came in time are in the total, once; and nobody who has not come yet.
+    assert summary.total is not None
+    count, error = summary.total.count, summary.total.error
+    assert error < 10
+    ends = [
+        s.due_us / 1e6
+        for s in feed.sendings(0, int(demo.seconds * feed.cases_per_second))
+        if s.kind == "event" and any(name.encode() in s.data for name in END_ACTIVITIES)
+    ]
+    closed_after = newest.end_us / 1e6 - summary.began  # seconds of the feed
+    late = summary.sent.behind_seconds + 1.0
+    assert sum(at < closed_after - late for at in ends) <= count + 5 * error
+    assert count - 5 * error <= feed.cases_per_second * closed_after
+    assert (tmp_path / "key-store" / "operator").is_dir()  # of what could not be read
+
+
+def test_there_must_be_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(EMULATOR, raising=False)
+    with pytest.raises(UsageError, match=f"{EMULATOR} names no Pub/Sub server"):
+        run(Demo(tmp_path), lambda _: None, lambda _: None)
+    assert main(["--output", str(tmp_path), "--seconds", "1"]) == 2
+
+
+def test_a_stream_that_ends_by_itself_is_told_with_what_it_said(tmp_path: Path) -> None:
+    stream = StreamProcess(["--epsilon=1"], tmp_path / "log", tmp_path / "keys")
+    code = stream._process.wait(60)
+    with pytest.raises(TracecloakError, match=f"(?s)the stream ended with {code}.*\ntracecloak: "):
+        stream.check()
+    assert stream.stop() == code == 2
+
+
+def test_a_page_needs_a_port_that_is_free(server: None, tmp_path: Path) -> None:
+    """Whatever has been started by then is stopped."""
+    from tracecloak.examination.demo.live_page import LivePage
+
+    with LivePage(PublishedSteps(tmp_path, "x", "1"), "x") as taken:
+        port = int(taken.address.rstrip("/").rpartition(":")[2])
+        assert main(["--output", str(tmp_path / "o"), "--port", str(port), "--seconds", "1"]) == 2
+
+
+# --- The measure of the soak ------------------------------------------------------------------
+
+
+def measured(size_at: dict[float, float], seconds: int = 1800) -> list[tuple[float, int]]:
+    """A course of memory, in MiB at some seconds and straight between them."""
+    import numpy as np
+
+    at = np.arange(seconds)
+    size = np.interp(at, list(size_at), list(size_at.values()))
+    return [(float(t), int(m * MIB)) for t, m in zip(at, size, strict=True)]
+
+
+def test_memory_that_stays_after_the_warm_up_passes() -> None:
+    first, last = growth(measured({0: 100, 250: 400, 1800: 402}))
+    assert last <= allowed(first)
+    assert first == pytest.approx(400 * MIB, rel=0.01)
+
+
+def test_memory_that_grows_does_not_pass() -> None:
+    # A leak of 100 bytes a message, 130 messages a second for 25 minutes, is 19 MiB: within the
+    # margin. One of 1,000 bytes a message is not.
+    first, last = growth(measured({0: 100, 300: 400, 1800: 400 + 190}))
+    assert last > allowed(first)
+    assert MARGIN[0] + MARGIN[1] * first < 0.8 * 190 * MIB
+
+
+def test_too_few_measurements_are_no_proof() -> None:
+    with pytest.raises(ValueError, match="run it for longer"):
+        growth(measured({0: 100, 17: 100}, 17))
+    with pytest.raises(ValueError, match="run it for longer"):
+        growth([])

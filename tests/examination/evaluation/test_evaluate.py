@@ -1,0 +1,182 @@
+"""`tracecloak evaluate`: logs, graphs and trees, what stands beside them, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.releasing import csv_log, tracecloak
+from tracecloak.examination.measure import mining
+from tracecloak.examination.measure.registry import MEASURES
+
+ROWS = [
+    (f"c{case}", name, f"2026-01-{1 + case % 28:02d}T{8 + 2 * step + case % 2:02d}:{case % 60:02d}")
+    for case in range(200)
+    for step, name in enumerate("ABC" if case % 5 else "AC")
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    csv_log(tmp_path / "log.csv", ROWS)
+    (tmp_path / "names.txt").write_text("A\nB\nC\n")
+    return tmp_path
+
+
+def released(place: Path, method: str, *flags: object) -> Path:
+    name = f"r{len(list(place.glob('out/run_id=*')))}"
+    assert tracecloak(
+        "release", "--input", place / "log.csv", "--output", place / "out", "--release_id", name,
+        "--method", method, "--runner", "InMemory", "--formats", "parquet",
+        "--vocabulary", place / "names.txt", *flags,
+    ) == 0  # fmt: skip
+    return place / "out" / f"run_id={name}"
+
+
+def evaluated(place: Path, release: Path, log: str = "log.csv", code: int = 0) -> dict[str, Any]:
+    report = place / "e.json"
+    flags = ("--original", place / log, "--released", release, "--output", report)
+    assert tracecloak("evaluate", *flags) == code
+    return json.loads(report.read_text()) if code == 0 else {}
+
+
+LOG = ("private-log", "--epsilon", 20, "--max_trace_length", 4, "--first_date", "2026-01-01",
+       "--last_date", "2026-01-31", "--variants", "variant-histogram")  # fmt: skip
+
+
+def test_a_log_gets_every_measure_in_its_range_beside_two_lines(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, *LOG)
+    capsys.readouterr()
+    found = evaluated(place, release)
+    timed = {name for name, own in MEASURES.items() if own.needs == ("times",)}
+    assert {name for name in timed if not name.startswith("bottlenecks")} <= found.keys()
+    for name in found["legend"]:
+        measure = MEASURES[name]
+        for line in (found, found["bootstrap"], found["of_the_log"]):
+            assert line[name] is None or measure.low <= line[name] <= measure.high, name
+    own, drawn = found["of_the_log"], found["bootstrap"]
+    for name, value in own.items():
+        if MEASURES[name].better == "less":
+            assert value == pytest.approx(0, abs=1e-12), name
+            assert drawn[name] >= 0
+    assert drawn["variant_emd"] > 0 and drawn["case_duration_distance"] > 0
+    # By hand: all but a fifth of the cases are A B C, whose second half is like the first.
+    assert found["variant_emd"] < 0.1
+    assert own["duration_eta_squared"] is not None and own["drift"] < 0.1
+    printed = capsys.readouterr().out
+    for title in ("variant EMD", "DFG error", "eta squared", "wait of big pairs", "next activity"):
+        assert title in printed
+    assert "by the ledger it read nearly all" in printed
+    assert "release  bootstrap  log itself  better" in printed
+    page = (place / "e.md").read_text()
+    assert "INTERNAL" in page and "Source: " in page
+    assert "c1" not in page + printed
+
+
+def test_a_graph_is_measured_with_its_intervals(place: Path) -> None:
+    wide = released(place, "private-dfg", "--epsilon", 1, "--l2_clip", 4)
+    found = evaluated(place, wide)
+    assert 0.7 <= found["interval_coverage"] <= 1  # noise alone; of a few edges
+    assert 0 < found["interval_width"] < 1.6
+    assert found["of_the_log"]["edge_relative_error"] == 0
+    assert 0 < found["bootstrap"]["edge_relative_error"] < 0.3
+    # Of a clip of a third of a case's norm intervals allow for what it takes: they are as wide.
+    clipped = evaluated(place, released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 1))
+    assert clipped["interval_coverage"] == 1 and clipped["interval_width"] > 10
+    # What is not declared counts as another: so do the exact counts that intervals shall hold.
+    (place / "names.txt").write_text("A\nC\n")
+    exact = released(place, "private-dfg", "--epsilon", 1000, "--l2_clip", 8)
+    assert evaluated(place, exact)["interval_coverage"] == 1
+    bought = evaluated(place, released(place, "private-dfg", "--epsilon", 10))
+    assert bought["interval_coverage"] is not None and bought["interval_width"] is None
+
+
+@pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+def test_a_tree_is_judged_on_the_log(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, "process-tree", "--epsilon", 50)
+    if importlib.util.find_spec("pm4py"):
+        found = evaluated(place, release)
+        assert found["tree_fitness"] > 0.8 and 0 < found["tree_precision"] <= 1
+        assert 0.8 < found["tree_share"] <= 1 and found["tree_note"] is None
+
+    module = importlib.import_module("tracecloak.examination.evaluation.evaluate")
+    monkeypatch.setattr(module, "_TREE_SECONDS", 1e-4)
+    late = evaluated(place, release)
+    assert 0.8 < late["tree_share"] <= 1 and "tree_fitness" not in late
+
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(mining, "pm4py_module", missing)
+    without = evaluated(place, release)
+    assert without["tree_share"] == late["tree_share"]
+    assert "tree_fitness" not in without and "needs pm4py" in without["tree_note"]
+    assert without["tree_note"] in capsys.readouterr().out
+    assert without["tree_note"] in (place / "e.md").read_text()
+
+
+def other_log(place: Path, change: Any) -> str:
+    csv_log(place / "other.csv", [change(*row) for row in ROWS])
+    return "other.csv"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda case, name, at: (case, f"x{name}", at), "no activity in common"),
+        (lambda case, name, at: (case, name, at.replace("2026", "2024")), "within its first_date"),
+        (lambda case, name, at: (f"p{case}", name, at), "the ledger notes that it read other"),
+    ],
+)
+def test_a_release_of_another_log_is_refused(
+    place: Path, change: Any, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, *LOG)
+    capsys.readouterr()
+    evaluated(place, release, other_log(place, change), code=2)
+    told = capsys.readouterr().err
+    assert "is of another log" in told and said in told
+    assert "xA" not in told and "pc" not in told
+    assert not (place / "e.json").exists()
+
+
+def test_what_cannot_be_told_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the operator's ledger, other people with the same activities pass, and it says so."""
+    release = released(place, *LOG)
+    same_names = other_log(place, lambda case, name, at: (f"p{case}", name, at))
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(place / "nowhere"))
+    found = evaluated(place, release, same_names)
+    assert found["origin"].startswith("not known")
+    assert not (place / "nowhere").exists()
+
+
+@pytest.mark.parametrize("method", ["private-dfg", "process-tree"])
+def test_graphs_and_trees_of_other_activities_are_refused(
+    place: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, method, "--epsilon", 50)
+    other = other_log(place, lambda case, name, at: (case, f"x{name}", at))
+    evaluated(place, release, other, code=2)
+    assert "is of another log" in capsys.readouterr().err
+
+
+def test_a_ledger_that_cannot_be_read_is_told_where_it_was_named(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = released(place, *LOG)
+    (place / "keys" / "ledger.db").write_bytes(b"no database" * 100)
+    assert evaluated(place, release)["origin"].startswith("not known")
+    flags = ("--original", place / "log.csv", "--released", release, "--output", place / "e.json")
+    capsys.readouterr()
+    ledger = f"sqlite:///{place / 'keys' / 'ledger.db'}"
+    assert tracecloak("evaluate", *flags, "--ledger", ledger) != 0
+    assert "ledger" in capsys.readouterr().err

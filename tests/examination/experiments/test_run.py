@@ -1,0 +1,607 @@
+"""`tracecloak experiment`: what is run, measured, kept and shown, on synthetic logs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+from tests.support.logs import Event, event_logs, naive_variants, read_cases, trace_batch
+from tests.support.pages import drawn_in
+from tests.support.paper_log import MINUTE_US, table_1, traces_of
+from tests.support.registered import forget
+from tests.support.releasing import ROOT, csv_log, tracecloak
+from tracecloak.anonymizers.amun.params import AmunParams
+from tracecloak.examination.comparison import compare
+from tracecloak.examination.comparison.report import INTERNAL
+from tracecloak.examination.experiments import amun_epsilons
+from tracecloak.examination.experiments import report as experiment_report
+from tracecloak.examination.experiments import run as experiment
+from tracecloak.examination.experiments.figures import quartiles_shown, values_of
+from tracecloak.examination.experiments.grids import THE_LOG, Boxes, Cell, active_cases
+from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.run import (
+    GRIDS,
+    ROWS,
+    TABLE,
+    Experiment,
+    grid_named,
+    release_of,
+    run,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.manifest import TOOL_VERSION
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+
+VARIANTS = {"A B C D": 40, "A C B D": 25, "A B D": 15, "A D": 8, "B A D": 2}
+
+
+def cases() -> dict[str, str]:
+    repeated = [variant for variant, count in VARIANTS.items() for _ in range(count)]
+    return {f"secret-{i}": variant for i, variant in enumerate(repeated)}
+
+
+def log_of(name: str = "log") -> Log:
+    return Log(name, trace_batch(cases(), "ABCD"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return csv_log(
+        tmp_path / "hospital.csv",
+        [
+            (case, activity, f"2026-01-{1 + i % 28:02d}T1{step}:{i % 60:02d}:00+00:00")
+            for i, (case, variant) in enumerate(cases().items())
+            for step, activity in enumerate(variant.split())
+        ],
+    )
+
+
+@pytest.fixture(autouse=True)
+def _version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever edits the code while tests run does not make rows old."""
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
+
+
+def sacofa_sapa(**flags: str) -> Any:
+    small = {"epsilons": "4", "k_follows": "1", "max_prefix_length": "4", "p_harmful": "2"}
+    return grid_named("sacofa-sapa", {**small, **flags})
+
+
+SMALL = ["--epsilons", "4,0.5", "--k_follows", "1,2", "--max_prefix_length", "5"]
+
+
+def command(name: str, path: Path, *flags: object) -> int:
+    return tracecloak("experiment", name, path, "--output", path.parent / "out", *flags)
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
+
+
+def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("log", "arm", "level", "params", "repetition"))
+
+
+# --- what is run ----------------------------------------------------------------------------------
+
+
+def log_of_the_size_of_coselog() -> Log:
+    """8,577 events in 1,434 cases of 116 variants: 115 of six events and one of five."""
+    words = [np.base_repr(729 + min(i, 114), 3)[1:] for i in range(1407)] + ["00000"] * 27
+    found = Log("log", trace_batch({f"c{i}": " ".join(word) for i, word in enumerate(words)}))
+    assert (found.traces.n_events, found.traces.n_cases) == (8577, 1434)
+    assert found.variants.n_variants == 116
+    return found
+
+
+def test_a_log_of_the_paper_gets_its_rows_of_table_4() -> None:
+    """The values are typed in from the paper once more."""
+    grid = grid_named("sacofa-sapa", {}, is_full=True)
+    params: dict[tuple[str, str], Mapping[str, Any]] = {
+        (cell.arm, cell.level): cell.params for cell in grid.cells(log_of_the_size_of_coselog())
+    }
+    for epsilon, harmful, harmless in (("1", 3, None), ("0.1", 25, 22), ("0.01", 220, 200)):
+        same = {"epsilon": epsilon, "max_prefix_length": 10, "p_harmful": harmful}
+        assert params["SaCoFa", epsilon] == params["Laplace", epsilon] == same
+        pruned = params.get(("SaCoFa, two thresholds", epsilon))
+        assert pruned == (None if harmless is None else {**same, "p_harmless": harmless})
+        assert params["SaPa", epsilon] == {"epsilon": epsilon, "k_follows": 1}
+        assert params["SaPa, k = 5", epsilon] == {"epsilon": epsilon, "k_follows": 5}
+        assert params["DF-Laplace", epsilon] == {"epsilon": epsilon, "query": "laplace"}
+    assert len(params) == 3 * 8 + 2
+
+
+def test_another_log_gets_what_the_paper_starts_from() -> None:
+    """Of five variants 85 % have at most four events; pruning starts at 2 / epsilon."""
+    grid = grid_named("sacofa-sapa", {"epsilons": "1,0.1"})
+    assert grid.length(log_of()) == 4
+    assert grid.thresholds(log_of(), "1") == (2, None)
+    assert grid.thresholds(log_of(), "0.1") == (20, 15)
+    own = grid_named("sacofa-sapa", {"epsilons": "1,0.1", "p_harmful": "5,9", "p_harmless": "4"})
+    assert own.thresholds(log_of_the_size_of_coselog(), "1") == (5, 4)
+    assert own.thresholds(log_of_the_size_of_coselog(), "0.1") == (9, 4)
+
+
+def test_amun_is_set_beside_others_at_its_own_epsilons() -> None:
+    """epsilon_d = 2 ln((1 + g) / (1 - g)); N is the mean length, k shares of the cases."""
+    grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "5"})
+    found = {cell.arm: cell for cell in grid.cells(log_of())}
+    of_times = found.pop("PRIPEL at epsilon_t, k = 5 %")
+    assert {arm: cell.epsilon for arm, cell in found.items()} == dict.fromkeys(
+        ["Amun, sampling", "Amun, filtering", "Amun, oversampling", "PRIPEL at epsilon_d, k = 5 %",
+         "SaCoFa at epsilon_d, k = 5 %"], f"{2 * math.log(1.2 / 0.8):.4f}"
+    )  # fmt: skip
+    n_events = sum(len(variant.split()) * n for variant, n in VARIANTS.items())
+    assert of_times.params == {
+        "epsilon": of_times.epsilon,
+        "max_prefix_length": round(n_events / 90),
+        "p_harmful": round(0.05 * 90),
+    }
+    assert of_times.needs_log and of_times.method == "pripel"
+
+
+def test_the_mean_epsilon_of_the_times_is_that_of_table_3() -> None:
+    """Cases 2 to 6 are what the filter leaves of the paper's log; 17 events, by hand from it."""
+    params = AmunParams(
+        guessing_advantage=0.3,
+        profile="reference",
+        log_start=datetime(2020, 8, 8, 10, 20, tzinfo=UTC),
+    )
+    [traces] = table_1(without={"1"})
+    printed = [1.39, 1.24, 1.24, 1.39, 1.8, 1.24, 1.39, 1.79, 1.24, 1.24, 1.39, 1.79, 1.24, 1.39,
+               1.39, 1.24, 1.39]  # fmt: skip
+    assert amun_epsilons.of_log(traces, params) == pytest.approx(sum(printed) / 17, abs=0.009)
+    wider = params.model_copy(update={"guessing_advantage": 0.4})
+    assert amun_epsilons.of_log(traces, wider) > sum(printed) / 17 + 0.1
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+@given(event_logs())
+def test_active_cases_are_those_that_have_begun_and_not_ended(log: list[Event]) -> None:
+    traces = trace_batch(log)
+    times = np.arange(-1, 4) * 60_000_000
+    spans = [(steps[0][1], steps[-1][1]) for steps in read_cases(traces).values()]
+    expected = [sum(first <= time <= last for first, last in spans) for time in times]
+    assert active_cases(traces, times).tolist() == expected
+
+
+def test_the_log_itself_is_at_no_distance() -> None:
+    for name, nothing in (
+        ("amun", ("jaccard_distance", "prefix_jaccard_distance", "variants_lost",
+                  "variants_invented", "edge_frequency_emd", "edge_time_emd_months")),
+        ("sacofa-sapa", ()),
+    ):  # fmt: skip
+        experiment_of = Experiment(grid_named(name, {}), (log_of(),), repetitions=1, mined=0)
+        own, is_new = next(iter(experiment_of.rows()))
+        assert is_new and own["arm"] == THE_LOG
+        assert [own[measure] for measure in nothing] == [0] * len(nothing)
+        assert own["released_cases"] == 90 and own["released_variants"] == 5
+
+
+def test_figures_of_a_release_are_those_of_its_variants() -> None:
+    """One that loses AD and BAD and invents DD."""
+    log = log_of()
+    grid = GRIDS["amun"](dict.fromkeys(flag.name for flag in GRIDS["amun"].flags))
+    released = {"A B C D": 40, "A C B D": 25, "A B D": 15, "D D": 10}
+    words = [variant for variant, count in released.items() for _ in range(count)]
+    traces = trace_batch({f"n{i}": word for i, word in enumerate(words)}, "ABCD")
+    traces = traces.recode(log.vocabulary)
+    variants = experiment.VariantHistogram.from_traces(traces)
+    found = grid.figures(log, experiment.Released(variants, traces, 0.0), grid.of_the_log())
+    assert (found["variants_lost"], found["variants_invented"]) == (2, 1)
+    assert found["jaccard_distance"] == pytest.approx(1 - 3 / 6)
+    assert found["edge_frequency_emd"] > 0
+
+
+def test_the_steps_of_a_release_are_those_between_its_events() -> None:
+    """Steps of 0, 1 and 5 hours in two cases, and one case of a single event, which has none."""
+    hour = 60 * MINUTE_US
+    rows = [("1", "A", 0), ("1", "B", 0), ("2", "A", 7), ("2", "B", 7 + hour)]
+    [traces] = traces_of([*rows, ("2", "C", 7 + 6 * hour), ("3", "A", 0)])
+    [alone] = traces_of([("1", "A", 0), ("2", "A", 5)])
+    log = Log("log", traces)
+    grid = grid_named("amun", {})
+
+    def found(released: TraceBatch) -> list[float | None]:
+        variants = experiment.VariantHistogram.from_traces(released)
+        row = grid.figures(log, experiment.Released(variants, released, 0.0), grid.of_the_log())
+        return [row[name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
+
+    assert found(traces) == pytest.approx([1, 2, 1 / 3])
+    assert found(alone.recode(traces.vocabulary)) == [pytest.approx(2 / 3), None, None]
+
+
+def test_every_repetition_has_noise_of_its_own() -> None:
+    """20 counts of scale 2 on some fifty prefixes are all alike with probability below 1e-30."""
+    wanted = Experiment(sacofa_sapa(epsilons="0.5"), (log_of(),), ["sacofa"], 20, 0)
+    sizes = Counter(row["relative_size"] for row, _ in wanted.rows() if row["arm"] == "SaCoFa")
+    assert len(sizes) > 1
+
+
+def test_a_release_has_the_variants_of_its_log() -> None:
+    log = log_of()
+    cell = Cell("Amun", "0.4", "", "amun", {"guessing_advantage": 0.4}, needs_log=True)
+    released = release_of(log, cell)
+    assert released.traces is not None
+    counted = naive_variants(
+        [
+            (case, name, time)
+            for case, steps in read_cases(released.traces).items()
+            for name, time in steps
+        ]
+    )
+    assert sorted(counted.values()) == sorted(released.variants.counts.tolist())
+    assert {" ".join(variant) for variant in counted} <= VARIANTS.keys()
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_page_the_charts_and_the_table_show_the_rows(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for library in ("pm4py", "sklearn", "matplotlib"):
+        pytest.importorskip(library)
+    assert command("sacofa-sapa", path, *SMALL, "--repetitions", 2, "--mine", 1) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    arms = ["SaCoFa", "Laplace", "SaPa", "SaPa, k = 2", "DF-Laplace"]
+    expected = [(arm, "4") for arm in arms] + [
+        (arm, "0.5") for arm in [*arms, "SaCoFa, two thresholds"]
+    ]
+    table = pq.read_table(out / "experiment.parquet").to_pylist()
+    assert [(row["arm"], row["level"]) for row in table] == [
+        (THE_LOG, ""), *expected, *expected
+    ]  # fmt: skip
+    order = [(row["arm"], row["level"], row["repetition"]) for row in table]
+    rows.sort(key=lambda row: order.index((row["arm"], row["level"], row["repetition"])))
+    assert len(rows) == len(table)
+    assert not any("refused" in row for row in rows)
+    assert all((row["f_score"] is None) == (row["repetition"] == 1) for row in rows[1:])
+    assert 0 < rows[0]["f_score"] <= 1 and rows[0]["tree"] and rows[0]["relative_size"] == 1
+
+    table = pq.read_table(out / TABLE)
+    assert table.num_rows == len(rows)
+    assert table.column("sequence_entropy").to_pylist() == [r["sequence_entropy"] for r in rows]
+    assert table.schema.metadata[b"tracecloak.publishable"] == b"false"
+
+    assert INTERNAL in page
+    assert "tracecloak experiment sacofa-sapa hospital.csv --output out" in page
+    assert "90 cases, 327 events, 5 variants, 4 activities" in page
+    for number in range(2, 11):
+        assert f"Figure {number}: " in page
+    shown = quartiles_shown(values_of(rows, "normal_share", arm="SaPa", level="4"))
+    section = page.split("<h3>Figure 8")[1].split("<h3>")[0]
+    assert re.search(rf"<td>SaPa</td><td>{re.escape(shown)}</td>", section)
+    images = drawn_in(page, out)
+    assert len(set(images)) == len(images) == 10
+    for image in images:
+        assert "not private" in (out / image).read_text(encoding="utf-8")
+    everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
+    assert "secret-" not in everything and str(path.parent) not in everything
+    assert "not private" in capsys.readouterr().out
+
+
+def test_tables_6_to_8_and_figure_3(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    flags = ["--guessing_advantages", "0.3", "--pruning", "1,20", "--repetitions", 2]
+    assert command("amun", path, *flags) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    assert len(rows) == 1 + 2 * (3 + 2 * 3)
+    titles = ("Table 6", "Table 7", "Table 8", "Table 9", "Figure 3", "Lost variants")
+    for title in titles:
+        assert f"<h3>{title}" in page
+    name = "SaCoFa at epsilon_d, k = {} %"
+    medians = {
+        share: np.median(values_of(rows, "jaccard_distance", arm=name.format(share)))
+        for share in ("1", "20")
+    }
+    best = min(medians, key=lambda share: medians[share])
+    table = page.split("<h3>Table 6: ")[1].split("</table>")[0]
+    assert re.search(rf"<td>SaCoFa</td><td>{medians[best]:.3f}[^<]* at {best} %</td><td>", table)
+    assert "The paper has no log with as many cases" in page  # so nothing stands beside
+    timed = [row for row in rows if row["edge_time_emd_months"] is not None]
+    assert {row["arm"].split(" ")[0] for row in timed} == {"the", "Amun,", "PRIPEL"}
+    assert all(len(row["active_cases"]) == 121 for row in timed)
+    assert drawn_in(page, out) == ["figures/figure-3-hospital.svg"]
+
+
+def test_the_cost_of_amuns_profile_in_cases_and_times(path: Path) -> None:
+    """The page has the log's own steps, and of each mode the medians of its releases."""
+    pytest.importorskip("matplotlib")
+    flags = ["--guessing_advantages", "0.3", "--methods", "amun", "--profile", "paper"]
+    assert command("amun", path, *flags, "--repetitions", 3) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    own = [rows[0][name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
+    assert own == [1, 1, 0]  # an event an hour
+    table = page.split("<h3>Cost in cases and times of the profile paper")[1].split("</table>")[0]
+    names = ("relative_cases", "mean_step_hours", "zero_steps")
+    for arm, level in [(THE_LOG, ""), ("Amun, sampling", "0.3"), ("Amun, oversampling", "0.3")]:
+        found = [values_of(rows, name, arm=arm, level=level) for name in names]
+        cells = "".join(f"<td>{quartiles_shown(values)}</td>" for values in found)
+        assert f"{cells}</tr>" in table
+        assert arm != "Amun, oversampling" or min(found[0]) > 1
+
+
+def test_the_page_says_which_epsilon_oversampling_takes_beside_the_papers_columns() -> None:
+    """At g = 0.2: epsilon_d 0.8109, by Proposition A.6 an advantage of 0.64; its own is 0.1777."""
+
+    def told(profile: str) -> tuple[str, dict[str, str]]:
+        grid = grid_named("amun", {"guessing_advantages": "0.2", "profile": profile})
+        cells = {cell.arm: cell.epsilon for cell in grid.cells(log_of())}
+        return " ".join(grid.notes()), cells
+
+    assert told("tables")[0].count("oversampling takes epsilon_d") == 1
+    notes, cells = told("reference")
+    assert "oversampling takes epsilon_d (0.8109 at 0.2)" in notes
+    assert "guessing advantages of 0.64 at 0.2" in notes
+    assert cells["Amun, oversampling"] == cells["Amun, sampling"] == "0.8109"
+    notes, cells = told("paper")
+    assert "oversampling takes the epsilon of Proposition A.6 (0.1777 at 0.2)" in notes
+    assert "several times those" in notes
+    assert (cells["Amun, oversampling"], cells["Amun, sampling"]) == ("0.1777", "0.8109")
+
+
+def test_rows_that_are_there_are_not_computed_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends in the middle of a line; the next one computes what is missing and no more."""
+    wanted = Experiment(sacofa_sapa(), (log_of(),), repetitions=3, mined=0)
+    rows_path = path.parent / ROWS
+    made = iter(range(5))
+
+    def interrupted(log: Log, cell: Cell) -> Any:
+        if next(made, None) is None:
+            raise KeyboardInterrupt
+        return release_of(log, cell)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(experiment, "release_of", interrupted)
+        run(wanted, rows_path)
+    before = read_rows(path.parent)
+    assert len(before) == 1 + 5
+    with rows_path.open("a") as stream:
+        stream.write('{"version": "cut o')
+    assert len(run(wanted, rows_path)) == 1 + 4 * 3
+    after = read_rows(path.parent)
+    assert after[:6] == before and len(after) == 1 + 4 * 3
+    assert run(wanted, rows_path) == after == read_rows(path.parent)
+    more = Experiment(sacofa_sapa(), (log_of(),), repetitions=4, mined=0)
+    assert len(run(more, rows_path)) == 1 + 4 * 4
+    assert read_rows(path.parent)[:13] == after
+    # Other rows are computed for another log of the same name, and by other code.
+    fewer = dict(list(cases().items())[1:])
+    other = Experiment(sacofa_sapa(), (Log("log", trace_batch(fewer, "ABCD")),), None, 1, 0)
+    assert [is_new for _, is_new in other.rows(after)] == [True] * 5
+    monkeypatch.setattr(compare, "code_version", lambda: "0.2 another")
+    assert all(is_new for _, is_new in wanted.rows(after))
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    out = path.parent / "out"
+    flags = ["experiment", "amun", path, "--output", out, "--methods", "amun"]
+    arguments = [*map(str, flags), "--repetitions", "300"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tracecloak", *arguments],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 100
+        while not (out / ROWS).exists() or (out / ROWS).read_bytes().count(b"\n") < 20:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    whole = (out / ROWS).read_bytes().rsplit(b"\n", 1)[0] + b"\n"
+    n_before = whole.count(b"\n")
+    version = json.loads(whole.splitlines()[0])["version"]
+    assert re.fullmatch(re.escape(TOOL_VERSION) + " [0-9a-f]{16}", version)
+    monkeypatch.setattr(compare, "code_version", lambda: version)
+    assert not (out / "experiment.html").exists()
+    assert tracecloak(*flags, "--repetitions", max(n_before, 30)) == 0
+    assert (out / ROWS).read_bytes().startswith(whole)
+    rows = read_rows(out)
+    assert len({identity(row) for row in rows}) == len(rows) > n_before
+    assert (out / "experiment.html").exists()
+
+
+def test_the_same_rows_make_the_same_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    flags = ["--guessing_advantages", "0.3", "--repetitions", 1]
+    assert command("amun", path, *flags) == 0
+    files = [f for f in sorted((path.parent / "out").rglob("*.*")) if f.is_file()]
+    before = {f: f.read_bytes() for f in files}
+    monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 9)  # of this machine's user
+    assert command("amun", path, *flags) == 0
+    assert {f: f.read_bytes() for f in files} == before
+
+
+def test_methods_that_are_not_there_are_left_out_and_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    forget(monkeypatch, "pripel", "sacofa")
+    assert command("amun", path, "--guessing_advantages", "0.3", "--repetitions", 1) == 0
+    assert re.search(r"^left out +pripel, sacofa \(not in", capsys.readouterr().out, re.MULTILINE)
+    page = (path.parent / "out" / "experiment.html").read_text()
+    assert "Left out, as this installation does not have them: pripel, sacofa." in page
+    assert len(read_rows(path.parent / "out")) == 1 + 3
+
+
+def test_a_refusal_is_a_row_and_the_others_go_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+
+    def refusing(log: Log, cell: Cell) -> Any:
+        if cell.arm == "Amun, filtering":
+            raise UsageError("too many candidates")
+        return release_of(log, cell)
+
+    monkeypatch.setattr(experiment, "release_of", refusing)
+    flags = ["--methods", "amun", "--guessing_advantages", "0.3", "--repetitions", 2]
+    assert command("amun", path, *flags) == 0
+    rows = read_rows(path.parent / "out")
+    assert [row.get("refused") for row in rows if row["arm"] == "Amun, filtering"] == [
+        "too many candidates"
+    ]
+    page = (path.parent / "out" / "experiment.html").read_text()
+    assert "Amun, filtering at 0.3 was refused after 0 releases: too many candidates." in page
+    assert len(rows) == 1 + 2 + 1 + 2
+    assert command("amun", path, *flags) == 0
+    assert read_rows(path.parent / "out") == rows
+
+
+def test_a_model_that_takes_too_long_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is tried again with more patience, but not with as much."""
+    for library in ("pm4py", "sklearn", "matplotlib"):
+        pytest.importorskip(library)
+
+    def slow(self: Any, released: Any) -> Any:
+        raise TimeoutError("mining took longer than 3 s")
+
+    monkeypatch.setattr(experiment.PatientMiner, "mined", slow)
+    wanted = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 2, 2, patience=3)
+    rows = run(wanted, tmp_path / ROWS)
+    assert [(row["f_score"], row["mine_patience"]) for row in rows] == [(None, 3)] * 3
+    experiment_report.write_report(wanted, rows, "", tmp_path)
+    page = (tmp_path / "experiment.html").read_text()
+    assert "<h3>Figure 5" in page and "<h3>Figure 2" not in page  # of which nothing is known
+    assert "Not a log of the paper" in page
+    assert "SaCoFa at 4: 2 models took too long to be judged" in page
+    assert not any(is_new for _, is_new in wanted.rows(rows))
+    longer = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 2, 1, patience=4)
+    assert sorted(is_new for _, is_new in longer.rows(rows)) == [False, True, True]
+    again = run(longer, tmp_path / ROWS)  # whichever model was mined first
+    assert [(row["arm"], row["repetition"]) for row in again] == [
+        (row["arm"], row["repetition"]) for row in rows
+    ]
+
+
+def test_boxes_are_drawn_where_the_figures_are() -> None:
+    """The SVG has a box for each arm of each group, and none where an arm was not run."""
+    pytest.importorskip("matplotlib")
+    boxes = Boxes(
+        "y", "x", ["1", "2"], {("a", "1"): [1, 2, 3], ("a", "2"): [2], ("b", "2"): [4, 5]}, 2.5
+    )
+    with experiment_report._drawing():
+        figure = experiment_report._drawn(boxes)
+    [axes] = figure.axes
+    heights = [
+        (patch.get_path().get_extents().y0, patch.get_path().get_extents().y1)
+        for patch in axes.patches
+    ]
+    assert heights == [(1.5, 2.5), (2, 2), (4.25, 4.75)]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", THE_LOG]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("tlck", [], "experiment must be one of amun, sacofa-sapa, tlkc, pretsa, dpim, got 'tlck'"),
+        ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
+        ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be above 0"),
+        ("amun", ["--pruning", "one"], "pruning must be above 0 and at most 100, got 'one'"),
+        (
+            "amun",
+            ["--profile", "old"],
+            "profile must be one of paper, reference, tables, got 'old'",
+        ),
+        ("amun", ["--methods", "sapa"], "methods must be of amun, pripel, sacofa, got 'sapa'"),
+        ("amun", ["--repetitions", "0"], "repetitions must be at least 1, got 0"),
+        ("amun", ["--seed", "1"], "unknown flag --seed"),
+        ("sacofa-sapa", ["--epsilons", "1,0"], "epsilons must be above 0"),
+        ("sacofa-sapa", ["--epsilons", "1,1"], "epsilons must be distinct numbers"),
+        ("sacofa-sapa", ["--epsilons", ","], "epsilons must be distinct numbers"),
+        ("sacofa-sapa", ["--k_follows", "1.5"], "k_follows must be whole numbers"),
+        ("sacofa-sapa", ["--max_prefix_length", "3,4"], "max_prefix_length must be one number"),
+        ("sacofa-sapa", ["--p_harmful", "3,4"], "one for each of the 3 epsilons, got 2"),
+        ("sacofa-sapa", ["--p_harmful", "3", "--p_harmless", "4"], "p_harmless must be at most"),
+        ("sacofa-sapa", ["--mine", "-1"], "mine must be at least 0, got -1"),
+        ("sacofa-sapa", ["--patience", "0"], "patience must be above 0"),
+        ("sacofa-sapa", ["--where", "case_id = nobody"], "has no case"),
+    ],
+)
+def test_a_wrong_command_is_refused_before_anything_is_written(
+    path: Path,
+    name: str,
+    flags: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command(name, path, *flags) == 2
+    assert said in capsys.readouterr().err
+    assert not (path.parent / "out").exists()
+
+
+def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError, match="no flag --epsilons: it has guessing_advantages"):
+        grid_named("amun", {"epsilons": "1"})
+    with pytest.raises(UsageError, match="log 'log' is there twice"):
+        Experiment(grid_named("amun", {}), (log_of(), log_of()))
+    forget(monkeypatch, "amun")
+    with pytest.raises(UsageError, match="none of the methods is there: amun"):
+        Experiment(grid_named("amun", {}), (log_of(),), ["amun"])
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [
+        ("sacofa-sapa", "matplotlib.figure", "report"),
+        ("sacofa-sapa", "sklearn.ensemble", "mining"),
+        ("pretsa", "ot", "measures"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    module: str,
+    extra: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert command(name, path) == 2
+    assert f"(the extra {extra})" in capsys.readouterr().err
+    assert not (path.parent / "out").exists()
+
+
+def test_a_file_that_holds_no_rows_is_not_touched(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    out = path.parent / "out"
+    out.mkdir()
+    (out / ROWS).write_text('{"mine": 1}\n')
+    assert command("amun", path, "--methods", "amun", "--repetitions", 1) == 2
+    assert f"line 1 of {ROWS} is no row" in capsys.readouterr().err
+    assert (out / ROWS).read_text() == '{"mine": 1}\n'

@@ -1,0 +1,253 @@
+"""What papers state beside what was found, and how long an experiment takes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examination.experiments.test_run import (
+    command,
+    log_of,
+    read_rows,
+    sacofa_sapa,
+)
+from tests.examination.experiments.test_run import path as path  # a fixture
+from tracecloak.examination.comparison import compare
+from tracecloak.examination.experiments import run as experiment
+from tracecloak.examination.experiments.grids import Cell
+from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.run import GRIDS, Experiment, grid_named, release_of
+from tracecloak.examination.experiments.statements import at_least, counted, judged, ordered
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+
+
+@pytest.fixture(autouse=True)
+def _version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever edits the code while tests run does not make rows old."""
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+def test_a_statement_is_confirmed_deviates_or_is_untested() -> None:
+    pairs = [("set", 0.9, 0.8), ("sequence", 0.5, 0.6), ("relative", None, 0.1)]
+    assert at_least("s", "t", pairs[:1]).verdict == "confirmed"
+    assert at_least("s", "t", pairs).verdict == "deviates"
+    assert at_least("s", "t", pairs, 0.11).verdict == "confirmed"
+    assert at_least("s", "t", pairs[:1], -0.2).verdict == "deviates"
+    assert at_least("s", "t", pairs[2:]).verdict == "untested"
+    assert at_least("s", "t", pairs).found == (
+        "set: 0.900 against 0.800; sequence: 0.500 against 0.600"
+    )
+
+
+def test_figures_that_fall_are_ordered() -> None:
+    falling = [("a", 0.9), ("b", None), ("c", 0.5), ("d", 0.55)]
+    assert ordered("s", "t", falling[:3]).verdict == "confirmed"
+    assert ordered("s", "t", falling).verdict == "deviates"
+    assert ordered("s", "t", falling, 0.06).verdict == "confirmed"
+    assert ordered("s", "t", falling[:2]).verdict == "untested"
+
+
+def test_verdicts_are_counted() -> None:
+    found = [judged("s", "t", holds, "") for holds in (True, None, True, False)]
+    assert counted(found) == "2 confirmed, 1 deviates, 1 could not be tested"
+
+
+def levels(figure: dict[tuple[str, str], float], name: str) -> list[dict[str, Any]]:
+    return [{"arm": arm, "level": level, name: value} for (arm, level), value in figure.items()]
+
+
+def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: str) -> list[str]:
+    found = grid.statements(log_of(), rows, own)
+    return [one.verdict for one in found if part in one.text]
+
+
+@pytest.mark.parametrize(("better", "expected"), [(0.9, "confirmed"), (0.3, "deviates")])
+def test_the_statements_on_sacofa_are_judged_by_its_medians(better: float, expected: str) -> None:
+    grid = grid_named("sacofa-sapa", {"epsilons": "1"})
+    figure = {("SaCoFa", "1"): better, ("Laplace", "1"): 0.5, ("SaPa", "1"): 0.5}
+    own = {"sequence_entropy": 0.4}
+    found = verdicts(grid, levels(figure, "f_score"), own, "highest F-score")
+    assert found == [expected]
+    # Epsilon 0.01 was not run.
+    assert verdicts(grid, levels(figure, "relative_size"), own, "many times") == ["untested"]
+
+
+def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
+    """Algorithm 2 keeps 0.06 more with multisets, and as much with sequences."""
+    grid = grid_named("tlkc", {})
+    figure = {("TLKC-EXT, multiset", "strong"): 0.7, ("TLKC, multiset", "strong"): 0.64,
+              ("TLKC-EXT, sequence", "strong"): 0.2, ("TLKC, sequence", "strong"): 0.2}  # fmt: skip
+    rows = levels(figure, "data_utility")
+    assert verdicts(grid, rows, {}, "considerably more") == ["deviates"]
+    assert verdicts(grid, rows[:2], {}, "considerably more") == ["confirmed"]
+    assert verdicts(grid, rows, {}, "no less data utility") == ["confirmed"]
+    assert verdicts(grid, rows, {}, "about the data utility") == ["untested"]
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(0, "confirmed"), (2, "deviates")])
+def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: str) -> None:
+    grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
+    figure = {("Amun, sampling", "0.2"): 0.2, ("Amun, filtering", "0.2"): 0.3,
+              ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
+    rows = levels(figure, "jaccard_distance")
+    assert verdicts(grid, rows, {}, "smallest Jaccard distance") == ["confirmed"]
+    assert verdicts(grid, rows, {}, "second smallest") == ["confirmed"]
+    rows[1]["jaccard_distance"] = 0.95
+    assert verdicts(grid, rows, {}, "second smallest") == ["deviates"]
+    assert verdicts(grid, rows, {}, "nearer to the log than PRIPEL") == ["untested"]
+    rows = levels({("Amun, oversampling", "0.2"): 0}, "variants_lost")
+    rows += levels({("Amun, oversampling", "0.2"): lost}, "variants_lost")
+    assert verdicts(grid, rows, {}, "loses no variant") == [expected]
+
+
+def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> None:
+    grid = grid_named("dpim", {"epsilons": "0.1,1"})
+    names = ("fitness", "precision", "simplicity", "generalization", "f_score")
+    rows: list[dict[str, Any]] = [
+        {"arm": arm, "level": level, **dict(zip(names, values, strict=True))}
+        for arm, level, values in (
+            ("IM", "", (1, 0.4, 0.5, 0.9, 0.5)),
+            ("flower", "", (1, 0.2, 0.6, 0.9, 0.3)),
+            ("dpim, every pair", "no noise", (0.95, 0.45, 0.45, 0.85, 0.5)),
+            ("dpim", "1", (0.97, 0.201, 0.6, 0.8, 0.4)),
+            ("dpim", "0.1", (0.98, 0.5, 0.6, 0.7, 0.4)),
+        )
+    ]
+    found = {
+        "within 0.10": "confirmed", "0.95": "confirmed", "raises precision": "deviates",
+        "than the flower": "deviates", "simpler": "confirmed", "lowers": "confirmed",
+        "falls further": "confirmed",
+    }  # fmt: skip
+    for part, verdict in found.items():
+        assert verdicts(grid, rows, {}, part) == [verdict], part
+    rows[2]["precision"] = 0.29
+    assert verdicts(grid, rows, {}, "within 0.10") == ["deviates"]
+
+
+def test_every_experiment_says_something_of_rows_that_are_missing() -> None:
+    for name in GRIDS:
+        found = list(grid_named(name, {}).statements(log_of(), [], {}))
+        assert found and all(one.verdict == "untested" for one in found)
+        assert len({(one.source, one.text) for one in found}) == len(found)
+
+
+def test_the_command_says_at_its_end_which_statements_hold(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    flags = ["--epsilons", "1", "--k_follows", "1", "--mine", 0, "--repetitions", 1]
+    assert command("sacofa-sapa", path, *flags, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["missing"] == 0
+    assert {one["verdict"] for one in data["statements"]} <= {"confirmed", "deviates", "untested"}
+    assert {one["log"] for one in data["statements"]} == {"hospital"}
+    page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
+    last = page.split("<h3>")[-1]
+    assert last.startswith("What the paper states")
+    assert last.count("<tr>") == 1 + len(data["statements"])
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+def test_the_default_grid_is_a_part_of_the_papers() -> None:
+    for name in ("pretsa", "sacofa-sapa"):
+        few, many = (list(grid_named(name, {}, is_full).cells(log_of())) for is_full in (0, 1))
+        assert {json.dumps(cell.identity) for cell in few} <= {
+            json.dumps(cell.identity) for cell in many
+        }
+        assert len(few) < len(many)
+    full = grid_named("sacofa-sapa", {"k_follows": "2"}, is_full=True)
+    assert {cell.arm for cell in full.cells(log_of()) if "k =" in cell.arm} == set()
+
+
+class _Clock:
+    """Seconds that go by when a release is made."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = monotonic
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
+    """Each release takes a minute."""
+    found = _Clock()
+
+    def slow(log: Log, cell: Cell) -> Any:
+        found.now += 60
+        return release_of(log, cell)
+
+    monkeypatch.setattr(experiment, "time", found)
+    monkeypatch.setattr(experiment, "release_of", slow)
+    yield found
+
+
+def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> None:
+    """In seven and a half minutes there are seven releases: of each cell one, then the others."""
+    wanted = Experiment(sacofa_sapa(), (log_of(),), None, 3, 0, max_minutes=7.5)
+    rows = [row for row, _ in wanted.rows()]
+    n_cells = len(list(wanted.grid.cells(log_of())))
+    assert len(rows) == 1 + 7
+    assert [row["repetition"] for row in rows[1:]] == [0] * n_cells + [1] * (7 - n_cells)
+    assert wanted.missing(rows) == 3 * n_cells - 7
+    # The same again goes on.
+    more = list(wanted.rows(rows))
+    assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 7 <= 7
+
+
+def test_several_logs_share_the_time(clock: _Clock) -> None:
+    logs = (log_of("a"), log_of("b"))
+    wanted = Experiment(sacofa_sapa(), logs, None, 3, 0, max_minutes=6.5)
+    found = [row["log"] for row, _ in wanted.rows()]
+    assert (found.count("a"), found.count("b")) == (1 + 3, 1 + 3)
+
+
+def test_the_time_that_is_left_is_told_by_what_was_done(
+    clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 3, 0)
+    with caplog.at_level(logging.INFO, logger="tracecloak"):
+        n = len(list(wanted.rows())) - 1
+    left = [record.left_s for record in caplog.records]  # type: ignore[attr-defined]
+    # Nothing is known before the first release; then a minute for each of those left.
+    assert left[2:] == [60.0 * (n - done) for done in range(1, n)]
+
+
+def test_what_was_refused_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracecloak.schemas.errors import UsageError
+
+    def refusing(log: Log, cell: Cell) -> Any:
+        if cell.arm == "SaPa":
+            raise UsageError("no")
+        return release_of(log, cell)
+
+    monkeypatch.setattr(experiment, "release_of", refusing)
+    wanted = Experiment(sacofa_sapa(), (log_of(),), None, 2, 0)
+    rows = [row for row, _ in wanted.rows()]
+    assert sum("refused" in row for row in rows) == 1
+    assert wanted.missing(rows) == 0 and wanted.missing(rows[:1]) > 0
+
+
+def test_the_rows_of_the_command_stop_and_go_on(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    flags = ["--methods", "amun", "--guessing_advantages", "0.3", "--repetitions", 2]
+    assert command("amun", path, *flags, "--max_minutes", "0.0000001") == 0
+    assert len(read_rows(path.parent / "out")) == 1
+    page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
+    assert "The time was up before 6 releases were begun" in page
+    assert command("amun", path, *flags) == 0
+    assert len(read_rows(path.parent / "out")) == 1 + 6

@@ -1,0 +1,474 @@
+"""`tracecloak experiment tlkc|pretsa`: what is run, measured and shown, on synthetic logs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.logs import read_cases, trace_batch
+from tests.support.pages import drawn_in
+from tests.support.releasing import tracecloak
+from tests.support.tlkc_logs import HOUR_US, Case, traces_with
+from tracecloak.anonymizers.tlkc.method import Tlkc
+from tracecloak.examination.comparison import compare
+from tracecloak.examination.experiments.figures import shown, values_of
+from tracecloak.examination.experiments.grids import THE_LOG, Grid, Released
+from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.measures import figures_of
+from tracecloak.examination.experiments.pretsa import top_shares
+from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, grid_named, release_of
+from tracecloak.examination.experiments.settings import declaration, settings_of
+from tracecloak.examination.measure.perspectives import RESOURCE
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+
+DISEASE, AGE = "case:disease", "case:age"
+COLUMNS = {RESOURCE: "doctor", DISEASE: "illness", AGE: "years"}
+# Events as activity and resource, an hour apart; so many cases.
+VARIANTS = {"AX BX CY": 12, "AX BY CY": 8, "AX CY": 6, "AY BX BX CY": 3, "DX": 1}
+
+
+@pytest.fixture(autouse=True)
+def _version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever edits the code while tests run does not make rows old."""
+    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
+
+
+def cases() -> list[str]:
+    return [variant for variant, count in VARIANTS.items() for _ in range(count)]
+
+
+def case_of(variant: str, i: int, names: Sequence[str] = (DISEASE, AGE)) -> Case:
+    events: list[tuple[str, str | None, int]] = [
+        (event[0], event[1], step * HOUR_US) for step, event in enumerate(variant.split())
+    ]
+    values = {DISEASE: f"secret-illness-{i % 4}", AGE: str(20 + i)}
+    return events, {name: values[name] for name in names}
+
+
+def log_of(variants: Sequence[str] | None = None, columns: dict[str, str] | None = None) -> Log:
+    """The cases, with the attributes of those columns."""
+    columns = COLUMNS if columns is None else columns
+    texts = cases() if variants is None else variants
+    traces = traces_with({f"c{i}": case_of(text, i) for i, text in enumerate(texts)})
+    kept = {name: values for name, values in traces.attributes.items() if name in columns}
+    return Log("log", replace(traces, attributes=kept), columns=columns)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The same as a file whose columns are called otherwise."""
+    lines = ["case_id,activity,timestamp,doctor,illness,years"]
+    for i, text in enumerate(cases()):
+        events, values = case_of(text, i)
+        for activity, resource, time in events:
+            stamp = f"2026-01-01T{time // HOUR_US:02d}:00:00+00:00"
+            own = ",".join(str(value) for value in values.values())
+            lines.append(f"secret-{i},{activity},{stamp},{resource},{own}")
+    file = tmp_path / "hospital.csv"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def command(name: str, path: Path, *flags: object) -> int:
+    return tracecloak("experiment", name, path, "--output", path.parent / "out", *flags)
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
+
+
+def tlkc(**flags: str) -> Grid:
+    small = {"settings": "hours/2/3/0.5", "knowledge": "sequence", "profile": "sparing"}
+    return grid_named("tlkc", {**small, **flags})
+
+
+# --- TLKC: what is run ----------------------------------------------------------------------------
+
+
+def test_settings_are_those_of_the_paper() -> None:
+    """Weak and strong, and the 200 of section 6.1, typed in from the paper once more."""
+
+    def parts(text: str | None) -> list[tuple[Any, ...]]:
+        return [(s.time_unit, s.length, s.k, s.confidence) for s in settings_of(text)]
+
+    assert parts(None) == [("minutes", 2, 20, 0.5), ("minutes", 6, 60, 0.2)]
+    assert parts("strong,days/3/7/0.25") == [("minutes", 6, 60, 0.2), ("days", 3, 7, 0.25)]
+    every = parts("all")
+    assert len(set(every)) == len(every) == 200
+    assert [sorted({setting[i] for setting in every}) for i in range(4)] == [
+        ["hours", "minutes"], [2, 3, 4, 5, 6], [20, 30, 40, 50, 60], [0.2, 0.3, 0.4, 0.5],
+    ]  # fmt: skip
+    assert {one.name for one in settings_of("all")} >= {"hours/2/20/0.5", "minutes/6/60/0.2"}
+
+
+def test_both_algorithms_and_both_baselines_are_run_for_every_kind_and_perspective() -> None:
+    grid = grid_named("tlkc", {"sensitive": DISEASE})
+    without = [cell.arm for cell in grid.cells(log_of(columns={DISEASE: "illness"}))]
+    kinds = ("set", "multiset", "sequence", "relative")
+    arms = [f"{method}, {kind}" for method in ("TLKC-EXT", "TLKC") for kind in kinds]
+    arms += [f"Baseline-{n}, {kind}" for n in (1, 2) for kind in kinds[2:]]
+    assert without == 2 * arms
+    cells = list(grid.cells(log_of()))
+    assert [cell.arm for cell in cells] == [
+        arm + more for more in ("", ", resources", ", activities with resources") for arm in without
+    ]
+    [found] = [
+        cell
+        for cell in cells
+        if (cell.arm, cell.level) == ("TLKC, multiset, activities with resources", "strong")
+    ]
+    diseases = [f"secret-illness-{i}" for i in range(4)]
+    assert {**found.params, **found.declared} == {
+        "k": 60, "length": 6, "confidence": 0.2, "time_unit": "minutes",
+        "knowledge_kind": "multiset", "perspective": "activity_resource",
+        "algorithm": "frequent_traces", "theta": 0.5, "profile": "paper",
+        "resources": {RESOURCE: {"values": ["X", "Y"], "column": "doctor"}},
+        "sensitive": {DISEASE: {"values": diseases, "column": "illness"}},
+    }  # fmt: skip
+    assert all(cell.is_mined == ("resources" not in cell.arm) for cell in cells)
+
+
+def test_rows_tell_attributes_by_their_columns_and_never_by_values() -> None:
+    [first, second] = (
+        next(iter(tlkc(sensitive=DISEASE).cells(log_of(columns={DISEASE: column}))))
+        for column in ("illness", "other")
+    )
+    assert json.loads(first.identity["params"])["sensitive"] == {DISEASE: "illness"}
+    assert first.identity["params"] != second.identity["params"]
+    assert "secret" not in json.dumps(first.identity)
+
+
+def test_numbers_are_declared_by_bounds_and_texts_by_values() -> None:
+    ages = {"bounds": [20, 49], "n_bins": 30, "whole": True, "column": "years"}
+    assert declaration(log_of(), AGE) == ages
+    # Four numbers are values like texts; and a doctor's name is a name if it is a number.
+    few = log_of(["AX"] * 4)
+    assert declaration(few, AGE)["values"] == ["20", "21", "22", "23"]
+    named = pa.array([str(i) for i in range(30)]).dictionary_encode()
+    doctors = replace(log_of(["AX"] * 30).traces, attributes={RESOURCE: named})
+    found = declaration(Log("log", doctors, columns=COLUMNS), RESOURCE)
+    assert found["values"] == sorted(str(i) for i in range(30))
+    halves = pa.array([f"{i / 2}" for i in range(30)]).dictionary_encode()
+    parts = replace(doctors, attributes={AGE: halves})
+    of_parts = declaration(Log("log", parts, columns=COLUMNS), AGE)
+    assert of_parts["bounds"] == [0, 14.5] and not of_parts["whole"]
+
+
+@pytest.mark.parametrize("n_values", [0, 1001])
+def test_an_attribute_that_cannot_be_declared_is_refused(n_values: int) -> None:
+    values: list[str | None] = [f"v{i}" for i in range(n_values)]
+    values = values or [None]
+    traces = replace(
+        trace_batch({f"c{i}": "A" for i in range(len(values))}),
+        attributes={DISEASE: pa.array(values, pa.string()).dictionary_encode()},
+    )
+    log = Log("log", traces, columns={DISEASE: "illness"})
+    with pytest.raises(UsageError, match=f"case:disease must have 1 to 1000 .* got {n_values}"):
+        Experiment(tlkc(sensitive=DISEASE), (log,), ["k-anonymous-variants"], 1, 0)
+
+
+def test_the_columns_that_are_read_are_those_that_flags_name() -> None:
+    grid = tlkc(sensitive=f"{DISEASE}=illness,{AGE}")
+    assert grid.columns(ColumnMapping()) == {DISEASE: "illness", AGE: AGE}
+    assert grid.columns(ColumnMapping(resource="doctor"))[RESOURCE] == "doctor"
+    assert grid_named("pretsa", {}).columns(ColumnMapping(resource="doctor")) == {}
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def figures(log: Log, released: TraceBatch) -> dict[str, Any]:
+    traces = released.recode(log.vocabulary)
+    return figures_of(log, Released(VariantHistogram.from_traces(traces), traces, 0.0))
+
+
+def test_the_log_itself_is_at_no_distance() -> None:
+    found = figures(log_of(), log_of().traces)
+    perspectives = ("", "resource_", "activity_resource_")
+    for prefix in perspectives:
+        for name in ("data_utility", "appropriateness", "graph_f_score", "graph_precision",
+                     "graph_occurrence_ratio", "graph_kept", "sampled_truly",
+                     "sampled_to_the_unit"):  # fmt: skip
+            assert found[prefix + name] == pytest.approx(1)
+        assert found[prefix + "total_variation"] == found[prefix + "sampled_unsampled"] == 0
+    # By hand: X Y; XXY is two variants of activities, and so on.
+    assert [found[prefix + "distinct_elements"] for prefix in perspectives] == [4, 2, 6]
+    assert [found[prefix + "distinct_variants"] for prefix in perspectives] == [4, 5, 5]
+    assert found["bottlenecks_shared"] == found["cases_kept"] == found["events_kept"] == 1
+    assert found["duration_error"] == found["bottlenecks_mean_error"] == 0
+
+
+def test_resources_that_change_are_seen_in_their_perspective_alone() -> None:
+    swapped = log_of([text.translate(str.maketrans("XY", "YX")) for text in cases()])
+    found = figures(log_of(), swapped.traces)
+    assert found["data_utility"] == found["graph_f_score"] == 1
+    # No case keeps both its activities and its resources.
+    assert found["activity_resource_total_variation"] == pytest.approx(1)
+    # XXY 12, XYY 8, XY 6, YXXY 3 and X 1 against the same with X and Y exchanged.
+    assert found["resource_total_variation"] == 1
+    assert 0 < found["resource_data_utility"] < 1
+    # Of 12 XX XY, 8 XY YY, 6 XY and 3 YX XX XY: XX 15, XY 29, YY 8, YX 3; exchanged YY 15, YX 29,
+    # XX 8, XY 3. The sum of the smaller ones is 8 + 3 + 8 + 3 of 55.
+    assert found["resource_graph_occurrence_ratio"] == 1
+    assert found["resource_graph_kept"] == pytest.approx(22 / 55)
+
+
+def test_a_release_without_resources_is_not_measured_on_them() -> None:
+    bare = replace(log_of().traces, attributes={})
+    found = figures(log_of(), bare)
+    assert found["data_utility"] == 1
+    of_resources = {name: value for name, value in found.items() if "resource" in name}
+    assert len(of_resources) == 24 and set(of_resources.values()) == {None}
+
+
+def test_half_the_cases_without_the_slow_step() -> None:
+    """By hand: 20 cases A B C of 2 h become 10 of A B of 1 h."""
+    found = figures(log_of(["AX BX CX"] * 20), log_of(["AX BX"] * 10).traces)
+    assert (found["cases_kept"], found["events_kept"]) == (0.5, pytest.approx(1 / 3))
+    assert found["duration_error"] == 0.75
+    assert found["graph_kept"] == 0.25 and found["graph_precision"] == 1
+    assert found["total_variation"] == 1
+    # One of three events is edited in every case.
+    assert found["data_utility"] == pytest.approx(2 / 3)
+    assert found["sampled_unsampled"] == 0.5
+
+
+def test_releases_of_tlkc_and_of_the_baselines_keep_what_they_promise() -> None:
+    """Counted naively: k cases to each sequence; and each pair of known activities."""
+    log = log_of()
+    for cell in tlkc(sensitive=DISEASE).cells(log):
+        released = release_of(log, cell)
+        assert released.traces is not None
+        has_resources = RESOURCE in released.traces.attributes
+        assert has_resources == ("resources" in cell.arm)
+        if cell.arm == "TLKC-EXT, sequence":
+            found = [
+                {(a, b) for i, (a, _) in enumerate(steps) for b, _ in steps[i + 1 :]}
+                for steps in read_cases(released.traces).values()
+            ]
+            pairs = set().union(*found)
+            assert pairs and all(sum(pair in own for own in found) >= 3 for pair in pairs)
+        if cell.arm == "Baseline-1, sequence":
+            assert sorted(released.variants.counts.tolist()) == [3, 6, 20]
+
+
+def test_a_release_that_its_verifier_rejects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rejecting(self: Any, released: Any, params: Any) -> None:
+        assert sum(batch.n_cases for batch in released)
+        raise GuaranteeError("two cases match")
+
+    monkeypatch.setattr(Tlkc, "verify", rejecting)
+    wanted = Experiment(tlkc(), (log_of(columns={}),), repetitions=1, mined=0)
+    refused = {row["arm"]: row.get("refused") for row, _ in wanted.rows()}
+    assert refused == {
+        THE_LOG: None, "TLKC-EXT, sequence": "two cases match",
+        "TLKC, sequence": "two cases match", "Baseline-1, sequence": None,
+        "Baseline-2, sequence": None,
+    }  # fmt: skip
+
+
+def test_a_confidence_that_no_release_can_meet_is_said_to_be() -> None:
+    """Half of 30 ages and more are within the quartiles, whatever is suppressed."""
+    wanted = Experiment(tlkc(sensitive=AGE), (log_of(),), ["tlkc"], 1, 0)
+    said = [row["refused"] for row, _ in wanted.rows() if row["arm"] == "TLKC-EXT, sequence"]
+    assert len(said) == 1 and "a value of 'case:age' is above it" in said[0]
+
+
+# --- TLKC: the command ----------------------------------------------------------------------------
+
+FLAGS = ["--settings", "hours/3/4/0.4", "--knowledge", "set,sequence", "--profile", "sparing"]
+READ = ["--resource", "doctor", "--sensitive", f"{DISEASE}=illness"]
+
+
+@pytest.mark.slow
+def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for library in ("pm4py", "sklearn", "matplotlib"):
+        pytest.importorskip(library)
+    assert command("tlkc", path, *FLAGS, *READ, "--mine", 1) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    n_cells = 3 * (2 * 2 + 2)
+    assert len(rows) == 1 + n_cells and not any("refused" in row for row in rows)
+    mined = [row["f_score"] is not None for row in rows]
+    assert mined == [row["arm"] == THE_LOG or "resources" not in row["arm"] for row in rows]
+    for title in ("Figures 5 and 7", "Figures 6 and 7", "Figure 9", "Figure 10", "Figures 11 and",
+                  "Figure 13", "Settings", "Beside the paper: activities with"):  # fmt: skip
+        assert f"<h3>{title}" in page
+    table_10 = page.split("<h3>Tables 9 and 10")[1].split("</table>")[0]
+    assert "<td>activities</td><td>4</td><td>4</td><td>13.3%</td>" in table_10
+    assert "<td>resources</td><td>2</td><td>5</td><td>16.7%</td>" in table_10
+    [left] = values_of(rows, "distinct_elements", arm="TLKC, set", level="hours/3/4/0.4")
+    assert left < 4
+    section = page.split("<h3>Figures 5 and 7")[1].split("<h3>")[0]
+    left_table = section.split("<th>different activities that are left</th>")[1]
+    assert re.search(rf"<td>TLKC, set</td><td>{shown(left)}<", left_table)
+    [value] = values_of(rows, "resource_data_utility", arm="TLKC-EXT, set, resources",
+                        level="hours/3/4/0.4")  # fmt: skip
+    section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
+    assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{shown(value)}<", section)
+    images = drawn_in(page, out)
+    assert len(set(images)) == len(images) == 11
+    assert pq.read_table(out / TABLE).num_rows == len(rows)
+    everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
+    assert "secret-" not in everything
+    assert "tracecloak experiment tlkc hospital.csv --output out" in page
+    capsys.readouterr()
+    assert command("tlkc", path, *FLAGS, *READ, "--mine", 1) == 0
+    assert "TLKC" not in capsys.readouterr().err and read_rows(out) == rows
+
+
+def test_many_settings_are_rows_and_not_columns(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    settings = [f"hours/2/{k}/0.5" for k in range(2, 9)]
+    flags = ["--settings", ",".join(settings), "--knowledge", "set", "--mine", 0]
+    assert command("tlkc", path, *flags) == 0
+    page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
+    table = page.split("<h3>Figures 6 and 7")[1].split("</table>")[0]
+    assert re.findall(r"<th>(.*?)</th>", table) == ["data utility", "TLKC-EXT, set", "TLKC, set"]
+    assert re.findall(r"<tr><td>(.*?)</td>", table) == settings
+    # No column was named, so that neither resources nor sensitive values were looked at.
+    assert "<h3>Figure 10" not in page and "Sensitive attributes: none" in page
+
+
+# --- PRETSA ---------------------------------------------------------------------------------------
+
+
+def test_every_k_and_t_of_the_paper_is_run() -> None:
+    """Section 4.2, typed in from the paper once more; and PRETSA-case for each k."""
+    cells = list(grid_named("pretsa", {}, is_full=True).cells(log_of()))
+    found = {
+        (cell.method, cell.params["distance"], cell.params["k"], cell.params.get("t"))
+        for cell in cells
+    }
+    assert len(found) == len(cells) == 2 * (40 + 8)
+    t = [0.1, 0.25, 0.5, 0.75, 1.0]
+    for distance in ("levenshtein", "embedding"):
+        for k in (2, 4, 8, 16, 32, 64, 128, 256):
+            assert {("pretsa", distance, k, one) for one in t} <= found
+            assert ("pretsa-case", distance, k, None) in found
+    assert all(cell.params["protect_ends"] and cell.needs_log for cell in cells)
+    published = grid_named(
+        "pretsa", {"ends": "published", "penalty_direction": "authors_code", "k": "3"}
+    )
+    for cell in published.cells(log_of()):
+        assert not cell.params["protect_ends"]
+        by_embedding = cell.params["distance"] == "embedding"
+        assert cell.params.get("penalty_direction") == ("authors_code" if by_embedding else None)
+
+
+def test_protected_ends_are_those_of_k_cases_and_none_is_lost() -> None:
+    log = log_of(columns={})
+    for ends, least in (("protected", 3), ("published", 1)):
+        flags = {"k": "3", "t": "1", "distances": "levenshtein", "ends": ends}
+        for cell in grid_named("pretsa", flags).cells(log):
+            counts = release_of(log, cell).variants.counts
+            assert counts.sum() == 30 and counts.min() >= least
+
+
+def test_the_shares_of_the_most_frequent_followers_are_medians_of_activities() -> None:
+    """By hand: A is followed by B 6, C 3, D 1; B by A 2, B 2; C by D 1; D by nothing."""
+    log = log_of([*["AX BX"] * 2, *["AX BX AX CX"] * 2, *["AX BX BX"] * 2, "AX CX DX", "AX DX"], {})
+    edges = {
+        pair: sum(
+            pair == (a, b)
+            for steps in read_cases(log.traces).values()
+            for (a, _), (b, _) in itertools.pairwise(steps)
+        )
+        for pair in [("A", "B"), ("A", "C"), ("A", "D"), ("B", "A"), ("B", "B"), ("C", "D")]
+    }
+    assert list(edges.values()) == [6, 3, 1, 2, 2, 1]
+    assert top_shares(log) == [pytest.approx(x) for x in (0.6, 1.0, 1.0)]
+    assert top_shares(log_of(["AX"], {})) == [None] * 3
+
+
+def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    flags = ["--k", "2,4", "--t", "0.5,1", "--distances", "levenshtein", "--repetitions", 2]
+    assert command("pretsa", path, *flags) == 0
+    out = path.parent / "out"
+    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
+    assert len(rows) == 1 + 2 * 2 * (2 + 1)
+    assert all(row["released_cases"] == 30 for row in rows)
+    for number in (2, 3, 4):
+        for part in ("t = 0.5", "t = 1", "PRETSA-case"):
+            assert re.search(rf"<h3>Figure {number}: [^<]*, {part}</h3>", page)
+    assert len(set(drawn_in(page, out))) == 9
+    arm = "PRETSA, levenshtein, t = 0.5"
+    section = page.split("<h3>Figure 2: advanced behavioural appropriateness, t = 0.5")[1]
+    medians = [np.median(values_of(rows, "appropriateness", arm=arm, level=k)) for k in ("2", "4")]
+    row = re.search(rf"<td>{re.escape(arm)}</td><td>([^< ]+)[^<]*</td><td>([^< ]+)", section)
+    assert row is not None and list(row.groups()) == [shown(float(m)) for m in medians]
+    # Its two distances from itself are not known where no embedding is asked for.
+    table_3 = page.split("<h3>Table 3")[1].split("</table>")[0]
+    assert "<td>-</td><td>-</td><td>" in table_3
+    assert "secret-" not in (out / ROWS).read_text()
+
+
+@pytest.mark.slow
+def test_embeddings_are_described_and_released(path: Path) -> None:
+    pytest.importorskip("gensim")
+    grid = grid_named("pretsa", {"k": "3", "t": "1", "distances": "embedding"})
+    rows = [row for row, _ in Experiment(grid, (log_of(columns={}),), None, 1, 0).rows()]
+    assert len(rows) == 3 and not any("refused" in row for row in rows)
+    own = rows[0]
+    assert 0 < own["event_distance_mean"] < 2 and 0 < own["event_distance_std"] < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("tlkc", ["--settings", "middling"], "settings must be weak, strong, all, or T/L/K/C"),
+        ("tlkc", ["--settings", "weeks/2/20/0.5"], "such as hours/2/20/0.5, got 'weeks/2/20/0.5'"),
+        ("tlkc", ["--settings", "hours/2/20"], "settings must be"),
+        ("tlkc", ["--settings", "weak,weak"], "settings must be distinct"),
+        ("tlkc", ["--settings", ","], "settings must be distinct"),
+        (
+            "tlkc",
+            ["--settings", "hours/0/20/0.5"],
+            "length: must be at least 1, got 0",
+        ),
+        ("tlkc", ["--knowledge", "set,guess"], "knowledge must be some of set, multiset"),
+        ("tlkc", ["--knowledge", "set,set"], "knowledge must be some of set, multiset"),
+        ("tlkc", ["--sensitive", "illness"], "sensitive 'illness' must be case:NAME"),
+        ("tlkc", ["--alpha", "1.5"], "alpha: must be at most 1, got 1.5"),
+        ("tlkc", ["--theta", "0"], "theta: must be above 0, got 0"),
+        ("tlkc", ["--theta", "0.1,0.2"], "theta must be a number from 0 to 1, got '0.1,0.2'"),
+        ("tlkc", ["--methods", "pretsa"], "methods must be of tlkc, k-anonymous-variants"),
+        ("pretsa", ["--k", "0"], "k must be above 0"),
+        ("pretsa", ["--t", "1.5"], "t must be above 0 and at most 1, got '1.5'"),
+        ("pretsa", ["--distances", "edits"], "distances must be some of levenshtein, embedding"),
+        ("pretsa", ["--ends", "open"], "ends must be one of protected, published, got 'open'"),
+        ("pretsa", ["--penalty_direction", "up"], "penalty_direction must be one of text"),
+        ("pretsa", ["--mine", "1"], "unknown flag --mine"),
+        ("pretsa", ["--settings", "weak"], "unknown flag --settings"),
+    ],
+)
+def test_a_wrong_command_is_refused_before_anything_is_written(
+    path: Path, name: str, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(name, path, *flags) == 2
+    assert said in capsys.readouterr().err
+    assert not (path.parent / "out").exists()
+
+
+def test_a_column_that_is_not_there_is_named(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("tlkc", path, "--sensitive", f"{DISEASE}=diagnosis") == 3
+    assert "diagnosis" in capsys.readouterr().err
+    assert not (path.parent / "out").exists()

@@ -1,0 +1,553 @@
+"""Linkage attacks: the paper's examples, plain Python on small logs, draws against all pieces."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.support.chi_square import p_value_of_law
+from tests.support.keys import randomness
+from tests.support.logs import trace_batch
+from tests.support.releasing import hospital_files, tracecloak
+from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
+from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, small_logs
+from tracecloak.examination.linkage import matching as linkage_matching
+from tracecloak.examination.linkage.knowledge import KnownVictims, LinkedLog, Settings
+from tracecloak.examination.linkage.logs import ReleasedLog, linked, sensitive_columns
+from tracecloak.examination.linkage.matching import PADDING, MatchIndex
+from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
+from tracecloak.examination.measure.perspectives import has_resources
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable
+from tracecloak.schemas.statistics.subsequences import matching
+
+# Draws miss some interval with at most this probability.
+ALPHA = 1e-9
+THREE = Settings(sizes=(0, 1, 2, 3))
+
+
+def log_of(traces: TraceBatch, name: str = "log", has_times: bool = True) -> LinkedLog:
+    """With the disease as its sensitive value, coded alike in all of the small logs."""
+    column = traces.attributes[DISEASE].to_pylist()
+    values = [column[first] for first in traces.offsets[:-1]]
+    labels = [[VALUES.index(value) + 1 if value in VALUES else 0] for value in values]
+    return LinkedLog(name, traces, np.array(labels, np.int64).reshape(-1, 1), has_times)
+
+
+# --- The paper's examples -------------------------------------------------------------------------
+
+Piece = Sequence[tuple[str | None, str | None, int]]
+
+
+def matched(attack: str, piece: Piece) -> set[int]:
+    """The cases of Table 2 that match; elements are (activity, resource, hour)."""
+    traces = table_2()
+    log = LinkedLog("table 2", traces, np.arange(1, 7).reshape(-1, 1))
+    known = KnownVictims.of(log, [], *ATTACKS[attack], "hours")
+    activities = traces.vocabulary.names.to_pylist()
+    resources = sorted(set(traces.attributes[RESOURCE].to_pylist()))
+    words = []
+    for activity, resource, hour in piece:
+        code = 1 + (0 if activity is None else activities.index(activity))
+        if resource is not None:
+            cell = 1 + resources.index(resource)
+            code = cell if activity is None else (code - 1) * (len(resources) + 1) + cell + 1
+        words.append((code << TIME_BITS) + (hour if attack.endswith("T") else 0))
+    if attack[-1] in "12":
+        words.sort()
+    items = np.searchsorted(known.elements, words)
+    assert known.elements[items].tolist() == words
+    found = known.targets[0].index.rows_with(items)
+    return set(known.own.sensitive[found, 0].tolist())
+
+
+@pytest.mark.parametrize(
+    ("attack", "piece", "cases"),
+    [
+        ("A1", [("VI", None, 0), ("IN", None, 0)], {4}),
+        ("A2", [("HO", None, 0), ("BT", None, 0), ("BT", None, 0)], {2}),
+        ("A3", [("RE", None, 0), ("VI", None, 0), ("HO", None, 0)], {5}),
+        ("R1", [(None, "E1", 0), (None, "D2", 0)], {5}),
+        ("R2", [(None, "N1", 0), (None, "N1", 0), (None, "E3", 0)], {2}),
+        ("R3", [(None, "E4", 0), (None, "D2", 0)], {4}),
+        ("AR1", [("HO", "E6", 0)], {5}),
+        ("AR1", [("VI", "D3", 0)], {1, 6}),  # section 2: both have the same trace
+        ("AR2", [("BT", "N1", 0), ("BT", "N1", 0)], {2}),
+        ("AR3", [("RE", "E4", 0), ("VI", "D2", 0)], {4}),
+        # The visit is in the morning of the next day.
+        ("A3", [("HO", None, 0), ("VI", None, 0)], {2, 3}),
+        ("AT", [("HO", None, 1), ("VI", None, 25)], {2}),
+        # Hospitalisation is more than an hour after registration.
+        ("R3", [(None, "E1", 0), (None, "E3", 0)], {2, 3}),
+        ("RT", [(None, "E1", 0), (None, "E3", 2)], {3}),
+        # Almost four hours from the visit to the release.
+        ("AR3", [("VI", "D3", 0), ("RL", "E6", 0)], {1, 6}),
+        ("ART", [("VI", "D3", 1), ("RL", "E6", 5)], {6}),
+    ],
+)
+def test_every_attack_example_of_the_paper_finds_its_case(
+    attack: str, piece: Piece, cases: set[int]
+) -> None:
+    assert matched(attack, piece) == cases
+
+
+def test_the_risk_of_table_2_is_that_of_its_attacks() -> None:
+    """One element of a set of activities singles out case 4 only, by its infusion: 1/6 · 1/4."""
+    traces = table_2()
+    log = LinkedLog("table 2", traces, np.arange(1, 7).reshape(-1, 1))
+    found = {(f.attack, f.size): f for f in link(log, [log], randomness())}
+    one = found["A1", 1]
+    assert one.is_exact and one.n_victims == 6 and one.n_pieces == 6
+    assert one.before.singled_out.value == pytest.approx(1 / 24)
+    assert one.before.singled_out_at_worst == pytest.approx(1 / 6)
+    assert one.before.smallest == 1 and one.before.values[0].largest == 1
+    # With the whole trace, and to the hour, everybody is alone.
+    assert found["ART", 6].before.singled_out.value == 1
+    assert found["ART", 6].before.values[0].certain.value == 1
+    for attack in found.values():
+        after = replace(attack.after[0], log=attack.before.log)
+        assert after == attack.before
+
+
+# --- Against plain Python -------------------------------------------------------------------------
+
+
+class NaiveRisk:
+    """What `link` finds, with all pieces of all victims written out."""
+
+    def __init__(
+        self,
+        original: TraceBatch,
+        target: TraceBatch,
+        attack: str,
+        size: int,
+        weaker: tuple[str, str] | None = None,
+    ) -> None:
+        kind, perspective = ATTACKS[attack]
+        log = log_of(target)
+        seen = naive(target, *(weaker or (kind, perspective)), 4).cases
+        own_values = log_of(original).labels[:, 0].tolist()
+        values = log.labels[:, 0].tolist()
+        everybody = list(range(target.n_cases))
+        victims = [
+            (number, sorted(set(known)) if kind == "set" else known)
+            for number, known in enumerate(elements_of(original, kind, perspective))
+            if known
+        ]
+        self.n_victims = len(victims)
+        self.sizes: dict[int, Fraction] = {}
+        self.confidence = self.certain = self.above_half = self.true = Fraction(0)
+        self.largest = Fraction(-1)
+        at_worst = set()
+        for number, known in victims:
+            if kind == "multiset":
+                known = sorted(known)
+            pieces = list(itertools.combinations(known, min(size, len(known))))
+            for piece in pieces:
+                if weaker is not None:
+                    piece = self._weakened(piece, kind, weaker)
+                cases = everybody if piece is None else seen.get(piece, [])
+                share = Fraction(1, len(pieces) * len(victims))
+                self.sizes[len(cases)] = self.sizes.get(len(cases), Fraction(0)) + share
+                if len(cases) == 1:
+                    at_worst.add(number)
+                among = cases or everybody
+                counts = [sum(values[case] == v for case in among) for v in range(1, 4)]
+                most = Fraction(max(counts), len(among))
+                if cases:
+                    self.largest = max(self.largest, most)
+                self.confidence += share * most
+                self.certain += share * (most == 1)
+                self.above_half += share * (most > Fraction(1, 2))
+                if own_values[number]:
+                    self.true += share * Fraction(counts[own_values[number] - 1], len(among))
+        self.at_worst = at_worst
+
+    @staticmethod
+    def _weakened(piece: tuple[Any, ...], kind: str, weaker: tuple[str, str]) -> Any:
+        if kind == "relative" and weaker[0] == "sequence":
+            piece = tuple(element for element, _ in piece)
+            kind = "sequence"
+        if piece and weaker[1] == "activity" and isinstance(piece[0], tuple):
+            if kind == "relative":
+                if isinstance(piece[0][0], tuple):
+                    piece = tuple((element[0], hour) for element, hour in piece)
+            else:
+                piece = tuple(element[0] for element in piece)
+        return piece
+
+    def check(self, risk: Risk, worst: set[int]) -> None:
+        got, expected = risk.singled_out.value, self.sizes.get(1, Fraction(0))
+        assert got == pytest.approx(float(expected))
+        classes = [*SET_SIZES, math.inf]
+        for i, (first, last) in enumerate(itertools.pairwise(classes)):
+            share = sum(s for n, s in self.sizes.items() if first <= n < last)
+            assert risk.set_sizes[i].value == pytest.approx(float(share))
+        picked = sum(s / n for n, s in self.sizes.items() if n)
+        assert risk.picked.value == pytest.approx(float(picked))
+        assert risk.smallest == min((n for n in self.sizes if n), default=None)
+        assert risk.singled_out_at_worst == pytest.approx(len(worst) / self.n_victims)
+        [value] = risk.values
+        if value is None:
+            return
+        assert value.confidence.value == pytest.approx(float(self.confidence))
+        assert value.certain.value == pytest.approx(float(self.certain))
+        assert value.above_half.value == pytest.approx(float(self.above_half))
+        assert value.true_value.value == pytest.approx(float(self.true))
+        expected = None if self.largest < 0 else pytest.approx(float(self.largest))
+        assert value.largest == expected
+
+
+def check_all(
+    found: Sequence[Linkage],
+    original: TraceBatch,
+    released: TraceBatch,
+    weaker: Mapping[str, tuple[str, str]] | None = None,
+) -> None:
+    """Compares all attacks with plain Python."""
+    worst: dict[tuple[str, int], set[int]] = {}
+    for attack in found:
+        assert attack.is_exact
+        sides = [(original, attack.before, None)]
+        sides.append((released, attack.after[0], (weaker or {}).get(attack.attack)))
+        for number, (target, risk, less) in enumerate(sides):
+            expected = NaiveRisk(original, target, attack.attack, attack.size, less)
+            assert attack.n_victims == expected.n_victims
+            seen = worst.setdefault((attack.attack, number), set())
+            seen |= expected.at_worst
+            expected.check(risk, seen)
+
+
+@settings(deadline=None, max_examples=25)
+@given(small_logs(5), small_logs(5))
+def test_all_twelve_attacks_are_those_of_plain_python(original: Any, released: Any) -> None:
+    before, after = traces_with(original), traces_with(released)
+    assume(has_resources(before) and has_resources(after))
+    found = list(link(log_of(before), [log_of(after)], randomness(), THREE))
+    assert [f.attack for f in found[::4]] == list(ATTACKS)
+    check_all(found, before, after)
+
+
+@settings(deadline=None, max_examples=25)
+@given(small_logs(5), small_logs(5))
+def test_knowledge_that_a_release_cannot_answer_is_left_out(original: Any, released: Any) -> None:
+    """A release without resources and times: pairs are activities, times are an order."""
+    before, after = traces_with(original), traces_with(released)
+    assume(has_resources(before))
+    plain = replace(after, attributes={DISEASE: after.attributes[DISEASE]})
+    target = log_of(plain, has_times=False)
+    found = list(link(log_of(before), [target], randomness(), THREE))
+    for attack in found:
+        if attack.perspective == "resource":  # nothing is known that helps
+            assert attack.after[0].known_as == "nothing"
+            assert attack.after[0].smallest == plain.n_cases
+    weaker = {
+        "AT": ("sequence", "activity"),
+        "AR1": ("multiset", "activity"),
+        "AR2": ("multiset", "activity"),
+        "AR3": ("sequence", "activity"),
+        "ART": ("sequence", "activity"),
+    }
+    check_all([f for f in found if f.perspective != "resource"], before, plain, weaker)
+
+
+def test_two_pairs_of_one_activity_are_two_events_where_resources_are_gone() -> None:
+    """A set of pairs says how often an activity occurs at least."""
+    pairs = [("A", "R1", 0), ("A", "R2", 1)]
+    before = traces_with({"1": (pairs, {DISEASE: "x"})})
+    after = traces_with({"a": ([("A", None, 0)] * 2, {}), "b": ([("A", None, 0)], {})})
+    target = LinkedLog("after", after, np.zeros((2, 1), np.int64))
+    found = {(f.attack, f.size): f for f in link(log_of(before), [target], randomness(), THREE)}
+    assert found["AR1", 1].after[0].smallest == 2
+    assert found["AR1", 2].after[0].singled_out.value == 1
+    assert found["AR1", 2].after[0].known_as == "multiset of activity"
+    assert found["A1", 2].after[0].smallest == 2
+    assert found["A1", 2].after[0].values == (None,)
+
+
+# --- Draws ----------------------------------------------------------------------------------------
+
+
+def long_log(n_cases: int = 60, seed: int = 3) -> TraceBatch:
+    draw = np.random.default_rng(seed)
+    cases = {}
+    for number in range(n_cases):
+        n = int(draw.integers(1, 9))
+        hours = np.sort(draw.integers(0, 4, n)) * 3_600_000_000
+        events = [
+            (str(draw.choice([*"ABCD"])), str(draw.choice(RESOURCES)), int(hour)) for hour in hours
+        ]
+        cases[f"c{number}"] = (events, {DISEASE: str(draw.choice(VALUES))})
+    return traces_with(cases)
+
+
+def estimates(risk: Risk) -> list[Any]:
+    [value] = risk.values
+    assert value is not None
+    return [
+        risk.singled_out,
+        *risk.set_sizes,
+        risk.picked,
+        value.confidence,
+        value.above_half,
+        value.certain,
+        value.true_value,
+    ]
+
+
+def test_draws_agree_with_all_pieces() -> None:
+    """All 12 · 3 · 2 · 13 intervals hold the exact figures; wrong with probability 1e-9.
+
+    As a control the exact figures of another size are missed by many intervals. The half-width of
+    a mean's interval is that of Hoeffding's inequality with the probability shared out.
+    """
+    log, other = log_of(long_log()), log_of(long_log(seed=4))
+    sizes = (1, 2, 3)
+    exact = list(link(log, [other], randomness(), Settings(sizes=sizes)))
+    few = Settings(sizes=sizes, n_samples=3000, confidence=1 - ALPHA, most_exact=0)
+    drawn = list(link(log, [other], randomness(), few))
+    n_missed = n_intervals = 0
+    for true, found in zip(exact, drawn, strict=True):
+        assert true.is_exact and not found.is_exact
+        assert (true.attack, true.size) == (found.attack, found.size)
+        wrong = exact[(exact.index(true) // 3) * 3 + (true.size % 3)]
+        for side in ("before", "after"):
+            risks = [getattr(f, side) for f in (true, found, wrong)]
+            right, guess, control = (r if side == "before" else r[0] for r in risks)
+            assert guess.singled_out_at_worst is None
+            for a, b, c in zip(*map(estimates, (right, guess, control)), strict=True):
+                assert a.low == a.value == a.high
+                assert b.low <= a.value <= b.high
+                n_intervals += 1
+                n_missed += not b.low <= c.value <= b.high
+    assert n_intervals == 12 * 3 * 2 * 13
+    assert n_missed > n_intervals / 4
+    per_log = 2 + len(SET_SIZES) + 4
+    alpha = ALPHA / (12 * 3 * 2 * per_log)
+    width = drawn[0].before.picked.high - drawn[0].before.picked.value
+    assert width == pytest.approx(math.sqrt(math.log(2 / alpha) / 6000))
+
+
+@pytest.mark.parametrize("attack", ["A1", "A2", "A3"])
+def test_each_part_of_a_random_victim_is_as_likely(attack: str) -> None:
+    """Chi-square of 40,000 draws; wrong with probability 1e-9 each.
+
+    As a control, that all parts of all victims are alike is rejected.
+    """
+    log = log_of(long_log(12))
+    known = KnownVictims.of(log, [], *ATTACKS[attack], "hours")
+    every = known.pieces(2, Settings(), randomness(), "every")
+    assert every.weights is not None and math.isclose(every.weights.sum(), 1)
+    shares: dict[tuple[int, ...], float] = {}
+    for row, number, weight in zip(every.rows, every.piece, every.weights, strict=True):
+        key = (int(row), *every.pieces[number].tolist())
+        shares[key] = shares.get(key, 0.0) + weight
+    few = Settings(n_samples=40_000, most_exact=0)
+    drawn = known.pieces(2, few, randomness(5), "some")
+    seen = Counter(
+        (int(row), *drawn.pieces[number].tolist())
+        for row, number in zip(drawn.rows, drawn.piece, strict=True)
+    )
+    assert p_value_of_law(seen, shares) > ALPHA
+    uniform = dict.fromkeys(shares, 1 / len(shares))
+    assert p_value_of_law(seen, uniform) < ALPHA
+
+
+def test_the_worst_piece_is_not_known_once_pieces_were_drawn() -> None:
+    """Of two sets of five there are 6, 14, 16 and 9 pieces of sizes 1 to 4; at most 10 are tried.
+
+    E or F singles out both cases.
+    """
+    traces = trace_batch({"1": "A B C D E", "2": "A B C D F"})
+    log = LinkedLog("log", traces, np.zeros((2, 0), np.int64))
+    given_settings = Settings(sizes=(1, 2, 3, 4), n_samples=100, most_exact=10)
+    found = [f for f in link(log, [], randomness(), given_settings) if f.attack == "A1"]
+    assert [f.is_exact for f in found] == [True, False, False, True]
+    assert [f.before.singled_out_at_worst for f in found] == [1.0, None, None, None]
+    assert found[0].before.singled_out.value == pytest.approx(1 / 5)
+
+
+# --- Matching -------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=8),
+    st.lists(st.lists(st.integers(-1, 3), max_size=4), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_rows_are_matched_as_by_a_search_of_each(
+    rows: list[list[int]], pieces: list[list[int]], has_tables: bool
+) -> None:
+    offsets = np.cumsum([0, *map(len, rows)])
+    items = np.array([item for row in rows for item in row], np.int64)
+    labels = np.arange(len(rows)).reshape(-1, 1) % 3
+    counts = np.arange(len(rows)) + 1
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_tables:
+            patch.setattr(linkage_matching, "_MAX_TABLE_BYTES", 0)
+        index = MatchIndex(CaseTable(offsets, items, counts, labels), 4)
+    padded = np.full((len(pieces), 4), PADDING)
+    for i, piece in enumerate(pieces):
+        padded[i, : len(piece)] = piece
+    victims = np.tile([[1], [2], [7]], (len(pieces), 1))
+    found = index.match(padded, np.arange(0, 3 * len(pieces) + 1, 3), victims)
+    for i, piece in enumerate(pieces):
+        expected = matching(offsets, items, np.array(piece, np.int64))
+        assert (
+            index.rows_with(np.array(piece, np.int64)).tolist() == np.flatnonzero(expected).tolist()
+        )
+        by_label = [int(counts[expected & (labels[:, 0] == v)].sum()) for v in (1, 2, 7)]
+        assert found.sizes[i] == counts[expected].sum()
+        assert found.largest[i, 0] == max(by_label[:2])
+        assert found.own[3 * i : 3 * i + 3, 0].tolist() == by_label
+
+
+# --- Logs -----------------------------------------------------------------------------------------
+
+
+def with_values(log: dict[str, str], values: Sequence[str | None]) -> TraceBatch:
+    traces = trace_batch(log)
+    column = pa.array(np.repeat(values, traces.lengths).tolist(), pa.string())
+    return replace(traces, attributes={"case:x": column.dictionary_encode()})
+
+
+def test_numbers_are_put_into_boxes_by_the_quartiles_of_the_original() -> None:
+    log = {str(i): "A" for i in range(13)}
+    ages: list[str | None] = [str(i) for i in range(12)]
+    original = with_values(log, [*ages, None])  # quartiles 2.75 and 8.25
+    released = with_values({"a": "A", "b": "A", "c": "A", "d": "A"}, ["2.5", "8.25", "99", "old"])
+    before, [after] = linked(original, [ReleasedLog("r", released)], ["case:x"])
+    assert before.labels[:, 0].tolist() == [1] * 3 + [2] * 6 + [3] * 3 + [0]
+    assert after.labels[:, 0].tolist() == [1, 2, 3, 0]
+
+
+def test_texts_and_few_numbers_are_values_as_they_are() -> None:
+    original = with_values({"1": "A", "2": "A B", "3": "B"}, ["1", "0", None])
+    released = with_values({"a": "A", "b": "A"}, ["0", "2"])
+    before, [after] = linked(original, [ReleasedLog("r", released)], ["case:x"])
+    assert before.labels[:, 0].tolist() == [1, 2, 0]
+    assert after.labels[:, 0].tolist() == [2, 3]
+    without = replace(released, attributes={})
+    assert not linked(original, [ReleasedLog("r", without)], ["case:x"])[1][0].labels.any()
+
+
+def test_wrong_settings_are_refused() -> None:
+    assert sensitive_columns("case:a=b, case:c") == {"case:a": "b", "case:c": "case:c"}
+    for wrong in ("a", "case:a,case:a=b"):
+        with pytest.raises(UsageError, match="case:NAME"):
+            sensitive_columns(wrong)
+    for given_settings, message in (
+        ({"n_samples": 0}, "samples must be at least 1, got 0"),
+        ({"sizes": (7,)}, "sizes must ascend from 0 to 6"),
+        ({"sizes": (2, 1)}, "sizes must ascend from 0 to 6"),
+        ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            Settings(**given_settings)
+    empty = LinkedLog("none", TraceBatch.from_events([]), np.zeros((0, 0), np.int64))
+    with pytest.raises(UsageError, match="at least one case"):
+        list(link(empty, [], randomness()))
+
+
+def test_a_release_without_a_case_matches_nothing() -> None:
+    empty = LinkedLog("none", TraceBatch.from_events([]), np.zeros((0, 1), np.int64))
+    found = list(link(log_of(long_log(10)), [empty], randomness(), Settings(sizes=(0, 2))))
+    for attack in found:
+        assert attack.after[0].set_sizes[0].value == 1
+        assert attack.after[0].smallest is None
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return ",".join(str(path) for path in hospital_files(tmp_path, 200))
+
+
+def release(tmp_path: Path, original: str, *flags: object) -> Path:
+    folder = tmp_path / str(flags[1])
+    common = ("--input", original, "--output", folder, "--runner", "InMemory", "--release_id", "r")
+    assert tracecloak("release", *common, *flags) == 0
+    return folder
+
+
+def test_releases_of_every_kind_are_attacked(
+    tmp_path: Path, original: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noisy = release(
+        tmp_path, original, "--method", "variant-histogram", "--epsilon", 5, "--delta", "1e-5"
+    )
+    sampled = release(tmp_path, original, "--method", "amun")
+    grouped = release(tmp_path, original, "--method", "k-anonymous-variants", "--k", 5)
+    files = tmp_path / "a.csv"  # a third of the original
+    report = tmp_path / "deep" / "report.json"
+    capsys.readouterr()
+    assert tracecloak(
+        "attack", "--linkage", "--original", original, "--released", noisy, sampled, grouped,
+        files, "--report", report, "--sizes", "0,1,2", "--samples", 500,
+    ) == 0  # fmt: skip
+    printed = capsys.readouterr().out
+    assert printed.startswith("INTERNAL") and str(noisy) in printed
+    found = json.loads(report.read_text())
+    assert found["publishable"] is False and "INTERNAL" in found["warning"]
+    assert [log["log"] for log in found["releases"]] == [
+        str(path) for path in (noisy, sampled, grouped, files)
+    ]
+    assert [log["has_times"] for log in found["releases"]] == [False, True, True, True]
+    assert [(a["attack"], a["size"]) for a in found["attacks"]] == [
+        (name, size) for name in ("A1", "A2", "A3", "AT") for size in (0, 1, 2)
+    ]
+    assert found["settings"]["samples"] == 500
+    last = found["attacks"][-1]
+    assert [risk["known_as"] for risk in last["after"]] == [
+        "sequence of activity", *["relative of activity"] * 3
+    ]  # fmt: skip
+    assert last["before"]["singled_out"]["value"] > 0
+    for attack in found["attacks"]:
+        if attack["kind"] != "relative":  # times are not what the group shares
+            assert attack["after"][2]["smallest_set"] >= 5
+        assert sum(s["value"] for s in attack["before"]["set_sizes"].values()) == pytest.approx(1)
+    page = report.with_suffix(".md").read_text()
+    assert page.startswith("INTERNAL") and "## AT: relative of activity" in page
+
+
+def test_what_cannot_be_attacked_is_said(
+    tmp_path: Path, original: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = tmp_path / "names.txt"
+    sample = ("--cases", 1, "--output", tmp_path / "one.csv", "--vocabulary", names)
+    assert tracecloak("sample", *sample) == 0
+    graph = release(
+        tmp_path, original, "--method", "private-dfg", "--vocabulary", names, "--epsilon", 1
+    )
+    attack = ("attack", "--linkage", "--original", original, "--report", tmp_path / "r.json")
+    for flags, message in (
+        (("--released", graph), "holds no log"),
+        (("--released", tmp_path / "nowhere"), "is not there"),
+        (("--released", tmp_path / "a.csv", "--sizes", "many"), "must be whole numbers"),
+        (("--released", tmp_path / "a.csv", "--samples", "0"), "at least 1"),
+        (("--released", tmp_path / "a.csv", "--sensitive", "age"), "case:NAME"),
+        ((), "required: --released"),
+    ):
+        assert tracecloak(*attack, *flags) == (3 if "not there" in message else 2)
+        assert message in capsys.readouterr().err
+    wrong = ("--released", tmp_path / "a.csv", "--sensitive", "case:age")
+    assert tracecloak(*attack, *wrong) == 3
+    assert "case:age" in capsys.readouterr().err

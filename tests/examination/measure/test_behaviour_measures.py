@@ -1,0 +1,340 @@
+"""The measures of the TLKC and PRETSA papers: worked examples, controls and plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from tests.support.logs import cases_of, event_logs, naive_variants, trace_batch
+from tests.support.releasing import tracecloak
+from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log
+from tracecloak.examination.measure import behaviour_measures as measures
+from tracecloak.examination.measure.perspectives import PERSPECTIVES, projected
+from tracecloak.schemas.events.traces import TraceBatch
+
+
+def log(cases: dict[str, str], names: str = "ABCD") -> TraceBatch:
+    return trace_batch(cases, names)
+
+
+def similarity(a: TraceBatch, b: TraceBatch) -> measures.GraphSimilarity:
+    graphs = measures.edges_of(a), measures.edges_of(b)
+    return measures.graph_similarity(*graphs, np.unique(a.activities))
+
+
+# --- Data utility ---------------------------------------------------------------------------------
+
+
+def test_data_utility_by_hand() -> None:
+    """Half of the cases lose one of their three events: 1 - 1/2 · 1/3."""
+    original = log({"1": "A B C", "2": "A B C"})
+    assert measures.data_utility(original, log({"1": "A B C", "2": "A C"})) == pytest.approx(5 / 6)
+    assert measures.data_utility(original, original) == pytest.approx(1)
+    assert measures.data_utility(original, log({"1": "D D D"})) == pytest.approx(0)
+    assert measures.data_utility(original, original, max_cells=0) is None
+
+
+def test_data_utility_is_that_of_the_perspective() -> None:
+    """Other resources do the same work: of activities nothing is lost, of the others all is."""
+    before, after = hours_log(TABLE_3), hours_log(TABLE_3)
+    names = [f"new {name}" for name in after.attributes[RESOURCE].to_pylist()]
+    after = replace(after, attributes={RESOURCE: pa.array(names, pa.string())})
+    found = {p: measures.data_utility(*projected([before, after], p)) for p in PERSPECTIVES}
+    assert found == {
+        "activity": pytest.approx(1),
+        "resource": pytest.approx(0),
+        "activity_resource": pytest.approx(0),
+    }
+
+
+# --- Graphs ---------------------------------------------------------------------------------------
+
+
+def test_graphs_by_hand() -> None:
+    """Of 3 nodes, A B and B C are joined, twice each; the release has A B once, and A C."""
+    original = log({"1": "A B C", "2": "A B C"})
+    found = similarity(original, log({"1": "A B", "2": "A C"}))
+    assert found.occurrence_ratio == found.kept == 1 / 4
+    assert found.precision == 6 / 7  # of 9 - 2 pairs that are free, A C is not
+    assert found.f_score == pytest.approx(2 * (1 / 4) * (6 / 7) / (1 / 4 + 6 / 7))
+    same = similarity(original, original)
+    assert (same.kept, same.precision, same.f_score, same.occurrence_ratio) == (1, 1, 1, 1)
+
+
+def test_too_much_of_one_edge_does_not_make_up_for_another() -> None:
+    original = log({"1": "A B", "2": "B C"})
+    found = similarity(original, log({str(i): "A B" for i in range(8)}))
+    assert found.occurrence_ratio == 4 and found.kept == 0.5
+    assert found.f_score <= 1
+
+
+def test_nodes_that_only_the_release_has_are_not_looked_at() -> None:
+    original = log({"1": "A B"})
+    assert similarity(original, log({"1": "A B", "2": "C D", "3": "A C"})).precision == 1
+    assert similarity(original, log({"1": "A B", "2": "B A"})).precision == pytest.approx(2 / 3)
+
+
+def test_graphs_without_edges() -> None:
+    one = log({"1": "A"})
+    assert similarity(one, one).f_score == 1
+    assert similarity(one, log({"1": "A A"})).precision == 0
+    assert similarity(log({"1": "A A"}), one).f_score == 0
+
+
+@settings(deadline=None)
+@given(event_logs(), event_logs())
+def test_graphs_are_those_of_sets_of_pairs(original: Any, released: Any) -> None:
+    """The paper's equations, written out."""
+    a, b = (
+        Counter(
+            pair
+            for steps in cases_of(one).values()
+            for pair in itertools.pairwise(activity for activity, _ in steps)
+        )
+        for one in (original, released)
+    )
+    nodes = {activity for steps in cases_of(original).values() for activity, _ in steps}
+    free = set(itertools.product(nodes, nodes)) - a.keys()
+    found = similarity(*(trace_batch(one, "ABC") for one in (original, released)))
+    if a:
+        fitness = sum(b[pair] for pair in a.keys() & b.keys()) / sum(a.values())
+        assert found.occurrence_ratio == pytest.approx(fitness)
+        kept = sum(min(a[pair], b[pair]) for pair in a) / sum(a.values())
+        assert found.kept == pytest.approx(kept)
+    if free:
+        assert found.precision == pytest.approx(len(free - b.keys()) / len(free))
+
+
+def test_the_papers_table_8_loses_edges_and_adds_one() -> None:
+    """Table 3 has 22 pairs; five of its edges lose events. Counted from the two printed tables."""
+    before, after = projected([hours_log(TABLE_3), hours_log(TABLE_8)], "activity")
+    pairs = [
+        Counter(
+            pair
+            for text, _ in rows.values()
+            for pair in itertools.pairwise(event[:2] for event in text.split())
+        )
+        for rows in (TABLE_3, TABLE_8)
+    ]
+    total = sum(pairs[0].values())
+    expected = sum(n for pair, n in pairs[1].items() if pair in pairs[0]) / total
+    found = similarity(before, after)
+    assert found.occurrence_ratio == pytest.approx(expected) and total == 22
+    assert set(pairs[1]) - set(pairs[0]) == {("HO", "BT")}
+    assert found.precision == pytest.approx(1 - 1 / (25 - len(pairs[0])))
+
+
+# --- Bottlenecks ----------------------------------------------------------------------------------
+
+
+def test_bottlenecks_by_hand() -> None:
+    """A B takes 10 minutes, B C 2, C D 30 on average; the release halves B C and loses C D."""
+    original = log({"1": "A@0 B@10 C@12 D@32", "2": "A@0 B@10 C@12 D@52"})
+    released = log({"1": "A@0 B@10 C@11", "2": "A@0 B@10 C@11", "3": "A@0 D@10"})
+    found = measures.bottlenecks(original, released, n=2)
+    # On A B C and D the original is the same; its slowest are C D and A B.
+    assert found.n_compared == 2 and found.shared == 0.5 and found.is_slowest_kept is False
+    assert found.rank_correlation is None  # two arcs in common
+    assert found.mean_error == pytest.approx((2 * 0 + 2 * 1) / (2 * 10 + 2 * 2))
+    same = measures.bottlenecks(original, original, n=3)
+    assert same.shared == 1 and same.is_slowest_kept is True
+    assert same.rank_correlation == pytest.approx(1) and same.mean_error == 0
+
+
+def test_bottlenecks_are_those_of_the_activities_that_are_left() -> None:
+    """Without B, A C takes 12 minutes in the original too."""
+    original = log({"1": "A@0 B@10 C@12"})
+    found = measures.bottlenecks(original, log({"1": "A@0 C@12"}))
+    assert found.n_compared == 1 and found.shared == 1 and found.mean_error == 0
+
+
+def test_the_order_of_the_arcs_can_turn_round() -> None:
+    original = log({"1": "A@0 B@1 C@3 D@7"})
+    released = log({"1": "A@0 B@4 C@6 D@7"})
+    found = measures.bottlenecks(original, released, n=1)
+    assert found.rank_correlation == pytest.approx(-1)
+    assert found.shared == 0 and found.is_slowest_kept is False
+
+
+def test_rare_arcs_are_no_bottlenecks() -> None:
+    cases = {str(i): "A@0 B@1" for i in range(150)}
+    original = log({**cases, "slow": "C@0 D@500"})
+    assert measures.bottlenecks(original, original).n_compared == 1
+    assert measures.bottlenecks(original, original, frequent_share=0).n_compared == 2
+
+
+def test_no_arcs_no_bottlenecks() -> None:
+    one = log({"1": "A"})
+    found = measures.bottlenecks(one, one)
+    assert found == measures.BottleneckSimilarity(0, None, None, None, None)
+
+
+# --- Behavioural appropriateness ------------------------------------------------------------------
+
+
+def test_behavioural_appropriateness_by_hand() -> None:
+    """Of A, B: that B always follows A becomes sometimes, that A always precedes B stays."""
+    original = log({"1": "A B", "2": "A B"})
+    released = log({"1": "A B", "2": "A"})
+    # 4 pairs in two directions, one of the eight differs.
+    assert measures.behavioural_appropriateness(original, released) == 7 / 8
+    assert measures.behavioural_appropriateness(original, original) == 1
+    # B is gone: of 8 relations, A with itself twice is left.
+    assert measures.behavioural_appropriateness(original, log({"1": "A"})) == 2 / 8
+    assert measures.behavioural_appropriateness(original, log({"1": "C"})) == 0
+
+
+def naive_relations(one: Any) -> dict[tuple[str, str, str], str]:
+    traces = [[activity for activity, _ in steps] for steps in cases_of(one).values()]
+    used = {activity for trace in traces for activity in trace}
+    found = {}
+    for x, y in itertools.product(used, used):
+        follows = [y in t[t.index(x) + 1 :] for t in traces if x in t]
+        precedes = [x in t[: len(t) - 1 - t[::-1].index(y)] for t in traces if y in t]
+        for name, seen in (("follows", follows), ("precedes", precedes)):
+            found[name, x, y] = "always" if all(seen) else "sometimes" if any(seen) else "never"
+    return found
+
+
+@settings(deadline=None)
+@given(event_logs(), event_logs())
+def test_behavioural_appropriateness_is_that_of_plain_python(original: Any, released: Any) -> None:
+    a, b = naive_relations(original), naive_relations(released)
+    used = {x for found in (a, b) for _, x, _ in found}
+    share = measures.behavioural_appropriateness(
+        *(trace_batch(one, "ABC") for one in (original, released))
+    )
+    if used:
+        n_equal = sum(b.get(key) == relation for key, relation in a.items())
+        assert share == pytest.approx(n_equal / (2 * len(used) ** 2))
+    else:
+        assert share == 1
+
+
+def test_too_many_names_are_not_compared() -> None:
+    many = trace_batch({"1": " ".join(f"a{i}" for i in range(2001))})
+    assert measures.behavioural_appropriateness(many, many) is None
+
+
+# --- Truly sampled --------------------------------------------------------------------------------
+
+
+def test_truly_sampled_by_hand() -> None:
+    """Half of the cases are left. A B 8 times becomes 4, B C 4 times 4, C D 4 times 0.
+
+    The ratios are 0.5, 1 and 0; their standard deviation is 0.408: only A B is within the band.
+    """
+    original = log({**{f"x{i}": "A B" for i in range(8)}, **{f"y{i}": "B C D" for i in range(4)}})
+    released = log(
+        {
+            **{f"x{i}": "A B" for i in range(2)},
+            **{f"y{i}": "A B C" for i in range(2)},
+            **{f"z{i}": "B C" for i in range(2)},
+        }
+    )
+    found = measures.truly_sampled(original, released)
+    assert found == measures.SampledBehaviour(1 / 3, 1 / 3, 1 / 3)
+    same = measures.truly_sampled(original, original)
+    assert same == measures.SampledBehaviour(1, 1, 0)
+
+
+def test_a_sample_of_every_second_case_is_truly_sampled() -> None:
+    cases = [f"{trace}" for trace in ("A B", "B C", "C D") for _ in range(6)]
+    original = log({str(i): trace for i, trace in enumerate(cases)})
+    half = log({str(i): trace for i, trace in enumerate(cases[::2])})
+    assert measures.truly_sampled(original, half) == measures.SampledBehaviour(1, 1, 0)
+    # A release of as many cases that are all of one variant is not one.
+    skewed = log({str(i): "A B" for i in range(9)})
+    found = measures.truly_sampled(original, skewed)
+    assert found is not None
+    assert found.to_the_unit == 0 and found.unsampled == 2 / 3 and found.truly <= 1 / 3
+
+
+def test_without_pairs_nothing_is_sampled() -> None:
+    assert measures.truly_sampled(log({"1": "A"}), log({"1": "A B"})) is None
+    none = measures.truly_sampled(log({"1": "A B"}), log({}))
+    assert none is not None and none.truly == 0 and none.unsampled == 1
+
+
+# --- Durations ------------------------------------------------------------------------------------
+
+
+def test_total_duration_error_by_hand() -> None:
+    original = log({"1": "A@0 B@10", "2": "A@5 C@35"})  # 40 minutes
+    assert measures.total_duration_error(original, original) == 0
+    assert measures.total_duration_error(original, log({"1": "A@0 B@10"})) == 0.75
+    assert measures.total_duration_error(original, log({"1": "A@0 B@100"})) == 1.5
+    assert measures.total_duration_error(log({"1": "A"}), original) is None
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_a_log_is_like_itself(one: Any) -> None:
+    traces = trace_batch(one, "ABC")
+    if naive_variants(one):
+        assert measures.data_utility(traces, traces) == pytest.approx(1)
+    assert similarity(traces, traces) == measures.GraphSimilarity(1, 1, 1, 1)
+    assert measures.behavioural_appropriateness(traces, traces) == 1
+    assert measures.total_duration_error(traces, traces) in (0, None)
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+EVENTS = """case_id,activity,timestamp,who
+1,A,2026-01-01T08:00:00Z,R1
+1,B,2026-01-01T09:00:00Z,R2
+1,C,2026-01-01T11:00:00Z,R1
+2,A,2026-01-01T08:00:00Z,R1
+2,B,2026-01-01T10:00:00Z,R2
+2,C,2026-01-01T11:00:00Z,R1
+3,A,2026-01-01T08:00:00Z,R2
+3,C,2026-01-01T09:00:00Z,
+"""
+RELEASED = """case:concept:name,concept:name,time:timestamp,org:resource
+x,A,2026-01-01T08:00:00Z,R1
+x,B,2026-01-01T09:00:00Z,R2
+x,C,2026-01-01T11:00:00Z,R1
+y,A,2026-01-01T08:00:00Z,R1
+y,B,2026-01-01T11:00:00Z,R2
+"""
+
+
+def evaluation(tmp_path: Path, *flags: object) -> dict[str, Any]:
+    (tmp_path / "original.csv").write_text(EVENTS)
+    folder = tmp_path / "run_id=r"
+    folder.mkdir(exist_ok=True)
+    (folder / "log.csv").write_text(RELEASED)
+    (folder / "manifest.json").write_text('{"outputs": [{"path": "log.csv"}]}')
+    assert tracecloak(
+        "evaluate", "--original", tmp_path / "original.csv", "--released", folder,
+        "--output", tmp_path / "e.json", *flags,
+    ) == 0  # fmt: skip
+    return json.loads((tmp_path / "e.json").read_text())
+
+
+def test_the_evaluation_has_the_measures_of_each_perspective(tmp_path: Path) -> None:
+    found = evaluation(tmp_path, "--resource", "who")
+    assert list(found["perspectives"]) == list(PERSPECTIVES)
+    activity = found["perspectives"]["activity"]
+    assert activity["data_utility"] == pytest.approx(1 - found["variant_emd"])
+    # A B twice, B C twice, A C once; the release has A B twice and B C once.
+    assert activity["graph"]["kept"] == pytest.approx(3 / 5)
+    assert activity["bottlenecks"]["is_slowest_kept"] is True
+    # R1 R2 and R2 R1 twice each, and no handover of case 3.
+    assert found["perspectives"]["resource"]["graph"]["kept"] == pytest.approx(3 / 4)
+    assert found["perspectives"]["resource"]["graph"]["precision"] == 1
+    # 7 hours, and 6 in the release.
+    assert found["total_duration_error"] == pytest.approx(1 / 7)
+
+
+def test_without_a_resource_column_activities_alone_are_measured(tmp_path: Path) -> None:
+    assert list(evaluation(tmp_path)["perspectives"]) == ["activity"]

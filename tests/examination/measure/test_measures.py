@@ -1,0 +1,349 @@
+"""Distances between logs: worked by hand, against naive references, and what they are blind to."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import random
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.stats import wasserstein_distance
+
+from tracecloak.examination.measure.measures import (
+    EdgeWeights,
+    VariantDistribution,
+    edge_frequency_emd,
+    edge_hours,
+    edge_mean_absolute_error,
+    edge_time_emd,
+    jaccard_distance,
+    prefix_jaccard_distance,
+    variant_emd,
+)
+from tracecloak.schemas.errors import UsageError
+
+HOUR = 3_600_000_000  # microseconds
+
+Trace = tuple[int, ...]
+
+
+def log(variants: Mapping[Trace, int]) -> VariantDistribution:
+    """A distribution in the order of the mapping."""
+    return VariantDistribution(
+        offsets=np.cumsum([0, *map(len, variants)], dtype=np.int64),
+        codes=np.array(list(itertools.chain(*variants)), dtype=np.int32),
+        counts=np.array(list(variants.values()), dtype=np.int64),
+    )
+
+
+def variants(*names: str) -> VariantDistribution:
+    """One case for each name, a letter being an activity."""
+    return log({tuple(map(ord, name)): 1 for name in names})
+
+
+def edges(weights: Mapping[tuple[int, int], float]) -> EdgeWeights:
+    pairs = np.array(list(weights), dtype=np.int32).reshape(-1, 2)
+    return EdgeWeights(pairs[:, 0], pairs[:, 1], np.array(list(weights.values())))
+
+
+EMPTY = log({})
+NO_EDGES = edges({})
+
+traces = st.lists(st.integers(0, 2), max_size=5).map(tuple)
+logs = st.dictionaries(traces, st.integers(1, 9), max_size=7)
+graphs = st.dictionaries(
+    st.tuples(st.integers(-2, 3), st.integers(-2, 3)), st.integers(-5, 50), max_size=9
+)
+
+
+# --- plain Jaccard distance -----------------------------------------------------------------------
+
+
+def test_jaccard_by_hand():
+    # {ab, abc} in common, {c} and {abd, b} on one side each: 1 - 2 / 5.
+    a, b = variants("ab", "abc", "c"), variants("abd", "b", "abc", "ab")
+    assert jaccard_distance(a, b) == pytest.approx(3 / 5)
+
+
+@given(logs, logs)
+def test_jaccard_is_that_of_the_sets(a, b):
+    union = set(a) | set(b)
+    expected = 1 - len(set(a) & set(b)) / len(union) if union else 0
+    assert jaccard_distance(log(a), log(b)) == pytest.approx(expected)
+
+
+def test_jaccard_is_blind_to_frequencies():
+    assert jaccard_distance(log({(1, 2): 1, (3,): 900}), log({(3,): 1, (1, 2): 5})) == 0
+
+
+# --- prefix-weighted Jaccard distance -------------------------------------------------------------
+
+
+def similarity(x: Trace, y: Trace) -> int:
+    """The peer's, which makes paths of the variants; the empty path has one component."""
+    common = posixpath.commonpath(["/".join(map(str, x)), "/".join(map(str, y))])
+    return len(common.split("/"))
+
+
+def greedy_prefix_jaccard(a: Sequence[Trace], b: Sequence[Trace], ties: random.Random) -> float:
+    """The peer's algorithm, pair by pair; equally similar pairs come in the order of `ties`."""
+    pairs = list(itertools.product(range(len(a)), range(len(b))))
+    ties.shuffle(pairs)
+    pairs.sort(key=lambda pair: similarity(a[pair[0]], b[pair[1]]), reverse=True)
+    used_a, used_b, total = set(), set(), 0
+    for i, j in pairs:
+        if i not in used_a and j not in used_b:
+            used_a.add(i)
+            used_b.add(j)
+            total += similarity(a[i], b[j])
+    lengths = sum(max(1, len(trace)) for trace in [*a, *b])
+    return 1 - total / (lengths - total) if lengths else 0.0
+
+
+def test_prefix_jaccard_by_hand():
+    # abc-abd share 2, ab-ab 2, c-b nothing but count 1; lengths 6 and 6: 1 - 5 / (12 - 5).
+    a, b = variants("ab", "abc", "c"), variants("ab", "abd", "b")
+    assert prefix_jaccard_distance(a, b) == pytest.approx(1 - 5 / 7)
+
+
+def test_prefix_jaccard_leaves_the_surplus_unmatched():
+    # abcd takes abce (3); one variant of the right side remains: 1 - 3 / (4 + 4 + 2 - 3).
+    assert prefix_jaccard_distance(variants("abcd"), variants("abce", "ab")) == pytest.approx(4 / 7)
+
+
+@given(logs, logs, st.randoms(use_true_random=False))
+def test_prefix_jaccard_is_the_greedy_matching_whatever_the_order_of_ties(a, b, ties):
+    expected = greedy_prefix_jaccard(list(a), list(b), ties)
+    assert prefix_jaccard_distance(log(a), log(b)) == pytest.approx(expected)
+
+
+def test_prefix_jaccard_is_the_greedy_matching_on_larger_sets():
+    ties = random.Random(7)
+    a, b = (
+        {tuple(ties.choices(range(3), k=ties.randint(1, 9))): 1 for _ in range(120)} for _ in "ab"
+    )
+    expected = greedy_prefix_jaccard(list(a), list(b), ties)
+    assert 0.1 < expected < 0.9
+    assert prefix_jaccard_distance(log(a), log(b)) == pytest.approx(expected)
+
+
+def test_prefix_jaccard_is_blind_to_variants_of_one_event():
+    assert prefix_jaccard_distance(variants("a"), variants("b")) == 0
+    assert jaccard_distance(variants("a"), variants("b")) == 1
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distance", [jaccard_distance, prefix_jaccard_distance])
+class TestVariantSets:
+    @given(a=logs)
+    def test_zero_for_equal_sets(self, distance, a):
+        shuffled = dict(sorted(a.items(), reverse=True))
+        assert distance(log(a), log(shuffled)) == 0
+
+    @given(a=logs, b=logs)
+    def test_symmetric_and_between_zero_and_one(self, distance, a, b):
+        value = distance(log(a), log(b))
+        assert 0 <= value <= 1
+        assert value == distance(log(b), log(a))
+
+    def test_empty_sides(self, distance):
+        assert distance(EMPTY, EMPTY) == 0
+        assert distance(EMPTY, variants("ab")) == 1
+        assert distance(variants("ab"), EMPTY) == 1
+
+    def test_large_codes(self, distance):
+        top = np.iinfo(np.int32).max
+        a, b = log({(top, top, 0): 1, (top, 1): 1}), log({(top, top, 0): 1, (0, top): 1})
+        assert 0 < distance(a, b) < 1
+        assert distance(a, a) == 0
+
+
+# --- directly-follows edges -----------------------------------------------------------------------
+
+
+def test_edge_frequencies_by_hand():
+    # Over ab, bc, bd: (10, 4, 0) and (8, 0, 5). Sorted 0 4 10 and 0 5 8: (0 + 1 + 2) / 3.
+    a, b = edges({(1, 2): 10, (2, 3): 4}), edges({(2, 4): 5, (1, 2): 8})
+    assert edge_frequency_emd(a, b) == pytest.approx(1)
+    # Edge by edge (2 + 4 + 5) / 3.
+    assert edge_mean_absolute_error(a, b) == pytest.approx(11 / 3)
+
+
+def test_only_the_absolute_error_sees_which_edge_has_which_count():
+    a, b = edges({(1, 2): 10, (2, 3): 4}), edges({(1, 2): 4, (2, 3): 10})
+    assert edge_frequency_emd(a, b) == 0
+    assert edge_mean_absolute_error(a, b) == 6
+
+
+def test_edges_are_directed():
+    assert edge_mean_absolute_error(edges({(1, 2): 3}), edges({(2, 1): 3})) == 3
+
+
+@given(graphs, graphs)
+def test_edge_measures_are_their_definitions(a, b):
+    union = sorted({*a, *b})
+    left, right = [a.get(edge, 0) for edge in union], [b.get(edge, 0) for edge in union]
+    emd, error = (
+        edge_frequency_emd(edges(a), edges(b)),
+        edge_mean_absolute_error(edges(a), edges(b)),
+    )
+    if union:
+        assert emd == pytest.approx(wasserstein_distance(left, right))
+        assert error == pytest.approx(np.mean(np.abs(np.subtract(left, right))))
+    else:
+        assert emd == error == 0
+    assert emd <= error + 1e-12
+    assert edge_time_emd(edges(a), edges(b)) == pytest.approx(emd / 720)
+    assert edge_frequency_emd(edges(b), edges(a)) == pytest.approx(emd)
+    assert (
+        edge_frequency_emd(edges(a), edges(a)) == edge_mean_absolute_error(edges(a), edges(a)) == 0
+    )
+
+
+def test_an_empty_graph_counts_zero_everywhere():
+    assert edge_frequency_emd(NO_EDGES, edges({(1, 2): 6, (1, 3): 2})) == 4
+    assert edge_mean_absolute_error(edges({(1, 2): 6, (1, 3): 2}), NO_EDGES) == 4
+    assert edge_time_emd(NO_EDGES, NO_EDGES) == 0
+
+
+def hours_of(weights: EdgeWeights) -> dict[tuple[int, int], int]:
+    pairs = zip(weights.source.tolist(), weights.target.tolist(), strict=True)
+    return dict(zip(pairs, weights.weight.tolist(), strict=True))
+
+
+def test_hours_are_floored_per_event():
+    # Twice 1 h 59 min are 2 hours, not 3; a negative duration is floored too, as numpy does it.
+    weights = edge_hours(
+        np.array([1, 1, 2, 2], dtype=np.int32),
+        np.array([2, 2, 1, -1], dtype=np.int32),
+        np.array([2 * HOUR - 1, 2 * HOUR - 1, 50 * HOUR, -1]),
+    )
+    assert hours_of(weights) == {(1, 2): 2, (2, 1): 50, (2, -1): -1}
+    assert weights.weight.dtype == np.int64
+
+
+def test_edge_time_in_months():
+    # The sums differ by 720 hours on one of the two edges: half a month on average.
+    a, b = edges({(1, 2): 1000, (2, 3): 7}), edges({(1, 2): 280, (2, 3): 7})
+    assert edge_time_emd(a, b) == pytest.approx(0.5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(-HOUR, 9 * HOUR)), max_size=20
+    )
+)
+def test_hours_against_a_counter(events):
+    expected: Counter[tuple[int, int]] = Counter()
+    for source, target, microseconds in events:
+        expected[source, target] += microseconds // HOUR
+    table = np.array(events, dtype=np.int64).reshape(-1, 3)
+    ends = table[:, :2].astype(np.int32)
+    assert hours_of(edge_hours(ends[:, 0], ends[:, 1], table[:, 2])) == expected
+
+
+# --- earth mover's distance of variants -----------------------------------------------------------
+
+
+def levenshtein(x: Trace, y: Trace) -> int:
+    row = list(range(len(y) + 1))
+    for i, left in enumerate(x, 1):
+        above, row = row, [i]
+        for j, right in enumerate(y, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (left != right)))
+    return row[-1]
+
+
+def transport(a: Mapping[Trace, int], b: Mapping[Trace, int]) -> float:
+    """The linear programme as it is written in books."""
+    cost = [[levenshtein(x, y) / max(len(x), len(y), 1) for y in b] for x in a]
+    rows = np.kron(np.eye(len(a)), np.ones(len(b)))
+    columns = np.kron(np.ones(len(a)), np.eye(len(b)))
+    mass = np.concatenate([np.array(list(side.values())) / sum(side.values()) for side in (a, b)])
+    return float(linprog(np.ravel(cost), A_eq=np.vstack([rows, columns]), b_eq=mass).fun)
+
+
+def test_variant_emd_by_hand():
+    # Half of the cases stay abcd, a quarter becomes abce (1 of 4 edited), a quarter ab (2 of 4).
+    a = log({(1, 2, 3, 4): 4})
+    b = log({(1, 2, 3, 4): 50, (1, 2, 3, 5): 25, (1, 2): 25})
+    assert variant_emd(a, b) == pytest.approx(0.25 / 4 + 0.25 / 2)
+
+
+def test_variant_emd_sees_frequencies_but_not_sizes():
+    a = log({(1,): 9, (2,): 1})
+    assert variant_emd(a, log({(1,): 1, (2,): 9})) == pytest.approx(0.8)
+    assert variant_emd(a, log({(1,): 900, (2,): 100})) == pytest.approx(0)
+
+
+@given(logs.filter(bool), logs.filter(bool))
+def test_variant_emd_is_the_transport_problem(a, b):
+    value = variant_emd(log(a), log(b))
+    assert value == pytest.approx(transport(a, b), abs=1e-9)
+    assert -1e-12 <= value <= 1 + 1e-12
+    assert value == pytest.approx(variant_emd(log(b), log(a)), abs=1e-9)
+    assert variant_emd(log(a), log(a)) == pytest.approx(0, abs=1e-12)
+
+
+def test_variant_emd_of_empty_sides():
+    no_cases = log({(1, 2): 0})
+    assert variant_emd(EMPTY, EMPTY) == variant_emd(EMPTY, no_cases) == 0
+    assert variant_emd(EMPTY, variants("ab")) == variant_emd(variants("ab"), no_cases) == 1
+
+
+def test_variant_emd_declines_a_table_that_is_too_large():
+    a, b = log({(1,): 1, (2,): 1, (3,): 0}), log({(1,): 1, (2,): 1, (4,): 1})
+    assert variant_emd(a, b, max_cells=6) == pytest.approx(1 / 3)  # variants without cases are free
+    assert variant_emd(a, b, max_cells=5) is None
+
+
+def test_variant_emd_keeps_all_codes_apart():
+    # Codes in the range of the surrogates, which are no characters, and beyond 16 bits.
+    codes = [0, 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xE7FF, 0xE800, 70_000]
+    for x, y in itertools.combinations(codes, 2):
+        assert variant_emd(log({(x, 5): 1}), log({(y, 5): 1})) == pytest.approx(0.5)
+
+
+def test_without_pot_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ot", None)
+    with pytest.raises(UsageError, match=r"pip install 'POT.*the extra measures"):
+        variant_emd(log({(1,): 1}), log({(2,): 1}))
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offsets", "codes", "counts", "message"),
+    [
+        ([0, 1], [1], [1, 1], "2 counts need 3 offsets, got 2"),
+        ([], [], [], "0 counts need 1 offsets, got 0"),
+        ([0, 1], [1, 2], [1], "end at the number of codes"),
+        ([1, 2], [1, 2], [1], "begin at 0"),
+        ([0, 2, 1, 3], [1, 2, 3], [1, 1, 1], "must not decrease"),
+        ([0, 1], [-1], [1], "must not be negative"),
+        ([0, 1], [1], [-1], "must not be negative"),
+    ],
+)
+def test_variant_arrays_must_fit(offsets, codes, counts, message):
+    with pytest.raises(ValueError, match=message):
+        VariantDistribution(
+            np.array(offsets, dtype=np.int64),
+            np.array(codes, dtype=np.int32),
+            np.array(counts, dtype=np.int64),
+        )
+
+
+def test_edge_arrays_must_fit():
+    ends = np.array([1, 2], dtype=np.int32)
+    with pytest.raises(ValueError, match=r"one length, got \(2, 2, 1\)"):
+        EdgeWeights(ends, ends, np.array([1]))

@@ -1,0 +1,97 @@
+"""What a release teaches of the next activity: by hand, by its laws, and against plain Python."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from tests.support.logs import cases_of, event_logs, histogram, naive_variants, trace_batch
+from tracecloak.examination.measure.next_activity import (
+    Sequences,
+    fifth_of,
+    next_activity_accuracy,
+)
+
+
+def accuracy(trained: Any, tested: Any, names: str = "ABC") -> float | None:
+    logs = (Sequences.of(trace_batch(one, names)) for one in (trained, tested))
+    return next_activity_accuracy(*logs, len(names))
+
+
+def test_the_next_activity_by_hand() -> None:
+    """After A comes B, after A B the end; after B A comes C, though after A alone mostly B."""
+    trained = {"1": "A B", "2": "A B", "3": "A B", "4": "B A C", "5": "B A C"}
+    assert accuracy(trained, {"x": "A B"}) == 1
+    assert accuracy(trained, {"x": "B A C"}) == 1  # the last two tell more than the last one
+    # C, after which a case ends here, goes on to A, and A to B, as after A alone, and ends.
+    assert accuracy(trained, {"x": "C A B"}) == pytest.approx(2 / 3)
+
+
+def test_it_backs_off_to_the_last_one_and_to_all() -> None:
+    trained = {"1": "A B C", "2": "A B C"}
+    # C C was never seen: after C alone a case ends.
+    assert accuracy(trained, {"x": "C C"}) == pytest.approx(1 / 2)
+    # D was never seen: what follows most often is B, as the first of equals.
+    assert accuracy(trained, {"x": "D B"}, "ABCD") == pytest.approx(1 / 2)
+
+
+def test_nothing_learnt_and_nothing_to_test() -> None:
+    assert accuracy({}, {"x": "A B"}) == 0
+    assert accuracy({"1": "A B"}, {}) is None
+
+
+def test_variants_teach_as_much_as_their_cases() -> None:
+    cases = {str(i): ("A B C", "A C", "B A C B")[i % 3] for i in range(11)}
+    names = ["A", "B", "C"]
+    variants = histogram(naive_variants(cases), names)
+    tested = Sequences.of(trace_batch(cases, "ABC"))
+    told = next_activity_accuracy(
+        Sequences(variants.offsets, variants.codes, variants.counts), tested, 3
+    )
+    assert told == accuracy(cases, cases)
+
+
+def test_about_a_fifth_is_tested_and_always_the_same() -> None:
+    cases = {f"case {i}": "A B" for i in range(2000)}
+    first = fifth_of(trace_batch(cases, "AB"))
+    assert 320 < first.n_cases < 480
+    again = fifth_of(trace_batch(dict(reversed(cases.items())), "AB"))
+    assert sorted(first.case_ids.to_pylist()) == sorted(again.case_ids.to_pylist())
+
+
+@given(event_logs(max_events=60), event_logs(max_events=30))
+def test_it_is_that_of_plain_python(trained: Any, tested: Any) -> None:
+    counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    end = 3
+
+    def steps(log: Any) -> list[tuple[tuple[int, int], int]]:
+        found = []
+        for case in cases_of(log).values():
+            codes = [end, *("ABC".index(name) for name, _ in case), end]
+            found += [((codes[i - 1], codes[i]), codes[i + 1]) for i in range(1, len(codes) - 1)]
+        return found
+
+    for context, following in steps(trained):
+        for known in (context, context[1:], ()):
+            counts[known][following] += 1
+    hits = 0
+    for context, following in steps(tested):
+        for known in (context, context[1:], ()):
+            if counts[known]:
+                best = max(counts[known].values())
+                hits += following == min(c for c, n in counts[known].items() if n == best)
+                break
+    expected = hits / len(steps(tested)) if steps(tested) else None
+    assert accuracy(trained, tested) == (None if expected is None else pytest.approx(expected))
+
+
+@given(event_logs(max_events=40))
+def test_nothing_teaches_more_of_a_log_in_which_all_follows_from_two_steps(events: Any) -> None:
+    """Of cases that are all alike everything is foretold, but where a context goes on two ways."""
+    one = {str(i): "A B C" for i in range(3)}
+    assert accuracy(one, one) == 1
+    found = accuracy(events, one)
+    assert found is not None and 0 <= found <= 1

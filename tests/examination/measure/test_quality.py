@@ -1,0 +1,237 @@
+"""The measures of the SaCoFa and SaPa paper: by hand, against naive references, with controls."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.support.logs import Variant, histogram, variant_counts
+from tracecloak.examination.measure import mining, quality
+from tracecloak.examination.measure.mining import MinedProcess
+from tracecloak.examination.measure.quality import (
+    JudgedProcess,
+    NormalBehaviour,
+    PatientMiner,
+    require_scikit_learn,
+    sequence_entropy,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import parse_tree
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+
+NAMES = ActivityVocabulary.of("ABCD")
+
+
+def entropy(counts: Mapping[Variant, int]) -> float:
+    return sequence_entropy(histogram(counts, "ABCD"))
+
+
+# --- complexity -----------------------------------------------------------------------------------
+
+
+def naive_entropy(counts: Mapping[Variant, int]) -> float:
+    """Case after case through a growing automaton of dicts, as the definition reads."""
+    children: dict[Variant, list[Variant]] = {(): []}
+    branch = {(): 0}
+    events: dict[int, int] = {}
+    for variant in sorted(counts, key=lambda v: (-counts[v], v)):
+        for _ in range(counts[variant]):
+            for end in range(1, len(variant) + 1):
+                prefix, before = variant[:end], variant[: end - 1]
+                if prefix not in branch:
+                    is_first = not children[before]
+                    branch[prefix] = branch[before] if is_first else max(branch.values()) + 1
+                    children[before].append(prefix)
+                    children[prefix] = []
+                events[branch[prefix]] = events.get(branch[prefix], 0) + 1
+    n = sum(events.values())
+    if n < 2:
+        return 0.0
+    return 1 - sum(k * math.log(k) for k in events.values()) / (n * math.log(n))
+
+
+def test_the_entropy_of_two_branches_is_as_one_finds_by_hand() -> None:
+    """ABC twice is one branch, in which ABD has two events; its D is a branch of its own."""
+    expected = 1 - 8 * math.log(8) / (9 * math.log(9))
+    assert entropy({("A", "B", "C"): 2, ("A", "B", "D"): 1}) == pytest.approx(expected)
+
+
+def test_a_later_case_that_goes_on_where_another_ended_stays_in_its_branch() -> None:
+    assert entropy({("A", "B"): 3, ("A", "B", "C"): 1}) == 0
+
+
+def test_the_most_frequent_variant_is_read_first() -> None:
+    """AC is the trunk, with six events, and the one B is the branch."""
+    expected = 1 - 7 * math.log(7) / (8 * math.log(8))
+    assert entropy({("A", "B"): 1, ("A", "C"): 3}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [({}, 0), ({("A",): 1}, 0), ({("A", "B", "A"): 7}, 0), ({(n,): 1 for n in "ABCD"}, 1)],
+)
+def test_the_ends_of_the_entropy(counts: dict[Variant, int], expected: float) -> None:
+    assert entropy(counts) == pytest.approx(expected)
+
+
+@given(variant_counts("ABCD"))
+def test_the_entropy_is_that_of_the_definition(counts: dict[Variant, int]) -> None:
+    assert entropy(counts) == pytest.approx(naive_entropy(counts), abs=1e-12)
+
+
+# --- normal traces --------------------------------------------------------------------------------
+
+PROCESS = {
+    ("A", "B", "C", "D"): 300,
+    ("A", "C", "B", "D"): 200,
+    ("A", "B", "D"): 100,
+    ("A", "B", "C", "B", "C", "D"): 60,
+}
+
+
+def shuffled(counts: Mapping[Variant, int]) -> dict[Variant, int]:
+    """The same cases with their events in any order."""
+    random = np.random.default_rng(5)
+    found: dict[Variant, int] = {}
+    for variant, count in counts.items():
+        for _ in range(count):
+            mixed = tuple(random.permutation(variant).tolist())
+            found[mixed] = found.get(mixed, 0) + 1
+    return found
+
+
+def naive_features(variant: Variant, known: list[Any]) -> list[int]:
+    having = {*variant, *pairwise(variant)}
+    return [int(feature in having) for feature in known]
+
+
+def test_the_features_are_the_activities_and_the_pairs_of_the_log() -> None:
+    pytest.importorskip("sklearn")
+    normal = NormalBehaviour(histogram({("A", "B", "A"): 2, ("C",): 1}, "ABCD"))
+    known = ["A", "B", "C", ("A", "B"), ("B", "A")]
+    variants: dict[Variant, int] = {
+        ("A", "B", "A"): 1, ("A", "C", "D"): 1, ("B", "A", "C"): 1, ("D", "D"): 1,
+    }  # fmt: skip
+    expected = [naive_features(variant, known) for variant in sorted(variants)]
+    assert normal.features(histogram(variants, "ABCD")).tolist() == expected
+    assert expected[1] == [1, 0, 1, 0, 0]  # neither D nor the pairs of it
+
+
+def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    cases = [variant for variant, count in sorted(PROCESS.items()) for _ in range(count)]
+    pairs = sorted({pair for v in PROCESS for pair in pairwise(v)})
+    known = [*"ABCD", *pairs]
+    forest = ensemble.IsolationForest(random_state=0)
+    forest.fit(np.array([naive_features(case, known) for case in cases], np.float32))
+    released = {("A", "B", "C", "D"): 7, ("D", "A"): 2, ("B",): 1, ("A", "B", "D"): 5}
+    table = np.array([naive_features(variant, known) for variant in released], np.float32)
+    is_normal = forest.predict(table) == 1
+    counts = np.array(list(released.values()))
+    assert 0 < is_normal.sum() < len(released)
+    found = NormalBehaviour(histogram(PROCESS, "ABCD")).share(histogram(released, "ABCD"))
+    assert found == pytest.approx(counts[is_normal].sum() / counts.sum())
+
+
+def test_a_shuffled_log_is_less_normal_than_the_log_itself() -> None:
+    """A control: what has nothing of the process but its activities must be told from it."""
+    pytest.importorskip("sklearn")
+    process = {**PROCESS, ("A", "B", "C", "D"): 3000}
+    original, mixed = histogram(process, "ABCD"), histogram(shuffled(process), "ABCD")
+    normal = NormalBehaviour(original)
+    own, other = normal.share(original), normal.share(mixed)
+    assert own is not None and other is not None
+    assert own > 0.8 and other < 0.3
+    assert NormalBehaviour(original).share(original) == own  # the same forest again
+    assert normal.share(histogram({}, "ABCD")) is None
+
+
+def test_normal_behaviour_needs_cases_and_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    with pytest.raises(UsageError, match="at least one case"):
+        NormalBehaviour(histogram({}, "ABCD"))
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(UsageError, match=r"scikit-learn, .*the extra mining"):
+        require_scikit_learn()
+
+
+# --- mined models ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cases", "expected"), [(1, 0), (4, 0.5), (16, 0.75)])
+def test_the_generalisation_of_a_sequence_is_as_one_finds_by_hand(
+    cases: int, expected: float
+) -> None:
+    """Each of the transitions fires once a case: 1 - 1 / √cases."""
+    pytest.importorskip("pm4py")
+    found = JudgedProcess(histogram({("A", "B", "C"): cases}, "ABCD"), NAMES).of_log
+    assert found.generalization == pytest.approx(expected)
+    assert found.tree == parse_tree("->( 'A', 'B', 'C' )")
+    assert (found.fitness, found.precision) == (1, 1)
+
+
+def test_a_transition_that_never_fires_counts_fully_against_a_model() -> None:
+    """Of A and D to choose from the log needs A only, four times: 1 - (1/2 + 1/2 + 1) / 3."""
+    pytest.importorskip("pm4py")
+    process = JudgedProcess(histogram({("B", "A"): 4}, "ABCD"), NAMES)
+    found = process.mined(histogram({("B", "A"): 5, ("B", "D"): 5}, "ABCD"), NAMES)
+    assert found is not None
+    assert found.tree.operator == "sequence" and sorted(found.tree.labels) == ["A", "B", "D"]
+    assert found.generalization == pytest.approx(1 - 2 / 3)
+
+
+def test_fitness_and_precision_are_those_of_the_one_adapter() -> None:
+    pytest.importorskip("pm4py")
+    original, released = histogram(PROCESS, "ABCD"), histogram(shuffled(PROCESS), "ABCD")
+    found = JudgedProcess(original, NAMES).mined(released, NAMES)
+    expected = MinedProcess(original, NAMES).of(released, NAMES)
+    assert found is not None and expected is not None
+    assert (found.fitness, found.precision) == (expected.fitness, expected.precision)
+    assert JudgedProcess(original, NAMES).mined(histogram({}, "ABCD"), NAMES) is None
+
+
+def test_generalisation_is_what_the_front_door_gives() -> None:
+    pm4py = pytest.importorskip("pm4py")
+    original = histogram(PROCESS, "ABCD")
+    process = JudgedProcess(original, NAMES)
+    tree = mining.pm4py_module("pm4py.objects.process_tree.utils.generic").parse(
+        str(process.of_log.tree)
+    )
+    net = pm4py.convert_to_petri_net(tree)
+    assert process.of_log.generalization == pytest.approx(
+        pm4py.generalization_tbr(process._log, *net)
+    )
+
+
+def test_mining_in_a_process_of_its_own_gives_the_same_and_ends_when_it_takes_too_long() -> None:
+    pytest.importorskip("pm4py")
+    original, released = histogram(PROCESS, "ABCD"), histogram(shuffled(PROCESS), "ABCD")
+    miner = PatientMiner(original, NAMES, patience=60)
+    try:
+        assert miner.mined(released) == JudgedProcess(original, NAMES).mined(released, NAMES)
+        assert miner.mined(histogram({}, "ABCD")) is None
+        worker, _ = miner._worker or (None, None)
+        miner._patience = 0.0
+        with pytest.raises(TimeoutError, match="longer than 0 s"):
+            miner.mined(released)
+        assert worker is not None and not worker.is_alive()
+    finally:
+        miner.close()
+
+
+def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "_mine_all", operator.not_)  # which takes no three arguments
+    miner = PatientMiner(histogram(PROCESS, "ABCD"), NAMES, patience=60)
+    with pytest.raises(RuntimeError, match="has ended"):
+        miner.mined(histogram(PROCESS, "ABCD"))
+    assert miner._worker is None

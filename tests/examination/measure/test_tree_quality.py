@@ -1,0 +1,193 @@
+"""Measures of process trees: by hand on small trees, and against pm4py's own front door."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from tests.support.logs import Variant, histogram
+from tests.support.trees import trees
+from tracecloak.examination.measure import quality, tree_quality
+from tracecloak.examination.measure.mining import own_tree
+from tracecloak.examination.measure.tree_quality import (
+    BASELINES,
+    PatientJudge,
+    TreeJudge,
+    TreeQuality,
+    pm4py_tree,
+)
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import (
+    SILENT,
+    ProcessTree,
+    exclusive,
+    flower,
+    leaf,
+    loop,
+    optional,
+    parallel,
+    parse_tree,
+    sequence,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
+
+NAMES = ActivityVocabulary.of("ABCD")
+A, B, C, D = map(leaf, "ABCD")
+PROCESS = {("A", "B", "C"): 6, ("A", "C", "B"): 5, ("A", "C"): 4, ("A", "D", "D"): 1}
+
+
+@pytest.fixture(autouse=True)
+def _pm4py() -> Any:
+    return pytest.importorskip("pm4py")
+
+
+def judge(counts: Mapping[Variant, int]) -> TreeJudge:
+    return TreeJudge(histogram(counts, "ABCD"), NAMES)
+
+
+def judged(counts: Mapping[Variant, int], tree: ProcessTree) -> TreeQuality:
+    return judge(counts).judged(tree)
+
+
+def figures(found: TreeQuality) -> tuple[float, ...]:
+    return tuple(getattr(found, name) for name in (*tree_quality.MEASURES, "share"))
+
+
+def test_a_sequence_of_its_own_log_has_all_that_can_be_had() -> None:
+    """Every transition fires four times: generalisation is 1 - 1 / 2."""
+    found = judged({("A", "B", "C"): 4}, sequence(A, B, C))
+    assert figures(found) == (1, 1, 1, 0.5, 1)
+    assert found.f_score == 1
+
+
+def test_a_choice_is_as_simple_as_one_finds_by_hand() -> None:
+    """Places of 1, 4 and 3 arcs, and four transitions of 2: 16 / 7 on average, 2 / 7 above 2.
+
+    D fires three times, the others once: 1 - (1 / sqrt 3 + 3) / 4.
+    """
+    log = {("D", "A"): 1, ("D", "B"): 1, ("D", "C"): 1}
+    found = judged(log, sequence(D, exclusive(A, B, C)))
+    assert found.simplicity == pytest.approx(7 / 9)
+    assert found.generalization == pytest.approx(1 - (1 / math.sqrt(3) + 3) / 4)
+    assert (found.fitness, found.precision) == (1, 1)
+
+
+def test_what_a_model_lacks_is_passed_over_by_token_replay_and_not_by_the_share() -> None:
+    """Of A B C and its end the tree has A and the end; of A C, the same of three."""
+    found = judged({("A", "B", "C"): 1, ("A", "C"): 3}, A)
+    assert found.fitness == 1
+    assert found.share == pytest.approx((2 / 4 + 3 * 2 / 3) / 4, abs=1e-5)
+
+
+def test_a_log_that_is_not_the_tree_s_fits_in_part() -> None:
+    """By hand: replaying B A on A then B forces A's absence; the share passes over A: 1 of 3."""
+    found = judged({("B", "A"): 1}, sequence(A, B))
+    assert found.fitness < 1
+    assert found.share == pytest.approx(1 / 3, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        sequence(A, optional(loop(parallel(B, C), SILENT)), optional(D)),
+        sequence(A, exclusive(sequence(optional(B), C), loop(D, SILENT))),
+        loop(A, exclusive(B, C)),
+        flower("ABCD"),
+    ],
+    ids=str,
+)
+def test_the_four_measures_are_what_the_front_door_gives(tree: ProcessTree) -> None:
+    pm4py = pytest.importorskip("pm4py")
+    found = judge(PROCESS)
+    net = pm4py.convert_to_petri_net(pm4py_tree(tree))
+    log = found._log
+    assert figures(found.judged(tree))[:4] == pytest.approx(
+        (
+            pm4py.fitness_token_based_replay(log, *net)["log_fitness"],
+            pm4py.precision_token_based_replay(log, *net),
+            _simplicity(net[0]),
+            pm4py.generalization_tbr(log, *net),
+        )
+    )
+
+
+def _simplicity(net: Any) -> float:
+    """From the arcs alone: each has two ends."""
+    n = len(net.places) + len(net.transitions)
+    return 1 / (1 + max(0, 2 * len(net.arcs) / n - 2))
+
+
+@given(trees())
+@settings(max_examples=30)
+def test_a_tree_comes_back_from_pm4py_as_it_was(tree: ProcessTree) -> None:
+    theirs = pm4py_tree(tree)
+    assert own_tree(theirs) == tree
+    assert theirs.parent is None and all(child.parent is theirs for child in theirs.children)
+
+
+def test_the_inductive_miner_is_pm4py_s_and_fits_its_log() -> None:
+    pm4py = pytest.importorskip("pm4py")
+    rare = {("A", "B", "B"): 1, ("C", "A"): 1}
+    found = judge({("A", "B", "C"): 50, ("A", "C", "B"): 30, **rare})
+    theirs = pm4py.discover_process_tree_inductive(found._log)
+    assert found.baseline("IM") == own_tree(theirs)
+    infrequent = pm4py.discover_process_tree_inductive(found._log, noise_threshold=0.2)
+    assert found.baseline("IMf") == own_tree(infrequent) != found.baseline("IM")
+    quality = found.judged("IM")
+    assert (quality.fitness, quality.share) == (1, 1)
+    assert quality.tree == found.baseline("IM")
+    assert found.judged("IMf").share < 1
+
+
+def test_the_flower_has_the_activities_that_occur_and_allows_them_always() -> None:
+    """By hand: 30 of 66, as a case A B C takes one of three at each of its steps."""
+    found = judge({("A", "B", "C"): 6, ("A", "C"): 2}).judged("flower")
+    assert found.tree == flower("ABC")
+    assert (found.fitness, found.share) == (1, 1)
+    assert found.precision == pytest.approx(30 / 66)
+
+
+def test_equal_trees_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judge(PROCESS)
+    first = found.judged(sequence(A, B, C))
+    monkeypatch.setattr(tree_quality, "pm4py_tree", operator.not_)
+    assert found.judged(parse_tree("->( 'A', 'B', 'C' )")) is first
+    with pytest.raises(AttributeError):
+        found.judged(sequence(A, C, B))
+
+
+def test_a_tree_with_an_activity_that_the_vocabulary_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="not"):
+        judged(PROCESS, sequence(A, leaf("Z")))
+
+
+def test_in_a_process_of_its_own_a_tree_is_judged_the_same_until_patience_ends() -> None:
+    miner = PatientJudge(histogram(PROCESS, "ABCD"), NAMES, patience=100)
+    try:
+        for asked in (sequence(A, B, C), *BASELINES):
+            assert miner.judged(asked) == judge(PROCESS).judged(asked)
+        with pytest.raises(RuntimeError, match="failed with ValueError"):
+            miner.judged(sequence(A, A))
+        worker, _ = miner._worker or (None, None)
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
+        miner._patience = 0.0
+        with pytest.raises(TimeoutError, match="longer than 0 s"):
+            miner.judged(sequence(A, C, B))
+        assert not worker.is_alive()
+    finally:
+        miner.close()
+
+
+def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "_mine_all", math.sqrt)  # which takes no three arguments
+    with pytest.raises(RuntimeError, match="has ended"):
+        PatientJudge(histogram(PROCESS, "ABCD"), NAMES, patience=60).judged("IM")

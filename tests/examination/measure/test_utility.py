@@ -1,0 +1,167 @@
+"""What a release keeps: each distance by hand, by its laws, and against a naive one."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.logs import event_logs, naive_variants, trace_batch
+from tests.support.releasing import hospital_files, tracecloak
+from tracecloak.examination.measure import utility
+from tracecloak.examination.measure.measures import EdgeWeights
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+HOUR_US = 3_600_000_000
+LOG = {"1": "A B C", "2": "A B C", "3": "A C", "4": "B"}
+OTHER_LOG = {"x": "A B C", "y": "C C"}
+weights = st.lists(st.integers(0, 9), min_size=3, max_size=3).map(np.array)
+
+
+def variants(log: dict[str, str]) -> VariantHistogram:
+    return VariantHistogram.from_traces(trace_batch(log, "ABC"))
+
+
+def edges(pairs: dict[tuple[int, int], int]) -> EdgeWeights:
+    return EdgeWeights(
+        np.array([source for source, _ in pairs], np.int32),
+        np.array([target for _, target in pairs], np.int32),
+        np.array(list(pairs.values()), np.int64),
+    )
+
+
+def test_total_variation_by_hand() -> None:
+    assert utility.total_variation(np.array([2, 2]), np.array([1, 0])) == 0.5
+    assert utility.total_variation(np.array([1, 0]), np.array([0, 7])) == 1
+    assert utility.total_variation(np.array([0, 0]), np.array([0, 7])) == 1
+    assert utility.total_variation(np.zeros(2), np.zeros(2)) == 0
+
+
+@given(weights, weights, weights)
+def test_total_variation_is_a_distance_of_shares(a, b, c) -> None:
+    between = utility.total_variation
+    assert between(a, b) == between(b, a)
+    assert 0 <= between(a, b) <= 1
+    assert between(a, 5 * a) <= 1e-12
+    assert between(a, c) <= between(a, b) + between(b, c) + 1e-12
+
+
+def test_variants_are_aligned_by_what_they_are() -> None:
+    a, b, is_true = utility.aligned_variants(variants(LOG), variants(OTHER_LOG))
+    # A B C, A C, B, C C
+    assert a.tolist() == [2, 1, 1, 0]
+    assert b.tolist() == [1, 0, 0, 1]
+    assert is_true.tolist() == [True, True, True, False]
+    assert utility.true_variant_mass(variants(LOG), variants(OTHER_LOG)) == 0.5
+    assert utility.true_variant_mass(variants(LOG), variants({})) == 1
+
+
+@settings(deadline=None)
+@given(event_logs(), event_logs())
+def test_total_variation_of_variants_is_that_of_a_loop(log, other) -> None:
+    a, b = naive_variants(log), naive_variants(other)
+    counts = utility.aligned_variants(
+        *(VariantHistogram.from_traces(trace_batch(x, "ABC")) for x in (log, other))
+    )[:2]
+    expected = float(bool(a) != bool(b))
+    if a and b:
+        shares = Counter({v: n / a.total() for v, n in a.items()})
+        shares.subtract({v: n / b.total() for v, n in b.items()})
+        expected = sum(abs(share) for share in shares.values()) / 2
+    assert utility.total_variation(*counts) == pytest.approx(expected)
+
+
+def test_edges_by_hand() -> None:
+    a, b = utility.aligned_edges(
+        edges({(0, 1): 90, (1, 2): 9, (2, 2): 1}), edges({(0, 1): 80, (5, 5): 4})
+    )
+    assert a.tolist() == [90, 9, 1, 0]
+    assert b.tolist() == [80, 0, 0, 4]
+    assert utility.relative_error(a, b) == pytest.approx(0.24)
+    assert utility.precision_and_recall(a, b) == (0.5, pytest.approx(1 / 3))
+    # Of invented edges no band knows; the rare edge is one of a hundred.
+    bands = utility.relative_error_by_band(a, b)
+    assert bands == {
+        "0.01 to 1": pytest.approx(19 / 99),
+        "0.001 to 0.01": 1,
+        "0 to 0.001": None,
+    }
+    assert utility.relative_error(np.zeros(2), np.zeros(2)) is None
+    assert utility.precision_and_recall(np.ones(2), np.zeros(2)) == (1, 0)
+    assert utility.precision_and_recall(np.zeros(2), np.ones(2)) == (0, 1)
+
+
+def test_lengths_activities_and_times_by_hand() -> None:
+    a, b = trace_batch({"1": "A B", "2": "A B C"}, "ABC"), trace_batch({"1": "A", "2": "A"}, "ABC")
+    assert utility.length_distance(a, b) == 1.5
+    assert utility.length_distance(a, trace_batch({}, "ABC")) is None
+    assert utility.activity_mix_distance(a, b) == pytest.approx(0.6)
+    assert utility.hour_of_week_distance(a, a) == 0
+    spans = (a.times[a.offsets[1:] - 1] - a.starts) / (24 * HOUR_US)
+    assert utility.case_duration_distance_days(a, b) == pytest.approx(spans.mean())
+
+
+def test_the_hour_of_the_week_begins_on_monday() -> None:
+    """1970-01-05 was a Monday: a week later is the same hour, an hour later is not."""
+    log = trace_batch({"1": "A"}, "A")
+    monday = 4 * 24 * HOUR_US
+    shifts = {0: 0.0, 7 * 24 * HOUR_US: 0.0, HOUR_US: 1.0}
+    at = [type(log)(**{**vars(log), "times": np.array([monday + s])}) for s in shifts]
+    found = [utility.hour_of_week_distance(at[0], other) for other in at]
+    assert found == list(shifts.values())
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return ",".join(str(path) for path in hospital_files(tmp_path, 300))
+
+
+def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, object]:
+    common = (
+        "--input",
+        original,
+        "--output",
+        tmp_path / "out",
+        "--runner",
+        "InMemory",
+        "--release_id",
+        f"r{len(list(tmp_path.glob('out/run_id=*')))}",
+    )
+    assert tracecloak("release", *common, *flags) == 0
+    report = tmp_path / "e.json"
+    released = ("--released", tmp_path / "out", "--output", report)
+    assert tracecloak("evaluate", "--original", original, *released) == 0
+    return json.loads(report.read_text())
+
+
+def test_a_release_without_a_log_is_evaluated_by_its_graph(tmp_path: Path, original: str) -> None:
+    names = tmp_path / "names.txt"
+    sample = ("--cases", 1, "--output", tmp_path / "one.csv", "--vocabulary", names)
+    assert tracecloak("sample", *sample) == 0
+    flags = ("--method", "private-dfg", "--vocabulary", names)
+    precise = evaluation(tmp_path, original, *flags, "--epsilon", 1000, "--l2_clip", 50)
+    assert precise["edge_relative_error"] < 0.15
+    assert precise["original"]["cases"] == 300
+    noisy = evaluation(tmp_path, original, *flags, "--epsilon", 1)
+    assert noisy["edge_relative_error"] > 2 * precise["edge_relative_error"]
+    assert noisy["publishable"] is False
+
+
+def test_stamps_that_are_positions_are_not_compared_as_times(tmp_path: Path, original: str) -> None:
+    flags = ("--method", "variant-histogram", "--epsilon", 50, "--delta", "1e-5")
+    report = evaluation(tmp_path, original, *flags)
+    assert report["true_variant_mass"] == 1
+    assert 0 < report["variant_total_variation"] < 1
+    assert "hour_of_week_total_variation" not in report
+    timed = evaluation(tmp_path, original, "--method", "amun")
+    assert 0 <= timed["hour_of_week_total_variation"] <= 1
+    assert timed["relative_size"] > 0

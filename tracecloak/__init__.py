@@ -1,0 +1,71 @@
+"""Anonymises process-mining event logs with Apache Beam.
+
+What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
+
+Events in a pipeline of one's own: `ReadEventLog` or own events made canonical with `ColumnMapping`,
+then `AnonymizeEventLog` with a method of `METHODS` and a `KeyReference`. Whole releases: `load` a
+`ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was received; streams likewise.
+Without Beam: `source_of`, `group_into_traces`, `anonymise`. What a method, a format or a command of
+one's own is made of is in `tracecloak.plugins`.
+"""
+
+from typing import TYPE_CHECKING
+
+from tracecloak._names import offered
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.in_memory import anonymise as anonymise
+    from tracecloak.anonymizers.contract.in_memory import group_into_traces as group_into_traces
+    from tracecloak.anonymizers.contract.method import Anonymizer as Anonymizer
+    from tracecloak.anonymizers.contract.method import Params as Params
+    from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
+    from tracecloak.anonymizers.registry import METHODS as METHODS
+    from tracecloak.pipelines.release.config import ReleaseConfig as ReleaseConfig
+    from tracecloak.pipelines.release.config import load as load
+    from tracecloak.pipelines.release.plan import plan_lines as plan_lines
+    from tracecloak.pipelines.release.run import run_release as run_release
+    from tracecloak.pipelines.release.source import source_of as source_of
+    from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
+    from tracecloak.pipelines.stream.config import load_stream as load_stream
+    from tracecloak.pipelines.stream.run import run_stream as run_stream
+    from tracecloak.pipelines.verification.verify import Verification as Verification
+    from tracecloak.pipelines.verification.verify import verify as verify
+    from tracecloak.schemas.errors import BudgetExhausted as BudgetExhausted
+    from tracecloak.schemas.errors import GuaranteeError as GuaranteeError
+    from tracecloak.schemas.errors import InputSchemaError as InputSchemaError
+    from tracecloak.schemas.errors import TracecloakError as TracecloakError
+    from tracecloak.schemas.errors import UsageError as UsageError
+    from tracecloak.schemas.events.columns import ColumnMapping as ColumnMapping
+    from tracecloak.schemas.published.guarantee import Guarantee as Guarantee
+    from tracecloak.schemas.published.manifest import ReleaseManifest as ReleaseManifest
+    from tracecloak.transforms.batch.anonymize import AnonymizeEventLog as AnonymizeEventLog
+    from tracecloak.transforms.batch.read import ReadEventLog as ReadEventLog
+    from tracecloak.transforms.keys.reference import KeyReference as KeyReference
+    from tracecloak.version import __version__ as __version__
+else:
+    __getattr__, __dir__, __all__ = offered(
+        globals(),
+        {
+            "anonymizers.contract.in_memory": "anonymise group_into_traces",
+            "anonymizers.contract.method": "Anonymizer Params",
+            "anonymizers.noise.randomness": "ReleaseKey",
+            "anonymizers.registry": "METHODS",
+            "pipelines.release.config": "ReleaseConfig load",
+            "pipelines.release.plan": "plan_lines",
+            "pipelines.release.run": "run_release",
+            "pipelines.release.source": "source_of",
+            "pipelines.stream.config": "StreamConfig load_stream",
+            "pipelines.stream.run": "run_stream",
+            "pipelines.verification.verify": "Verification verify",
+            "schemas.errors": (
+                "BudgetExhausted GuaranteeError InputSchemaError TracecloakError UsageError"
+            ),
+            "schemas.events.columns": "ColumnMapping",
+            "schemas.published.guarantee": "Guarantee",
+            "schemas.published.manifest": "ReleaseManifest",
+            "transforms.batch.anonymize": "AnonymizeEventLog",
+            "transforms.batch.read": "ReadEventLog",
+            "transforms.keys.reference": "KeyReference",
+            "version": "__version__",
+        },
+    )
