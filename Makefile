@@ -186,7 +186,7 @@ clean:
 
 # The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
 schema: $(CORE)
-	$(BIN)/python -c "import json; from tracecloak.pipelines.release.config import json_schema as made; \
+	$(BIN)/python -c "import json; from tracecloak.pipelines.configuration.config import json_schema as made; \
 	  open('schemas/files/release.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
 	$(BIN)/python -c "import json; \
 	  from tracecloak.pipelines.stream.config import stream_json_schema as made; \

@@ -15,8 +15,14 @@ from docs.hooks.commands import parser_of
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.commands.table import COMMANDS
-from tracecloak.pipelines.release.config import About, Columns, ReleaseConfig, SourceConfig, Where
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.config import (
+    About,
+    Columns,
+    ReleaseConfig,
+    SourceConfig,
+    Where,
+)
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream.config import StreamConfig
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.examination.attack.views import seen_in
 from tracecloak.pipelines.commands.table import COMMANDS
-from tracecloak.pipelines.release.config import json_schema
+from tracecloak.pipelines.configuration.config import json_schema
 from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
 from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import UsageError

@@ -283,10 +283,12 @@ def test_the_version_of_an_sdist_is_in_its_sources(tmp_path: Path) -> None:
         folder = sdist.name.removesuffix(".tar.gz")
         texts = {
             name: archive.extractfile(f"{folder}/{name}").read().decode()  # type: ignore[union-attr]
-            for name in ("PKG-INFO", "schemas/published/manifest.py")
+            for name in ("PKG-INFO", "tracecloak/schemas/published/manifest.py")
         }
     assert f"\nVersion: {TOOL_VERSION}\n" in texts["PKG-INFO"]
-    assert f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["schemas/published/manifest.py"]
+    assert (
+        f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["tracecloak/schemas/published/manifest.py"]
+    )
 
 
 def test_the_citation_is_of_this_version() -> None:

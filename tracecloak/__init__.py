@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params as Params
     from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.registry import METHODS as METHODS
-    from tracecloak.pipelines.release.config import ReleaseConfig as ReleaseConfig
-    from tracecloak.pipelines.release.config import load as load
-    from tracecloak.pipelines.release.plan import plan_lines as plan_lines
+    from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
+    from tracecloak.pipelines.configuration.config import load as load
+    from tracecloak.pipelines.configuration.source import source_of as source_of
+    from tracecloak.pipelines.planning.plan import plan_lines as plan_lines
     from tracecloak.pipelines.release.run import run_release as run_release
-    from tracecloak.pipelines.release.source import source_of as source_of
     from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
     from tracecloak.pipelines.stream.config import load_stream as load_stream
     from tracecloak.pipelines.stream.run import run_stream as run_stream
@@ -50,10 +50,10 @@ else:
             "anonymizers.contract.method": "Anonymizer Params",
             "anonymizers.noise.randomness": "ReleaseKey",
             "anonymizers.registry": "METHODS",
-            "pipelines.release.config": "ReleaseConfig load",
-            "pipelines.release.plan": "plan_lines",
+            "pipelines.configuration.config": "ReleaseConfig load",
+            "pipelines.planning.plan": "plan_lines",
             "pipelines.release.run": "run_release",
-            "pipelines.release.source": "source_of",
+            "pipelines.configuration.source": "source_of",
             "pipelines.stream.config": "StreamConfig load_stream",
             "pipelines.stream.run": "run_stream",
             "pipelines.verification.verify": "Verification verify",

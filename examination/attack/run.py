@@ -54,8 +54,8 @@ from tracecloak.examination.attack.neighbours import (
 )
 from tracecloak.examination.attack.releases import Releases, Watch, changed_cells, fresh_keys
 from tracecloak.examination.attack.views import before_publication, without_noise
-from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch

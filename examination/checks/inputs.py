@@ -9,7 +9,7 @@ from typing import Any
 from tracecloak.examination.checks.finding import Check, NotApplicable, expect
 from tracecloak.examination.checks.made_up_log import Case, MadeUp
 from tracecloak.examination.checks.trial import Place, Trial
-from tracecloak.pipelines.release.config import Where
+from tracecloak.pipelines.configuration.config import Where
 
 _NO_PROMISE = (
     "The method promises nothing of it: it is no rigorous one, and may refuse what it finds in the "

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.release.config import ReleaseConfig, Where
+from tracecloak.pipelines.configuration.config import ReleaseConfig, Where
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.transforms.formats.registry import FORMATS

@@ -18,9 +18,9 @@ from tracecloak.examination.checks.finding import (
 )
 from tracecloak.examination.checks.trial import Trial
 from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
 

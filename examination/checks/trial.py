@@ -22,15 +22,15 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.checks.log_files import format_of, write_log
 from tracecloak.examination.checks.made_up_log import Case, MadeUp
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import new_key_file
 from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.run import run_release
-from tracecloak.pipelines.release.source import source_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.publish.release_folder import LATEST_NAME, ReleaseFolder

@@ -23,7 +23,7 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
     from tracecloak.examination.linkage.knowledge import Settings
-    from tracecloak.pipelines.release.config import ReleaseConfig
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -198,7 +198,7 @@ def _audit(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Audits a release's configuration; raises GuaranteeError where its claim is refuted."""
     from tracecloak.examination.attack.report import summary_lines, write_report
     from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration
-    from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.screen.progress import showing_progress
 
     path = file_to_write("report", flags.pop("report"))
@@ -218,7 +218,7 @@ def _check(config_path: str | None, flags: dict[str, Any], form: Form) -> int:
     """Tries ways round the budget; raises GuaranteeError where one is open."""
     from tracecloak.examination.checks.report import summary_lines, write_report
     from tracecloak.examination.checks.run import check_configuration
-    from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.runners.names import IN_MEMORY
     from tracecloak.pipelines.screen.progress import showing_progress
 
@@ -259,8 +259,8 @@ def _link(flags: dict[str, Any], form: Form) -> int:
     from tracecloak.examination.linkage import run as linkage
     from tracecloak.examination.linkage.knowledge import Settings
     from tracecloak.examination.measure.perspectives import RESOURCE
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     path = file_to_write("report", flags.pop("report"))
@@ -318,8 +318,8 @@ def _link_growing(
     from tracecloak.examination.linkage.pair_of_releases import pairs_of
     from tracecloak.examination.linkage.supposed import Making, making_of
     from tracecloak.examination.measure.perspectives import RESOURCE
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     if len(paths) < 2:

@@ -105,7 +105,7 @@ def _in_full(name: str) -> Iterator[str]:
     from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
     from tracecloak.anonymizers.registry import METHODS
     from tracecloak.examination.demo.hospital import ACTIVITIES
-    from tracecloak.pipelines.release.flag_texts import parameter_help
+    from tracecloak.pipelines.configuration.flag_texts import parameter_help
 
     method = METHODS[name]
     example = dict(method.examples[0])
@@ -148,7 +148,7 @@ def _in_full(name: str) -> Iterator[str]:
 
 def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
-    from tracecloak.pipelines.release.flag_texts import as_json, flag_text
+    from tracecloak.pipelines.configuration.flag_texts import as_json, flag_text
 
     words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
     words += ["--release_id", f"{name}-1"]
@@ -171,7 +171,7 @@ _TYPES = {
 
 def kind_of_value(name: str, schema: Mapping[str, Any]) -> str:
     """What a parameter's value is, in which range, by its JSON Schema."""
-    from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES
+    from tracecloak.pipelines.configuration.flag_texts import NAMES_OF_FILES
 
     if name in NAMES_OF_FILES:
         return "file"

@@ -56,8 +56,8 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison import compare, report
     from tracecloak.examination.comparison.contenders import chosen_methods
     from tracecloak.examination.comparison.original import Original
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.transforms.files import keep_private
 

@@ -35,8 +35,8 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.report_files import write_all
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)

@@ -93,8 +93,8 @@ def run(given: Given) -> int:
     from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.statements import IN_WORDS, counted
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)

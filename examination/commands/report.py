@@ -54,8 +54,8 @@ def run(given: Given) -> int:
     from tracecloak.examination.measure.released import read_manifest, release_folder
     from tracecloak.examination.report.internal import Asked, attack_of, internal_report
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.source import source_of
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder
 

@@ -14,7 +14,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine, require_file_system
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.paying import PayingConfig
+    from tracecloak.pipelines.configuration.paying import PayingConfig
     from tracecloak.pipelines.ledger.accounts import Account
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
@@ -46,13 +46,17 @@ def open_store(config: PayingConfig) -> KeyStore:
     Raises:
         UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
             what wrapped them was not named; see `KeyStore.check_secrets`.
-        RetryLater: The key-encryption key cannot be had now.
+        RetryLater: The key-encryption key cannot be had now, or a release is at work whose key lies
+            in clear and shall not.
         KeyStoreError: The store cannot be used.
     """
     if config.worker_keys is not None:
         require_file_system("worker_keys", config.worker_keys)
     store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
-    store.check_secrets()
+    if store.check_secrets():
+        from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
+
+        wrap_what_is_in_clear(store)
     return store
 
 

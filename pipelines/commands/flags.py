@@ -29,14 +29,14 @@ def add_release_flags(
         told: Help of flags that mean something else to this command, by name.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
-    from tracecloak.pipelines.release.config import (
+    from tracecloak.pipelines.configuration.config import (
         IN_FILES_ONLY,
         SECTIONS,
         About,
         ReleaseConfig,
         read_yaml,
     )
-    from tracecloak.pipelines.release.flag_texts import key_help, parameter_help
+    from tracecloak.pipelines.configuration.flag_texts import key_help, parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -81,7 +81,7 @@ def refuse_parameters_of_others(
         UsageError: One is.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
-    from tracecloak.pipelines.release.config import read_yaml
+    from tracecloak.pipelines.configuration.config import read_yaml
 
     if method is None and config is not None:
         method = read_yaml(config).get("method")
@@ -100,8 +100,8 @@ def refuse_parameters_of_others(
 
 def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a log is read."""
-    from tracecloak.pipelines.release.config import Columns, ReleaseConfig
-    from tracecloak.pipelines.release.flag_texts import key_help
+    from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
+    from tracecloak.pipelines.configuration.flag_texts import key_help
 
     for name in _READING:
         text = key_help(ReleaseConfig.model_fields[name])

@@ -26,8 +26,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Prints the plan."""
-    from tracecloak.pipelines.release.config import load
-    from tracecloak.pipelines.release.plan import plan_of
+    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.planning.plan import plan_of
 
     flags = dict(given.flags)
     sizes = _sizes(flags.pop("cases", ""))

@@ -15,8 +15,8 @@ from tracecloak.pipelines.screen.results import Result, duration, quantity, show
 from tracecloak.schemas.errors import TracecloakError
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.ledger.balance import Balance
-    from tracecloak.pipelines.release.config import ReleaseConfig
     from tracecloak.pipelines.release.values import Outcome
     from tracecloak.pipelines.windows.several import Ended
     from tracecloak.schemas.published.yields import Yield
@@ -41,9 +41,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Makes the release, or those of windows, unless they are there already."""
+    from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.outcomes.lineage import check_lineage
     from tracecloak.pipelines.outcomes.metrics import check_metrics
-    from tracecloak.pipelines.release.config import load
 
     began = time.monotonic()
     flags = dict(given.flags)
@@ -234,7 +234,7 @@ def _rows(
 def _advice(config: ReleaseConfig, held: Yield) -> str:
     """What would make a release better that is of little use, by its own and public numbers."""
     from tracecloak.anonymizers.registry import method_named
-    from tracecloak.pipelines.release.verdict import advice_on
+    from tracecloak.pipelines.planning.verdict import advice_on
 
     if held.is_empty or held.is_poor or held.lacks_starts:
         return _WORTH_LITTLE

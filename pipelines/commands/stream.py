@@ -13,8 +13,8 @@ from tracecloak.pipelines.screen.results import Result, show
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
-    from tracecloak.pipelines.release.config import Columns
-    from tracecloak.pipelines.release.flag_texts import key_help
+    from tracecloak.pipelines.configuration.config import Columns
+    from tracecloak.pipelines.configuration.flag_texts import key_help
     from tracecloak.pipelines.stream.config import log_helps, stream_helps
 
     parser.usage = "tracecloak stream [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"

@@ -26,10 +26,10 @@ def run(given: Given) -> int:
     Raises:
         InputSchemaError: There is no name, as no record could be read.
     """
-    from tracecloak.pipelines.release.config import load_source
-    from tracecloak.pipelines.release.findings import cause_of, finding_lines
+    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.planning.findings import cause_of, finding_lines
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
-    from tracecloak.pipelines.release.source import source_of
     from tracecloak.schemas.texts.formulas import formulas
     from tracecloak.transforms.files import keep_private
 

@@ -14,7 +14,7 @@ from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.release.config import ReleaseConfig
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.windows.calendar import Day
 
 _TOLD = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that have "
@@ -41,7 +41,7 @@ def run(given: Given) -> int:
         LedgerError: The book is to be verified, and does not say what was counted.
     """
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
-    from tracecloak.pipelines.release.config import load
+    from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.release.window import verify_book
     from tracecloak.pipelines.windows.calendar import calendar_of
 

@@ -73,22 +73,17 @@ class KeyStore(StoreFolder):
         named = os.environ.get("TRACECLOAK_KEY_STORE")
         return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
 
-    def check_secrets(self) -> None:
-        """Makes sure that every key can be read, and wraps those that lie in clear and shall not.
+    def check_secrets(self) -> bool:
+        """Makes sure that every key can be read; returns whether some lie in clear and shall not.
 
         Raises:
             UsageError: A key is wrapped, and what wrapped it was not named or is not this; or there
                 is no such key-encryption key.
-            RetryLater: The source of that key does not answer now, or a release is at work whose
-                key lies in clear and shall not.
+            RetryLater: The source of that key does not answer now.
             KeyStoreError: The store cannot be used.
         """
         with self.in_use():
-            in_clear = self.secrets.check()
-        if in_clear:
-            from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
-
-            wrap_what_is_in_clear(self)
+            return bool(self.secrets.check())
 
     @property
     def ledger_url(self) -> str:

@@ -1,4 +1,5 @@
-"""One release of a log, from its configuration to its commit.
+"""One release of a log: it is opened, claimed, run, settled and told.
 
-Here: configuration, pipeline, run, records. Not here: money (budget), flags (commands).
+Here: the five steps, and the concerns that hang on them. Not here: configurations
+(pipelines/configuration), drivers (pipelines/runners), money (pipelines/budget), flags (commands).
 """

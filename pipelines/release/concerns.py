@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.values import Concern
 from tracecloak.schemas.plugins import load
 

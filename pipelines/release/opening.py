@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
-from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.transforms.batch.dead_letter import DeadLetter

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.configuration.config import ReleaseConfig, without_filters
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.config import ReleaseConfig, without_filters
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.names import is_durable
 from tracecloak.schemas.published.manifest import ReleaseManifest

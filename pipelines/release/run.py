@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.claiming import claimed, job_of, recognised
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.settling import failed, settled
 from tracecloak.pipelines.release.telling import told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from tracecloak.pipelines.budget.books import after_release
-from tracecloak.pipelines.release.findings import log_findings
+from tracecloak.pipelines.planning.findings import log_findings
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.failures import reason_of, told_error
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, TracecloakError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.values import Concern, Outcome, Run, Signature
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.job import Job

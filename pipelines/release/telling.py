@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.books import after_release
 from tracecloak.pipelines.ledger.balance import Balance
-from tracecloak.pipelines.release.findings import FirstLook
+from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.published.yields import Yield

@@ -7,10 +7,10 @@ from typing import Literal
 
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Unchanged
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import InputFile, Receipt
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.yields import Yield

@@ -13,11 +13,11 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.schedule_config import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.schedule_config import check_composes
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
 from tracecloak.pipelines.release.window_facts import moment, window_facts
 from tracecloak.pipelines.runners.names import is_local

@@ -20,16 +20,16 @@ from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, Rigorou
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
-from tracecloak.pipelines.budget.paying import PayingConfig
-from tracecloak.pipelines.release.config import (
+from tracecloak.pipelines.configuration.config import (
     Columns,
     OneOf,
     Where,
     parse_where,
     read_yaml,
 )
-from tracecloak.pipelines.release.flag_texts import form_of, parameter_help, standing
-from tracecloak.pipelines.release.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import form_of, parameter_help, standing
+from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping

@@ -25,12 +25,12 @@ from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
 from tracecloak.pipelines.ledger.database import MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.config import without_filters
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import LOCAL, is_durable
 from tracecloak.pipelines.runners.options import version

@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.window import known_scope
 from tracecloak.pipelines.release.window_facts import moment
 from tracecloak.pipelines.windows.attempts import Attempt, last_attempt

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
-from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.run import run_release
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key

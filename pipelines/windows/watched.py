@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.outcomes.lineage import LineageRun, event_of, send
 from tracecloak.pipelines.outcomes.metrics import Metrics, Windows, note_metrics
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute

@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from deploy.dataflow import launch
 from tracecloak.pipelines.commands import main as command
-from tracecloak.pipelines.release.config import load
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import load_stream
@@ -231,7 +231,7 @@ def test_who_runs_windows_at_night_asks_for_those_that_are_due() -> None:
 
 
 def test_tracecloak_takes_the_configuration_of_windows(tmp_path: Path) -> None:
-    pytest.importorskip("tracecloak.pipelines.release.schedule_config")
+    pytest.importorskip("tracecloak.pipelines.configuration.schedule_config")
     text = manifest("ConfigMap", "tracecloak-windows")["data"]["windows.yaml"]
     path = tmp_path / "windows.yaml"
     path.write_text(text)

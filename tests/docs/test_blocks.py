@@ -32,8 +32,8 @@ from tests.support.documents import (
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tracecloak.examination.demo.hospital_file import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
+from tracecloak.pipelines.configuration.config import json_schema, load
 from tracecloak.pipelines.ledger.accounts import load_accounts
-from tracecloak.pipelines.release.config import json_schema, load
 from tracecloak.pipelines.stream.config import load_stream, stream_json_schema
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]

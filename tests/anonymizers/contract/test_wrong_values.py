@@ -12,7 +12,7 @@ import pytest
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.pipelines.release.config import Columns, ReleaseConfig, Where, load
+from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, Where, load
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import UsageError
 

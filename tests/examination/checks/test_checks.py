@@ -27,6 +27,7 @@ from tracecloak.examination.checks.run import CHECKS, check_configuration
 from tracecloak.pipelines.budget import books as books_module
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger import caps, officers_ledger
@@ -39,7 +40,6 @@ from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release import claiming
 from tracecloak.pipelines.release import records as records_module
 from tracecloak.pipelines.release import run as release_module
-from tracecloak.pipelines.release.config import ReleaseConfig, load
 from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.transforms import sealed

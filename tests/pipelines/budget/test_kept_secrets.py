@@ -22,10 +22,10 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
 from tests.support.tiers import at_night
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.keys import kept_secrets
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.rewrapping import rewrap
-from tracecloak.pipelines.release.config import load
+from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
@@ -169,7 +169,8 @@ def test_a_copy_for_workers_follows_the_key(hospital: Hospital, tmp_path: Path) 
     (copy,) = shared.iterdir()
     assert copy.read_text() == NOISE.hex()
     store = hospital.store(hospital.first, shared)
-    store.check_secrets()
+    assert store.check_secrets()
+    wrap_what_is_in_clear(store)
     given = store.reserve(*asked)
     assert given == KeyReference(f"file:{copy}", given.fingerprint, hospital.first)
     assert given.resolve().hex() == NOISE.hex()

@@ -19,7 +19,7 @@ from tests.support.keys import release_key
 from tests.support.ledgers import account, python, reservation
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.rewrapping import rewrap
+from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -539,7 +539,8 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
     assert path.stat().st_mode & 0o777 == 0o600
     (tmp_path / "kek").write_text("5" * 64)
     wrapped = KeyStore(tmp_path / "keys", key_encryption_key=f"file:{tmp_path}/kek")
-    wrapped.check_secrets()
+    assert wrapped.check_secrets()
+    wrap_what_is_in_clear(wrapped)
     assert key.hex() not in path.read_text()
     assert wrapped.book_key().resolve().hex() == key.hex()
     (tmp_path / "kek2").write_text("6" * 64)

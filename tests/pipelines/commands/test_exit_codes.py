@@ -155,7 +155,7 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches the traceback of Python, which ends with 1 and quotes what the error quotes."""
-    monkeypatch.setattr("tracecloak.pipelines.release.plan.source_of", _raises(KeyError(SECRET)))
+    monkeypatch.setattr("tracecloak.pipelines.planning.plan.source_of", _raises(KeyError(SECRET)))
     arguments = ["plan", "--input", "x", "--output", "o", "--method", "private-dfg"]
     arguments.append("--buy_vocabulary")
     assert tracecloak(*arguments, "--epsilon", 1) == 6

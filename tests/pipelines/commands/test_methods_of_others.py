@@ -119,7 +119,7 @@ def test_the_json_schema_knows_it_too(kites: Path, tmp_path: Path) -> None:
     script = tmp_path / "schema.py"
     script.write_text(
         "import json\n"
-        "from tracecloak.pipelines.release.config import json_schema\n"
+        "from tracecloak.pipelines.configuration.config import json_schema\n"
         "print(json.dumps(json_schema()))\n"
     )
     schema = json.loads(told(kites, str(script)))

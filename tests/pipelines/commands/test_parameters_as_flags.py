@@ -16,10 +16,10 @@ from pydantic.fields import FieldInfo
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.flag_texts import as_json
-from tracecloak.pipelines.release.flag_values import given_value
-from tracecloak.pipelines.release.plan import Plan
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.flag_texts import as_json
+from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
 
@@ -128,7 +128,7 @@ def planned(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
-        "tracecloak.pipelines.release.plan.plan_of",
+        "tracecloak.pipelines.planning.plan.plan_of",
         lambda config, _: seen.append(config) or Plan((), ()),
     )
 

@@ -24,8 +24,8 @@ from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
-from tracecloak.pipelines.release.config import load, load_source
-from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.configuration.config import load, load_source
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog

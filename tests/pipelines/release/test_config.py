@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.release.config import (
+from tracecloak.pipelines.configuration.config import (
     Columns,
     ReleaseConfig,
     json_schema,
@@ -88,7 +88,7 @@ def test_what_the_schema_refuses_the_code_refuses(
 
 def test_no_option_of_ours_is_one_of_beams() -> None:
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.release.config import Columns
+    from tracecloak.pipelines.configuration.config import Columns
 
     ours = {*ReleaseConfig.model_fields, *Columns.model_fields} - {"runner"}
     for method in METHODS.values():

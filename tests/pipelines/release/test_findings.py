@@ -11,8 +11,8 @@ from tests.support.releasing import csv_log, operator_folder, tracecloak
 from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release.config import Columns
-from tracecloak.pipelines.release.findings import finding_lines
+from tracecloak.pipelines.configuration.config import Columns
+from tracecloak.pipelines.planning.findings import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, Finding
 from tracecloak.transforms.files import SourceFile

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.release.flag_texts import flag_text, parameter_help, shown
-from tracecloak.pipelines.release.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import flag_text, parameter_help, shown
+from tracecloak.pipelines.configuration.flag_values import given_value
 
 JSON = st.recursive(
     st.none()

@@ -10,7 +10,7 @@ import pytest
 from tests.support.releasing import tracecloak
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release import plan as plans
+from tracecloak.pipelines.planning import plan as plans
 
 SAID = "A release would have about "
 

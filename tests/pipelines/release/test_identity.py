@@ -17,9 +17,9 @@ from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.pipelines.release import config as release_module
-from tracecloak.pipelines.release.config import About, Columns, ReleaseConfig, Where
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration import config as release_module
+from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import UsageError

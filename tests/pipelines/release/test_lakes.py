@@ -11,9 +11,9 @@ import yaml
 
 from tests.support.releasing import csv_log, digests, fix_key, manifest, operator_folder, tracecloak
 from tests.support.searching import files_with
-from tracecloak.pipelines.release.config import ReleaseConfig, load, load_source
-from tracecloak.pipelines.release.plan import plan_of
-from tracecloak.pipelines.release.source import source_of
+from tracecloak.pipelines.configuration.config import ReleaseConfig, load, load_source
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.planning.plan import plan_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.batch import read
 

@@ -12,10 +12,10 @@ import yaml
 from tests.support.releasing import csv_log, small_rows
 from tests.support.windows import MONTHS, schedule
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.pipelines.release.config import load
-from tracecloak.pipelines.release.plan import plan_lines
-from tracecloak.pipelines.release.plan_of_windows import composition_lines, window_lines
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.planning.plan import plan_lines
+from tracecloak.pipelines.planning.plan_of_windows import composition_lines, window_lines
 
 SECTION: dict[str, Any] = {
     "origin": "2026-01-01",

@@ -35,12 +35,12 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget import opening as opening_module
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.config import ReleaseConfig
 from tracecloak.pipelines.release.records import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

@@ -10,8 +10,13 @@ import pytest
 import yaml
 
 from tests.support.releasing import tracecloak
-from tracecloak.pipelines.release.config import IN_FILES_ONLY, ReleaseConfig, json_schema, load
-from tracecloak.pipelines.release.schedule_config import (
+from tracecloak.pipelines.configuration.config import (
+    IN_FILES_ONLY,
+    ReleaseConfig,
+    json_schema,
+    load,
+)
+from tracecloak.pipelines.configuration.schedule_config import (
     ScheduleConfig,
     check_composes,
     check_ends_are_read,

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.release.verdict import Verdict, advice_on, grade_of, verdicts
-from tracecloak.pipelines.release.worth import Worth
+from tracecloak.pipelines.planning.verdict import Verdict, advice_on, grade_of, verdicts
+from tracecloak.pipelines.planning.worth import Worth
 from tracecloak.schemas.published.yields import Yield
 
 NAMES = tuple(f"step {i}" for i in range(10))

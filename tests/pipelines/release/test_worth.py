@@ -12,7 +12,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
-from tracecloak.pipelines.release.worth import made_up_log, worth_of
+from tracecloak.pipelines.planning.worth import made_up_log, worth_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.yields import Yield

@@ -28,10 +28,10 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from apache_beam.transforms.environments import DockerEnvironment
 
 from tests.support.releasing import ROOT, hospital_files
+from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.release.config import load
 from tracecloak.pipelines.release.records import manifest_of
-from tracecloak.pipelines.release.source import source_of
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
 from tracecloak.pipelines.runners.on_beam import build_release

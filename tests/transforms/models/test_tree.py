@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from tests.support.trees import Word, language, random_tree, trees
 from tracecloak.anonymizers.queries.model_rules import rules_of_model
-from tracecloak.pipelines.release.model_file import read_model_rules
+from tracecloak.pipelines.configuration.model_file import read_model_rules
 from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree, states_of
 from tracecloak.schemas.models.process_tree import (
     ProcessTree,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.release.config import ReleaseConfig
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.budget.paying import PayingConfig
-from tracecloak.pipelines.release.flag_texts import kinds_of
-from tracecloak.pipelines.release.flag_values import given_value
-from tracecloak.pipelines.release.schedule_config import (
+from tracecloak.pipelines.configuration.flag_texts import kinds_of
+from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.paying import PayingConfig
+from tracecloak.pipelines.configuration.schedule_config import (
     ScheduleConfig,
     check_composes,
     check_ends_are_read,
@@ -461,7 +461,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     if "vocabulary" in known and isinstance(vocabulary, str):
         params["vocabulary"] = _vocabulary_file(vocabulary)
     if "model" in known and isinstance(params.get("model"), str):
-        from tracecloak.pipelines.release.model_file import read_model_rules
+        from tracecloak.pipelines.configuration.model_file import read_model_rules
 
         params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
     if "max_cases_per_individual" in known:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.release.config import ReleaseConfig, SourceConfig
+from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.files import SourceFile, match_files
 from tracecloak.transforms.partitions import can_hold

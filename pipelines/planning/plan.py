@@ -13,17 +13,17 @@ from tracecloak.anonymizers.accounting.composition import decimal_text, joint_se
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.release.config import ReleaseConfig
-from tracecloak.pipelines.release.findings import FirstLook
-from tracecloak.pipelines.release.flag_texts import shown
-from tracecloak.pipelines.release.plan_of_windows import (
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.flag_texts import shown
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.planning.findings import FirstLook
+from tracecloak.pipelines.planning.plan_of_windows import (
     composition_lines,
     overlap_sentences,
     window_lines,
 )
-from tracecloak.pipelines.release.source import source_of
-from tracecloak.pipelines.release.verdict import Verdict, verdicts
-from tracecloak.pipelines.release.worth import SIZES
+from tracecloak.pipelines.planning.verdict import Verdict, verdicts
+from tracecloak.pipelines.planning.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.files import SourceFile

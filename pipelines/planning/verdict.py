@@ -31,7 +31,7 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.pipelines.release.worth import Worth, worth_at, worth_of
+from tracecloak.pipelines.planning.worth import Worth, worth_at, worth_of
 from tracecloak.schemas.errors import TracecloakError
 
 Grade = Literal["worth it", "hardly", "no"]

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
-from tracecloak.pipelines.release.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.events.local_time import DAY_US, zone_of
 from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.windows.schedule import Schedule, Window

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from tracecloak.pipelines.release.flag_texts import NAMES_OF_FILES, kinds_of
+from tracecloak.pipelines.configuration.flag_texts import NAMES_OF_FILES, kinds_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
