@@ -3,7 +3,7 @@
 A release says next to nothing of its input, so mostly this cannot be told from its files. What can
 be told: none of its activities is in the log, or the log lies outside of its public dates. Where
 the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
-(`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
+(`pipelines.cases.noted_cases`), which is a matter of the operator alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
+from tracecloak.pipelines.cases.noted_cases import SHARED, NotedCases, share_text
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER

@@ -229,7 +229,7 @@ class Books:
             sketch = read_if_there(self.sketch_path(key_fingerprint))
             if sketch is None:
                 return
-            from tracecloak.pipelines.ledger.noted_cases import note_cases
+            from tracecloak.pipelines.cases.noted_cases import note_cases
 
             entries = self.ledger.entries()
         except (LedgerError, OSError) as error:

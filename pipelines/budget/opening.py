@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.paying import PayingConfig
     from tracecloak.pipelines.ledger.accounts import Account
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+
+
+_L = TypeVar("_L", bound=Ledger)
 
 
 def store_at(
@@ -96,7 +99,7 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
     if config.ledger is None and config.new_ledger:
         store.make_ledger_file()
     url = config.ledger or store.ledger_url
-    ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
+    ledger = _with_cases(Ledger(url, accounts, new=config.new_ledger, store=store))
     if not ledger.is_shared and not is_local(config.runner):
         raise UsageError(
             f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
@@ -123,6 +126,16 @@ def officers_ledger(
 
     if url is None and (new or after_loss):
         store.make_ledger_file()
-    return OfficersLedger(
+    ledger = OfficersLedger(
         url or store.ledger_url, accounts, new=new, store=store, after_loss=after_loss
     )
+    return _with_cases(ledger)
+
+
+def _with_cases(ledger: _L) -> _L:
+    """Makes the table of noted cases beside a ledger that is new, as its owner alone may."""
+    if ledger.is_new:
+        from tracecloak.pipelines.cases.noted_cases import NotedCases
+
+        NotedCases(ledger.url).make()
+    return ledger

@@ -237,8 +237,8 @@ def _withdraw(flags: Flags) -> Result:
 
 
 def _cases(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.cases_reading import cases_text
-    from tracecloak.pipelines.ledger.noted_cases import NotedCases
+    from tracecloak.pipelines.cases.cases_reading import cases_text
+    from tracecloak.pipelines.cases.noted_cases import NotedCases
 
     ledger = _opened(flags)
     said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
@@ -246,7 +246,7 @@ def _cases(flags: Flags) -> Result:
 
 
 def _erase(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.cases_reading import erase
+    from tracecloak.pipelines.cases.cases_reading import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])

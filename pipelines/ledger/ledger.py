@@ -80,6 +80,7 @@ class Ledger:
         url: Where it is, with what else the URL has.
         accounts: Caps by account of the accounts file.
         memory: What the key store keeps of it; None: nothing.
+        is_new: Whether this is who made it.
     """
 
     # Whether one may be made though accounts are declared in another one that the key store pays
@@ -127,6 +128,7 @@ class Ledger:
             raise
         except LedgerError as error:
             raise UsageError(str(error)) from None
+        self.is_new = not is_there
         if is_there:
             return
         seen = None if self.memory is None else self.memory.head()
@@ -460,9 +462,6 @@ class Ledger:
             # Databases have several errors for two who make one table; what counts is that it is.
             if not self._database.transact(self._is_there, writes=False):
                 raise
-        from tracecloak.pipelines.ledger.noted_cases import NotedCases
-
-        NotedCases(self.url).make()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
         if self.memory is not None and self.memory.knows_others():
             _LOG.warning(

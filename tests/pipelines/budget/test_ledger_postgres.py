@@ -20,11 +20,11 @@ from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.pipelines.cases.cases_reading import erase
+from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.cases_reading import erase
 from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.decided_steps import note_step
-from tracecloak.pipelines.ledger.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.table import migrate, read_entries
 from tracecloak.pipelines.ledger.window_claims import claim

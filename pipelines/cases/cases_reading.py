@@ -7,15 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry
-from tracecloak.pipelines.ledger.noted_cases import (
+from tracecloak.pipelines.cases.noted_cases import (
     Noted,
     NotedCases,
     epsilon_of,
     share_text,
     shared_with,
 )
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute
