@@ -83,7 +83,8 @@ class Books:
         """Returns what a reader sees in the place of the release, for who has a key of it."""
         manifest = self.folder.committed()
         if manifest is not None:
-            is_ours = manifest["randomness"]["key_fingerprint"] == key_fingerprint
+            made_with = manifest.get("randomness", {}).get("key_fingerprint")
+            is_ours = made_with is not None and made_with == key_fingerprint
             return "this release" if is_ours else "another's"
         pattern = FileSystems.join(self.folder.final, "**")
         return "parts" if FileSystems.match([pattern])[0].metadata_list else "nothing"

@@ -129,12 +129,17 @@ def officers_ledger(
     ledger = OfficersLedger(
         url or store.ledger_url, accounts, new=new, store=store, after_loss=after_loss
     )
-    return _with_cases(ledger)
+    return _with_cases(ledger, new)
 
 
-def _with_cases(ledger: _L) -> _L:
-    """Makes the table of noted cases beside a ledger that is new, as its owner alone may."""
-    if ledger.is_new:
+def _with_cases(ledger: _L, may_lack_it: bool = False) -> _L:
+    """Makes the table of noted cases beside a ledger that is new, as its owner alone may.
+
+    Args:
+        ledger: The ledger.
+        may_lack_it: Whether one that is not new gets it as well where it lacks it.
+    """
+    if ledger.is_new or may_lack_it:
         from tracecloak.pipelines.cases.noted_cases import NotedCases
 
         NotedCases(ledger.url).make()

@@ -27,7 +27,6 @@ from tracecloak.transforms.files import (
     is_on_this_machine,
     read_if_there,
     write_anew,
-    write_private,
 )
 from tracecloak.transforms.keys.reference import KeyReference
 
@@ -388,13 +387,13 @@ class KeyStore(StoreFolder):
         """
         with self.locked(KEYS_LOCK), self.in_use():
             self._secret()  # which tells
-            write_private(path, self.secrets.kept(bytes.fromhex(key.hex())), replaces)
+            self.put(path, self.secrets.kept(bytes.fromhex(key.hex())), replaces)
 
     def _secret(self) -> bytes:
         path = self.secrets.own
         if not path.exists():
             self.secrets.check_key()
-            write_private(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
+            self.put(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
         return self.secrets.read(path)
 
 

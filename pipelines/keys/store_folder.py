@@ -75,7 +75,11 @@ class StoreFolder:
         """Writes a file of this store, which appears whole or stays as it is."""
         with self.in_use():
             self._make()
-            write_private(self.path / name, text.encode())
+            self.put(self.path / name, text.encode())
+
+    def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
+        """Writes a file at a path of this store; see `transforms.files.write_private`."""
+        write_private(path, data, replaces)
 
     def append(self, name: str, text: str) -> None:
         """Adds lines to a file of this store, after its last whole line."""

@@ -53,8 +53,8 @@ _SQLSTATE_MENDS = {
     "28": "refuses the user or the password; correct the URL",
     "3D": "does not exist on the server; create it or correct the URL",
     "42501": "gives this user no permission for that; grant SELECT and INSERT on the table of the "
-    "ledger, leave to the privacy officer what is the officer's, and to the table's owner to make "
-    "or migrate it",
+    "ledger, leave to the privacy officer what is the officer's, and to the database's owner to "
+    "make its tables with `tracecloak ledger new`",
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }

@@ -248,8 +248,8 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         ("key", "tracecloak.pipelines.keys.key_store", "KeyStore.reserve", lambda *_: True),
         (
             "private file",
-            "tracecloak.pipelines.keys.key_store",
-            "write_private",
+            "tracecloak.pipelines.keys.store_folder",
+            "StoreFolder.put",
             lambda *_, **__: True,
         ),
         (
@@ -326,12 +326,12 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_: True,
         ),
         ("units", "tracecloak.transforms.addressed", "write_anew", lambda *_: True),
-        ("claim", "tracecloak.pipelines.ledger.ledger", "Ledger.claim", lambda *_: True),
+        ("claim", "tracecloak.pipelines.units.unit_book", "claim", lambda *_: True),
         ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
         (
             "statement",
-            "tracecloak.pipelines.release.run",
-            "write_internal_statement",
+            "tracecloak.pipelines.release.telling",
+            "_write_statement",
             lambda *_: True,
         ),
     )

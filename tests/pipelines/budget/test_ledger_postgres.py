@@ -20,13 +20,14 @@ from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.cases.cases_reading import erase
 from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.decided_steps import note_step
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.table import migrate, read_entries
+from tracecloak.pipelines.ledger.table import read_entries
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
@@ -146,6 +147,7 @@ def test_a_login_that_can_only_read_and_insert_is_enough(url: str) -> None:
 def roles(url: str) -> dict[str, str]:
     """URLs of the roles of `deploy/ledger_roles.sql`, which ran as it is, by what they are."""
     Ledger(url, new=True)
+    NotedCases(url).make()
     names = {kind: f"{kind}_{secrets.token_hex(4)}" for kind in ("pipeline", "officer")}
     script = (ROOT / "deploy" / "ledger_roles.sql").read_text()
     for kind, name in names.items():
@@ -224,9 +226,11 @@ def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
     pipeline.reserve(reservation(0))
     sketch = SketchFile(str(tmp_path / "s"), KeyReference("env:NONE"), "2999-01-01")
     sketch.write(CaseSketch(np.arange(9, dtype=np.uint64)), release_key())
-    note_cases(pipeline.url, pipeline.entries(), pipeline.entries()[-1], sketch.path)
-    assert "gives this user no permission" in caplog.text and "make or migrate it" in caplog.text
-    migrate(url)
+    data = Path(sketch.path).read_bytes()
+    note_cases(pipeline.url, pipeline.entries(), pipeline.entries()[-1], data)
+    assert "gives this user no permission" in caplog.text
+    assert "make its tables with `tracecloak ledger new`" in caplog.text
+    officers_ledger(KeyStore(tmp_path / "keys"), url, new=True)
     assert NotedCases(url).all() == []
 
 

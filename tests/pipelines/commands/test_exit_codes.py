@@ -18,9 +18,10 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget import database
+from tracecloak.pipelines.ledger import database
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release import run
+from tracecloak.pipelines.runners import in_memory
+from tracecloak.transforms.publish import release_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 SECRET = "patient-4711"
@@ -81,7 +82,11 @@ def test_what_a_command_line_leads_to(
 
 @pytest.mark.parametrize(
     ("owner", "name", "code"),
-    [(ReleaseFolder, "commit", 6), (run, "write_part", 6), (ReleaseFolder, "point_latest", 7)],
+    [
+        (ReleaseFolder, "commit", 6),
+        (release_files, "write_part", 6),
+        (ReleaseFolder, "point_latest", 7),
+    ],
 )
 def test_6_is_before_the_release_and_7_after_it(
     common: list[object],
@@ -93,7 +98,7 @@ def test_6_is_before_the_release_and_7_after_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if name == "write_part":
-        owner, name = run, "write_products"  # this method releases no log
+        owner, name = in_memory, "write_products"  # this method releases no log
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, _raises(ValueError(SECRET)))
         assert tracecloak(*common) == code

@@ -147,7 +147,7 @@ def test_another_key_is_another_release(expected: Expected, method: str) -> None
 # --- The steps of a release, in their order -----------------------------------------------------
 
 # The store's secret is private file 1, that of the deployment 2, the key 3, its receipt 4, the
-# count of reservations 5, the gate 6, the receipt of the commit 7. Renames: the release appears,
+# count of reservations 5, the gate 6. Renames: the release appears,
 # latest points at it, the internal statement. Rows of the ledger, and copies of them: reserve,
 # draw, commit; which cases were read is a row between the last two.
 WITHOUT_KEY = ["before key", "before private file 3", "after private file 3"]
@@ -166,7 +166,7 @@ SHOWN = [
     *("before latest", "before rename 2", "after rename 2"),
     *("before ledger", "before insert 4", "after insert 4", "before copy 3", "after copy 3"),
     *("after ledger", "before clear", "after clear", "before receipt", "before key's end"),
-    *("after key's end", "before private file 7", "after private file 7", "after receipt"),
+    *("after key's end", "after receipt"),
     *("before statement", "after statement"),
 ]
 # Kills before which the ledger does not know of the release.
@@ -178,7 +178,7 @@ ADJACENT = [
     *("before discard 1", "before count 1", "after copy 2", "after copy 3"),
     *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
     *("after latest", "before ledger", "before insert 4", "before receipt", "after receipt"),
-    *("before private file 7", "before clear", "before statement", "before draw", "after draw"),
+    *("before clear", "before statement", "before draw", "after draw"),
 ]
 
 FEW = [
@@ -333,9 +333,8 @@ def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
     releases = Releases(commands, inputs, tmp_path, "variant-histogram")
     assert releases.run(FIRST, "kill after key").code == -signal.SIGKILL
     for kill in ("after insert 1", "after charge", "after decide variants", "after rename 1",
-                 "before ledger", "after insert 1", "before receipt", "before private file 1",
+                 "before ledger", "after insert 1", "before receipt", "before key's end",
                  "before statement"):  # fmt: skip
-        # "private file 1" of this run is the receipt: the secrets are there.
         assert releases.run(SECOND, f"kill {kill}").code == -signal.SIGKILL, kill
     assert releases.run(SECOND).code == 0
     assert digests(releases.release) == expected["variant-histogram", FIRST]

@@ -81,8 +81,8 @@ def test_messages_last_before_they_are_let_go_of_and_steps_before_they_are_seen(
             assert places[number - 1] in ("after append", "after let_go")
     first = places.index("before rename", places.index("after create"))
     assert "after replace" in places[places.index("after create") : first]
-    assert places[-4:] == ["before commit", "before _note", "after _note", "after commit"]
-    assert places[places.index("before commit") - 1] == "after sent"
+    assert places[-4:] == ["before commit", "before remove", "after remove", "after commit"]
+    assert places[places.index("before commit") - 1] == "after note_step"
 
 
 def test_positions_are_kept_where_no_message_came(

@@ -229,6 +229,8 @@ def test_an_epoch_that_dies_as_it_ends_has_ended(
     assert [one.key[-1] for one in published(config)] == list(range(6))
     move_away(config)
     monkeypatch.setattr(DfgSteps, "publish", NeverRead)
+    if dies == "before the key":
+        assert run_script(config, happenings()).is_spent
     with pytest.raises(BudgetExhausted, match="is spent"):
         run_script(config, happenings())
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
