@@ -186,7 +186,6 @@ def results_of(comparison: Comparison, rows: Sequence[Row], command: str) -> Res
 
 
 def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]) -> LogResults:
-    size = original.identity()
     releases: dict[tuple[str, str], list[Row]] = {}
     lines: dict[str, list[Row]] = {}
     for row in rows:
@@ -197,9 +196,9 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
     every = {name for names in COLUMNS.values() for name in names}
     return LogResults(
         name=original.name,
-        n_cases=size["cases"],
-        n_events=size["events"],
-        n_variants=size["variants"],
+        n_cases=original.traces.n_cases,
+        n_events=original.traces.n_events,
+        n_variants=original.variants.n_variants,
         n_activities=len(original.names),
         max_trace_length=original.max_length,
         of_log=_rounded(
