@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 Mechanism = Literal["discrete_laplace", "discrete_gaussian", "joint", "pure", "approximate"]
 
-# Losses are rounded up to multiples of an interval: at most this one, and one so small that a part
-# of the smallest epsilon has a thousand, but never more than so many of them in all.
+# Losses are rounded up to multiples of an interval. It is at most the first number, and so small
+# that a thousand of them make up a part of the smallest epsilon; but there are never more intervals
+# than the second number.
 _LARGEST_INTERVAL = 1e-4
 _MAX_INTERVALS = 2_000_000
 # Where the losses of a Gaussian end on both sides, in deviations: the mass beyond is below 1e-30.

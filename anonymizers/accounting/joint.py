@@ -62,8 +62,9 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.errors import UsageError
 
-# Of what seems unused, so that rounding does not raise the deviation; and at least so much of delta
-# for the thresholds of blocks however small.
+# The first is how much is used of the share of delta that seems to be left over, so that rounding
+# cannot raise the deviation. The second is the share of delta that the thresholds of a block get at
+# least.
 _SURELY_UNUSED = 0.99
 _LEAST_PASSING = 1e-3
 
@@ -159,7 +160,8 @@ def joint_deviation(
             f"epsilon {float(epsilon)} is too small beside delta {float(delta)} for cells that "
             "nobody declared: raise epsilon"
         )
-    # What `calibration.gaussian_scale` proves for discrete noise, of all coordinates together.
+    # Discrete noise on all coordinates together loses so much more than continuous noise;
+    # `calibration.gaussian_scale` has the proof.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
     losses = _losses(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]

@@ -71,8 +71,9 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     make=lambda kind: kind(),
 )
 
-# The rounds: what is known of the log before anything else is counted; the clip, the variants, and
-# when cases start and how long they take; and all that depends on these.
+# The first round counts what must be known before anything else. The second one chooses the clip
+# and counts the variants, when cases start and how long they take. The third one counts all that
+# depends on these.
 KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -410,7 +411,7 @@ def _clip(params: PrivateLogParams) -> Part:
     return steps_clip_part(params, weight * params.clip_share)
 
 
-# All that a release can have.
+# Everything that a release can count.
 KINDS: tuple[Kind, ...] = (
     Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE),
     _choice(lambda params: params.max_trace_length is None, _length),

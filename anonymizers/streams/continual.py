@@ -58,7 +58,7 @@ NOT_RELEASED_AGAIN = (
 _MAX_COORDINATES = 10**9
 # Noise is drawn for so many values at a time: it bounds the memory and changes nothing else.
 _BLOCK_VALUES = 1 << 20
-# Stands for an epsilon that is asked for and not known.
+# A placeholder for an epsilon that is to be computed, and so is not known yet.
 ANY_EPSILON = Fraction(10**6)
 
 

@@ -141,7 +141,8 @@ class VariantParams(StreamParams):
             replace(block, sensitivity=norm(strategy) * UNITS, delta=n_times * block.delta)
             for block, strategy in zip(spend.blocks, self._strategies, strict=True)
         )
-        # What is asked for is the epsilon at this delta, whatever this one says.
+        # The question is which epsilon holds at this delta, so the spend's own epsilon and delta do
+        # not count.
         whole = replace(spend, epsilon=ANY_EPSILON, delta=Fraction(0), blocks=tuple(blocks))
         return Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON, delta
 

@@ -274,7 +274,7 @@ class _ReplayedPart:
 
     def n_allowed(self, places: _Places) -> np.ndarray:
         """Returns int32[n_places], the activities of this part that may come at each place."""
-        # Counts up at the place after each event of this part, and never back.
+        # The number of events of this part so far, which grows at the place after each of them.
         step = np.zeros(places.n, np.int64)
         step[places.after_event] = self._kept
         np.cumsum(step, out=step)

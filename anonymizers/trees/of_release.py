@@ -21,7 +21,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _RULES: tuple[Rules, ...] = ("structural", "published")
-# Counts of a release are taken as they are: one case more is more.
+# Counts of a release have no noise to allow for: a count that is larger by one case is larger.
 _TOLERANCE = 0.5
 
 

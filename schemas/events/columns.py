@@ -69,7 +69,8 @@ _XES_NAMES = {
     TIMESTAMP: "time:timestamp",
 }
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
-# What names a person or a case, and the reason to reject a number that cannot.
+# The columns that name a person or a case. A number with a fraction cannot name one, and is
+# rejected for the reason beside the column.
 _IDENTITIES = {"individual_id": FRACTION_INDIVIDUAL, CASE_ID: FRACTION_CASE}
 
 
@@ -249,7 +250,7 @@ class ColumnMapping:
                 filtered[column] = xes_name
         needed = {*names.values(), *filtered.values()}
         names.update({attribute_column(name): source for name, source in self.attributes})
-        # Whether some record has a value is the data's, and no error may tell it.
+        # Whether any record has a value depends on the data, so no error may say it.
         may_lack = frozenset(names.values()) - needed if found is None else frozenset()
         return ResolvedColumns(self, names, filtered, may_lack)
 

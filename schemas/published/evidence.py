@@ -19,8 +19,8 @@ import numpy as np
 
 from tracecloak.schemas.published.step import StepRelease
 
-# Cells of noise alone that are taken for sure, on average of all cells of a release: one of them in
-# one of a hundred releases. Who watches a stream sees as many.
+# How many cells that hold nothing but noise a release is expected to show as certain: one such cell
+# in a hundred releases. The same holds for whoever watches a stream.
 EXPECTED_FALSE = 0.01
 
 _OUTSIDE = 0.05  # of an interval of 95 %

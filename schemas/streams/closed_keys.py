@@ -19,7 +19,7 @@ from tracecloak.schemas.streams.sorted_keys import distinct, find
 
 # No message is as late as this.
 FOREVER_US = np.iinfo(np.int64).max
-# Nothing is remembered of a case, or nothing of it has come.
+# The value for a case of which nothing is remembered, or of which no message has come.
 NOT_YET_US = -FOREVER_US
 
 

@@ -58,7 +58,7 @@ def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatc
 def _closes(traces: TraceBatch, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     """(int64[n_cases] moments at which they are over, bool[n_events] what came before)."""
     lifetime = schedule.max_lifetime_us
-    # Without a gap no silence ends a case before its age does.
+    # If no gap is given, a case ends by its age alone and never by a silence.
     rule = _Ends(lifetime if schedule.gap_us is None else schedule.gap_us, lifetime)
     ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
     return closing(traces.offsets, traces.times, ends[traces.activities], rule)
