@@ -56,10 +56,10 @@ class Block:
         what: What is counted.
         scale: (numerator, denominator) of the parameter of its discrete Gaussian noise.
         sensitivity: By how much one unit changes it in L2, in the units of the scale.
-        units: Of the scale, in one occurrence.
+        units: How many units of the scale one occurrence has.
         is_per_clip: Whether scale and sensitivity are for a clip of one occurrence; they grow with
-            the one that is chosen.
-        delta: Of a threshold over cells that nobody declared; 0 without one.
+            the clip that is chosen.
+        delta: The delta of a threshold over cells that nobody declared; 0 without one.
     """
 
     what: str
@@ -108,7 +108,7 @@ class Way:
 
     @property
     def epsilon(self) -> Fraction:
-        """Of all parts together."""
+        """The epsilon of all parts together."""
         return sum((epsilon for _, epsilon in self.parts), Fraction(0))
 
     def to_json(self) -> dict[str, Any]:

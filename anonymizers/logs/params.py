@@ -287,7 +287,7 @@ class PrivateLogParams(ListedParams):
 
     @property
     def clip_share(self) -> Fraction:
-        """Of what counts that are clipped have, the share that the choice of the clip takes."""
+        """The share that the choice of the clip takes of the budget of the counts it clips."""
         return RANKS_SHARE if self.buys_clip else Fraction(0)
 
     @property
@@ -381,7 +381,7 @@ def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
 
 
 def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
-    """What other parts depend on."""
+    """Returns the part as one that other parts depend on."""
     return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
 
 

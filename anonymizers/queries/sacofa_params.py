@@ -122,7 +122,7 @@ class SacofaParams(LevelParams):
 
     @property
     def rule_query(self) -> RuleQuery:
-        """What is asked where the rules are bought."""
+        """The counts that the rules are made of, where the rules are bought."""
         return RuleQuery(
             self.n_words or 1,
             self.max_prefix_length,
@@ -168,7 +168,7 @@ class SacofaParams(LevelParams):
 
     @property
     def query(self) -> LevelQuery:
-        """What is asked."""
+        """The query of the prefixes, level by level."""
         prunes_all = self.profile == "paper"
         return LevelQuery(
             self.max_prefix_length,

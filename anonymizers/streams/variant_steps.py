@@ -74,7 +74,7 @@ class VariantParams(StreamParams):
 
     @cached_property
     def _strategies(self) -> tuple[Strategy, Strategy]:
-        """Of what is chosen by the counts of a step, and of the sums over steps."""
+        """The strategies for the counts of a step, by which variants are chosen, and for sums."""
 
         def drawable(of_sums: Strategy) -> tuple[Strategy, Strategy]:
             strategies = Strategy(self.horizon), of_sums

@@ -74,7 +74,7 @@ def tree_of_variants(
             found[build_tree(chosen, names, _TOLERANCE, ends, rules)] = None
 
     def merit(tree: ProcessTree) -> tuple[int, int, str]:
-        """Of equal scores the smallest tree is best."""
+        """Returns what trees are compared by: if scores are equal, the smallest tree is best."""
         score = score_sum(tree, names, variants, fitness_power)
         return score, -sum(1 for _ in tree.nodes()), str(tree)
 

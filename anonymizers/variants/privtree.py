@@ -343,7 +343,7 @@ def _follow(tables: list[_Continuations], likeness: _Likeness, words: np.ndarray
 
 
 def _likeness_of(offsets: np.ndarray, codes: np.ndarray) -> _Likeness:
-    """That of whole prefixes."""
+    """Returns the likeness of whole prefixes."""
     lengths = np.diff(offsets)
     likeness = _Likeness.of_empty(len(lengths))
     for i in range(int(lengths.max())):

@@ -30,8 +30,8 @@ _RESULTS = "results/"
 _LINK = re.compile(r"\]\(([^)\s:#]+\.md)(#[^)\s]*)?\)")
 
 
-def made() -> Iterator[tuple[str, str]]:
-    """Yields the path of each page that is made, and its text."""
+def generated() -> Iterator[tuple[str, str]]:
+    """Yields the path and the text of each page that docs/ does not have."""
     yield "reference/commands.md", commands.page()
     for name, text in methods.pages():
         yield _METHODS + name, text
@@ -53,8 +53,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made, and the schemas to download."""
-    for path, text in made():
+    """Adds the generated pages, and the schemas to download."""
+    for path, text in generated():
         files.append(File.generated(config, path, content=text))
     for path in sorted(schemas.FILES.iterdir()):
         if path.suffix in (".json", ".avsc"):
@@ -84,11 +84,11 @@ def mended(markdown: str, path: str) -> str:
     places = {page: document for document, page in DOCUMENTS.items()}
     folder = posixpath.dirname(places.get(path, f"docs/{path}"))
 
-    def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, found[1]))
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[1]))
         page = DOCUMENTS.get(target, target.removeprefix("docs/"))
         to = posixpath.relpath(page, posixpath.dirname(path) or ".")
-        return f"]({to}{found[2] or ''})"
+        return f"]({to}{match[2] or ''})"
 
     return _LINK.sub(link, markdown)
 

@@ -230,13 +230,13 @@ def _models(original: Original) -> dict[str, float]:
 
 def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:
     first = rows[0]
-    told = {name: first[name] for name in ("method", "kind", "epsilon", "delta")}
+    head = {name: first[name] for name in ("method", "kind", "epsilon", "delta")}
     if "refused" in first:
-        return ReleaseFigures(**told, refused=first["refused"])
+        return ReleaseFigures(**head, refused=first["refused"])
     names = [*COLUMNS[first["kind"]], "seconds"]
     if comparison.mined and first["kind"] != "graph":
         names += _OF_MODELS
-    return ReleaseFigures(**told, figures=_quartiles(rows, names))
+    return ReleaseFigures(**head, figures=_quartiles(rows, names))
 
 
 def _quartiles(rows: Sequence[Row], names: Iterable[str]) -> QuartilesByMeasure:

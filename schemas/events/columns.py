@@ -376,7 +376,8 @@ class ResolvedColumns:
     ) -> np.ndarray:
         """int8[n]: the place in REJECT_REASONS of why a record is none; -1 where nothing is wrong.
 
-        Of several reasons the last one here stands: that there is no case id is told first of all.
+        A record with several reasons gets the one that is assigned last, such as the lack of a case
+        id before any other.
         """
         reason = np.full(len(time), -1, np.int8)
         if self.mapping.activities is not None:

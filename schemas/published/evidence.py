@@ -1,8 +1,8 @@
 """Which of many noisy counts stand for something, decided for all of them together.
 
-Of a thousand counts that are noise alone, twenty-five lie above their own 95 % interval around
-zero: who looks at many cells and tests each for itself finds what is not there. Here the mean
-number of such finds is bounded over all cells at once, whatever they have in common.
+If a thousand counts are nothing but noise, twenty-five of them lie above a 95 % interval around
+zero. A reader who tests each cell by itself would take these for real. Here the mean number of such
+mistakes is bounded over all cells at once, however the cells depend on each other.
 
 All of it follows from published counts and from the public scale of their noise, so it costs
 nothing.

@@ -86,8 +86,8 @@ class ClosedKeys:
         Args:
             keys: uint64[n, 2], in any order; they may be there already.
             until: int64[n], for each.
-            over_us: What is closed until then and no longer may be forgotten; it is where its run
-                is merged with another.
+            over_us: A case that is to be remembered until this moment or less may be forgotten; it
+                is forgotten when its run is merged with another one.
         """
         if not len(keys):
             return self

@@ -74,7 +74,8 @@ def bounded_yaml(data: str | bytes, loader: type[StrictLoader] = StrictLoader) -
     """Returns what a YAML text says.
 
     Args:
-        data: The text, as UTF-8 if it is bytes. Of a file, `MAX_BYTES` and one more are enough.
+        data: The text, as UTF-8 if it is bytes. A caller that reads a file need not read more
+            than `MAX_BYTES` and one more byte of it.
         loader: What makes values of it.
 
     Raises:

@@ -1,14 +1,14 @@
 """Which cases belong to a window, and which of their events count there.
 
-By close a case belongs to the window in which it is over, by first event to the one in which it
-begins. Either is a function of the case's own events and of public numbers, so every case belongs
-to at most one window.
+A schedule says which of two rules holds: a case belongs to the window in which it closes, or to the
+one of its first event. Both rules are functions of the case's own events and of public numbers, so
+every case belongs to at most one window.
 
-Whoever gives the events of a window's reading span alone finds what all events of the lake would
-tell, but for one kind of case. One that is silent for longer than its lifetime and then goes on is
-taken for a case that begins there, since what came before is not read. Over all windows together it
-counts twice. Late events move a case as well, which no arithmetic on one state of the lake can
-tell. Whether a case was counted before is not decided here.
+The events of a window's reading span give the same answer as all events of the lake would, but for
+one kind of case. A case that is silent for longer than its lifetime and then goes on is taken for a
+case that begins there, since its earlier events are not read. It then counts in two windows. Late
+events move a case as well, which one state of the lake cannot show. Whether a case was counted
+before is not decided here.
 """
 
 from __future__ import annotations

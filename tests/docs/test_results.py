@@ -15,7 +15,7 @@ from tracecloak.examination.comparison.results import COLUMNS, LogResults, Resul
 from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = results.comparison()
-PAGES = {path: text for path, text in site.made() if path.startswith("results/")}
+PAGES = {path: text for path, text in site.generated() if path.startswith("results/")}
 
 
 def rows_of(text: str) -> Iterator[list[str]]:
