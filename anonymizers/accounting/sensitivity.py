@@ -70,7 +70,7 @@ class Sensitivity:
         )
 
     def times(self, factor: int | Fraction) -> Sensitivity:
-        """Returns the sensitivity of the statistic times a number, such as the steps of a lattice."""
+        """Returns the sensitivity of the statistic times a number, such as steps of a lattice."""
         return Sensitivity(
             self.l0,
             self.l1 * factor,

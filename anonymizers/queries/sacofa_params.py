@@ -70,9 +70,11 @@ class SacofaParams(LevelParams):
                 "or p_harmful inf"
             )
         if (self.score == "continuous") != (self.max_violations is not None):
-            raise ValueError("max_violations goes with the score continuous, and is needed there")
+            raise ValueError(
+                "max_violations is needed with score continuous, and not allowed without it"
+            )
         if (self.rules == "model") != (self.model is not None):
-            raise ValueError("model goes with rules model, and is needed there")
+            raise ValueError("model is needed with rules model, and not allowed without it")
         if self.is_honest and self.rules == "log":
             raise ValueError(
                 "budget honest needs rules that are not read from the log for free: rules model or "

@@ -84,7 +84,7 @@ class RigorousParams(NamesParams):
     def _check_delta(self) -> RigorousParams:
         if self.max_cases is not None and self.delta > 1 / Decimal(self.max_cases):
             raise ValueError(
-                "delta must be at most 1/max_cases, or it would cover releasing a whole case"
+                "delta must be at most 1/max_cases, as a larger one permits releasing a whole case"
             )
         if self.delta <= MAX_DELTA:
             return self

@@ -82,7 +82,7 @@ def bounded_yaml(data: str | bytes, loader: type[StrictLoader] = StrictLoader) -
         ValueError: It is no UTF-8, no YAML, or beyond a bound of this module.
     """
     if len(data) > MAX_BYTES:
-        raise ValueError(f"there is more than {MAX_BYTES >> 20} MiB of it")
+        raise ValueError(f"the text is longer than {MAX_BYTES >> 20} MiB")
     try:
         return yaml.load(data if isinstance(data, str) else data.decode(), Loader=loader)
     except yaml.YAMLError as error:
