@@ -149,15 +149,16 @@ BENCH_JSON ?= build/bench.json
 bench: .venv/dev $(CORE)
 	$(BIN)/python -m tests.benchmarks.run --json $(BENCH_JSON)
 
-# RESULTS.md: methods and peers at the same true epsilon on public research logs, which are not part
-# of the project; about an hour. A run that was cut off goes on where it was. Private-PGM is compared where
+# docs/results/comparison.json, of which the site's pages of results are made: methods and peers at
+# the same true epsilon on public research logs, which are not part of the project; about an hour. A
+# run that was cut off goes on where it was. Private-PGM is compared where
 # its library is: .venv/bin/pip install mbi, then make comparison
 # COMPARISON_PEERS=travas,private-pgm. Mined models take seconds a release: COMPARISON_MORE='--mine 1'.
 COMPARISON_LOGS ?= sepsis.xes.gz,coselog_receipt.xes.gz,unrineweginfectie.xes.gz,bpic2013_closed.xes.gz,bpic2013_incidents.xes.gz,traffic_fines.parquet,hospital_billing.parquet,bpic2012.xes.gz
 COMPARISON_PEERS ?= travas
 COMPARISON_EPSILONS ?= 0.1,0.5,1,2,4
 COMPARISON_REPETITIONS ?= 10
-COMPARISON_PAGE ?= RESULTS.md
+COMPARISON_RESULTS ?= docs/results/comparison.json
 comparison: .venv/dev $(CORE)
 	test -n "$(TRACECLOAK_LOGS)"  # names the folder of the logs
 	mkdir -p build/comparison
@@ -165,8 +166,8 @@ comparison: .venv/dev $(CORE)
 	  --input $(COMPARISON_LOGS) \
 	  --epsilon $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
 	  --peers $(COMPARISON_PEERS) $(COMPARISON_MORE) \
-	  --output "$(CURDIR)/build/comparison/RESULTS.md"
-	cp build/comparison/RESULTS.md $(COMPARISON_PAGE)
+	  --output "$(CURDIR)/build/comparison/comparison.md"
+	cp build/comparison/comparison.json $(COMPARISON_RESULTS)
 
 # The sdist and the wheel, in build/dist, and the wheel used where nothing else is.
 check-wheel: .venv/dev $(CORE)

@@ -386,6 +386,23 @@ def test_contributing_has_a_line_for_every_room() -> None:
         assert rows[folder] - {folder} == rooms
 
 
+def test_contributing_is_read_in_a_quarter_of_an_hour() -> None:
+    """The map stands first; tables and blocks are looked up, and are not counted."""
+    lines = (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+    assert next(line for line in lines if line.startswith("## ")) == "## The rooms"
+    text = " ".join(line for line in lines if not line.startswith(("|", "    ")))
+    assert len(text.split()) <= 1500
+
+
+def test_every_table_that_contributing_names_is_where_it_says() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| [a-z ,]+ \| (.*) \| `([A-Z_]+)` in `(\S+)`(.*) \|$", text, re.MULTILINE)
+    assert len(rows) >= 9
+    for place, table, file, there in rows:
+        folder = re.findall(r"`([a-z/]+/)`", place)[-1] if there else ""
+        assert re.search(rf"^{table}\b", (ROOT / folder / file).read_text(), re.MULTILINE), table
+
+
 def test_every_make_target_of_the_documents_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert precommit_entries() <= {f"make {target}" for target in targets}

@@ -1,7 +1,7 @@
 """What some of an individual's cases cost, where noise was made for all that it may have.
 
-Of individuals with at most m cases each, a release pays (epsilon, delta) for m cases. It *divides
-by case* if a unit of j of them, for every j from 0 to m, costs at most (j/m epsilon, j/m delta).
+Where an individual has at most m cases, a release pays (epsilon, delta) for m cases. It *divides by
+case* if j of these cases cost at most (j/m epsilon, j/m delta), for every j from 0 to m.
 Then releases of several windows cost an individual no more than the dearest of them, however its m
 cases are divided among the windows: with j_w cases in window w basic composition gives sum_w j_w/m
 (epsilon_w, delta_w), which is at most the largest epsilon and the largest delta, as the j_w add up

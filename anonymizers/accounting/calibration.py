@@ -33,7 +33,7 @@ _MAX_DECIMALS = 400
 _MAX_EPSILON = 10**6
 
 LEAST_EPSILON = Fraction(1, 10**9)
-"""Of Gaussian noise."""
+"""The smallest epsilon of Gaussian noise."""
 
 
 def exact(value: str | int | Decimal | Fraction) -> Fraction:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 Mechanism = Literal["discrete_laplace", "discrete_gaussian", "joint", "pure", "approximate"]
 
-# Losses are rounded up to multiples of an interval: at most this one, and one so small that a part
-# of the smallest epsilon has a thousand, but never more than so many of them in all.
+# Losses are rounded up to multiples of an interval. It is at most the first number, and so small
+# that a thousand of them make up a part of the smallest epsilon; but there are never more intervals
+# than the second number.
 _LARGEST_INTERVAL = 1e-4
 _MAX_INTERVALS = 2_000_000
 # Where the losses of a Gaussian end on both sides, in deviations: the mass beyond is below 1e-30.
@@ -55,10 +56,10 @@ class Block:
         what: What is counted.
         scale: (numerator, denominator) of the parameter of its discrete Gaussian noise.
         sensitivity: By how much one unit changes it in L2, in the units of the scale.
-        units: Of the scale, in one occurrence.
+        units: How many units of the scale one occurrence has.
         is_per_clip: Whether scale and sensitivity are for a clip of one occurrence; they grow with
-            the one that is chosen.
-        delta: Of a threshold over cells that nobody declared; 0 without one.
+            the clip that is chosen.
+        delta: The delta of a threshold over cells that nobody declared; 0 without one.
     """
 
     what: str
@@ -107,7 +108,7 @@ class Way:
 
     @property
     def epsilon(self) -> Fraction:
-        """Of all parts together."""
+        """The epsilon of all parts together."""
         return sum((epsilon for _, epsilon in self.parts), Fraction(0))
 
     def to_json(self) -> dict[str, Any]:

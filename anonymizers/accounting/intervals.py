@@ -144,8 +144,9 @@ class Interval:
         found = _normal_cdf(self.low, self.digits)
         if self.low == self.high:
             return found
-        # One end says enough: to the other the probability rises by less than the distance times
-        # exp(-x^2 / 2) at the end that is nearer to 0, or times 1 where 0 lies between them.
+        # It is enough to compute one end. From there to the other end the probability rises by less
+        # than the distance times exp(-x^2 / 2) at the end nearer to 0, or times 1 if 0 lies between
+        # the ends.
         zero = Decimal(0)
         nearest = max(self.low, zero) if self.high > zero else self.high
         nearest_to_0 = Interval(nearest, nearest, self.digits)

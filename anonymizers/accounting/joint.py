@@ -62,8 +62,9 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.errors import UsageError
 
-# Of what seems unused, so that rounding does not raise the deviation; and at least so much of delta
-# for the thresholds of blocks however small.
+# The first is how much is used of the share of delta that seems to be left over, so that rounding
+# cannot raise the deviation. The second is the share of delta that the thresholds of a block get at
+# least.
 _SURELY_UNUSED = 0.99
 _LEAST_PASSING = 1e-3
 
@@ -74,9 +75,9 @@ class Unseen:
 
     Attributes:
         share: f of the block.
-        delta: Probability at most that any cell passes that one unit alone has. Of n cells that can
-            be new each passes with a probability of delta / n, and each makes up as much of the
-            square of D.
+        delta: The probability, at most, that a cell passes which no other unit has. If n cells can
+            be new, each of them passes with a probability of delta / n, and each has the same part
+            of the square of D.
     """
 
     share: Fraction
@@ -127,8 +128,8 @@ def joint_deviation(
     """Returns the smallest deviation s with which everything together keeps (epsilon, delta).
 
     Args:
-        epsilon: Of the whole, at least 10^-9.
-        delta: Of the whole, in (0, 1/2].
+        epsilon: For everything together, at least 10^-9.
+        delta: For everything together, in (0, 1/2].
         choices: Epsilons of the choices; they may come before, between and after the blocks.
         unseen: The blocks over cells that nobody declared.
 
@@ -159,7 +160,8 @@ def joint_deviation(
             f"epsilon {float(epsilon)} is too small beside delta {float(delta)} for cells that "
             "nobody declared: raise epsilon"
         )
-    # What `calibration.gaussian_scale` proves for discrete noise, of all coordinates together.
+    # Discrete noise on all coordinates together loses so much more than continuous noise;
+    # `calibration.gaussian_scale` has the proof.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
     losses = _losses(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]
@@ -189,20 +191,20 @@ def delta_for_unseen(
     choices: tuple[Fraction, ...],
     shares: tuple[Fraction, ...],
 ) -> tuple[Fraction, ...]:
-    """Returns what of delta thresholds can have for next to no more noise, block by block.
+    """Returns how much delta the thresholds can have at nearly the same noise, block by block.
 
-    A unit whose cells of a block are new is in that much less of the Gaussian blocks, so they leave
-    a part of delta unused for it. `Unseen` with this delta raises the deviation by little or not at
-    all; what it comes to is for `joint_deviation` to prove.
+    If the cells that a unit has in a block are new, the unit changes less in the Gaussian blocks,
+    and these leave a part of delta unused. `Unseen` with this part raises the deviation by little
+    or not at all; `joint_deviation` proves what the deviation is.
 
     Args:
-        epsilon: Of the whole.
-        delta: Of the whole.
+        epsilon: For everything together.
+        delta: For everything together.
         choices: Epsilons of the choices.
-        shares: Of the unseen blocks.
+        shares: The shares of the unseen blocks.
 
     Returns:
-        For each a number of two digits, rounded down.
+        A number of two digits for each block, rounded down.
     """
     deviation = float(joint_deviation(epsilon, delta, choices))
     losses = [(float(loss), float(weight.high)) for loss, weight in _losses(choices)]

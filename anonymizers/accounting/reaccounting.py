@@ -18,7 +18,8 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations
 
-# Of delta. Sensitivities are written rounded up, so what is read is less than what was proved.
+# The part of delta by which a recomputed delta may be off: sensitivities are rounded up where they
+# are written, so the numbers that are read prove a little less than the release did.
 _SLACK = Fraction(1, 10**4)
 # A joint mechanism's situations double with each threshold, and its losses with each choice.
 _MOST_UNSEEN = _MOST_CHOICES = 8

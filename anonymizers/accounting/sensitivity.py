@@ -59,7 +59,7 @@ class Sensitivity:
         return math.isqrt(math.ceil(self.l2_squared) - 1) + 1
 
     def of_cases(self, max_cases: int) -> Sensitivity:
-        """That of an individual, where this is that of a case; see the module.
+        """Returns the sensitivity to an individual, if this is the one to a case; see the module.
 
         Raises:
             UsageError: `max_cases` is below 1.
@@ -70,7 +70,7 @@ class Sensitivity:
         )
 
     def times(self, factor: int | Fraction) -> Sensitivity:
-        """That of the statistic multiplied by a number above 0, such as the steps of a lattice."""
+        """Returns the sensitivity of the statistic times a number, such as steps of a lattice."""
         return Sensitivity(
             self.l0,
             self.l1 * factor,
@@ -80,7 +80,7 @@ class Sensitivity:
         )
 
     def beside(self, other: Sensitivity) -> Sensitivity:
-        """That of two statistics of a case side by side, in cells of their own."""
+        """Returns the sensitivity of two statistics of a case side by side, in separate cells."""
         return Sensitivity(
             self.l0 + other.l0,
             self.l1 + other.l1,

@@ -98,7 +98,9 @@ def draw_moves(
     """
     needy = np.flatnonzero(needs)
     words = randomness.words(f"{purpose}/order", cell_numbers(needy.astype(np.uint64)))
-    # The earliest of exponential clocks with these rates is each one by its weight.
+    # Each of them gets an exponential clock whose rate is its frequency. The clock that rings first
+    # belongs to each with a probability in proportion to its frequency, so sorting the clocks draws
+    # an order by weight.
     frequency = dafsa.contingency_table_of(counts)
     clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
     order = needy[np.argsort(clocks, kind="stable")]
@@ -146,7 +148,7 @@ def draw_moves_of_the_authors(
         upto = np.cumsum(given.max() - given)
         if not upto[-1]:
             upto = np.arange(1, len(left) + 1)
-        # A chance is above 0, so none with the weight 0 is picked.
+        # The random number is above 0, so a variant of weight 0 is never picked.
         turn = left[np.searchsorted(upto, chance * upto[-1])]
         for variant in variants[first[turn] : first[turn + 1]]:
             picks[variant] += 1

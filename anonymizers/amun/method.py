@@ -280,7 +280,8 @@ def _decide_dafsa(
         )
     dafsa = Dafsa.from_variants(variants)
     if params.mode == "oversampling" and params.max_growth is not None:
-        # By how much is a number of the data, which `foretold` tells the operator alone.
+        # The message does not say by how much: that is a number of the data, which `foretold` shows
+        # to the operator alone.
         if foretell(dafsa, params).growth > params.max_growth:
             raise UsageError(
                 f"max_growth={params.max_growth:g} is exceeded: the release would have more cases "

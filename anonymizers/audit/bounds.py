@@ -138,7 +138,8 @@ def epsilon_lower_bound(
 
     def log_ratio(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         over = low - delta
-        # Where delta explains it all there is no logarithm: such events come last, in their order.
+        # Where delta alone explains the event there is no logarithm to take. Such events are ranked
+        # behind all others, in their own order.
         return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
 
     finding = _best_finding(with_unit, without_unit, confidence, names, log_ratio)

@@ -57,7 +57,7 @@ def plain_tree(variants: VariantHistogram, names: Sequence[str]) -> ProcessTree:
     """
     n = len(names)
     relation = Relation.exact(cases_with_pair(variants, n))
-    # Any case more is more.
+    # The counts are exact, so a count that is larger by any number of cases is taken as larger.
     return build_tree(relation, names, 0.5, exact_ends(variants, n), "structural")
 
 
@@ -109,7 +109,8 @@ def _ways(tree: ProcessTree) -> _Ways:
     if tree.operator == "sequence":
         return _in_sequence(children, frozenset(pairs), activities)
     body, back = children
-    # One way round, body and way back, as often as one likes: what a pass can leave out, it leaves.
+    # Going back twice shows every pair that going back any number of times can show, since each
+    # pass can leave out what another pass has.
     once = _in_sequence([body, back, body, back, body], frozenset(pairs), activities)
     return _Ways(once.firsts, once.lasts, once.pairs, activities, tree.is_nullable)
 

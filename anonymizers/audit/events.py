@@ -22,7 +22,8 @@ _MAX_BINS = 32
 # A feature enters the likelihood score if chance alone would differ as much once in a thousand.
 _MAX_CHANCE = 1e-3
 
-# Lower ends of intervals of one probability, upper ends of another -> what they prove.
+# A function of the lower ends of intervals of one probability and of the upper ends of another one,
+# which returns the epsilon that they prove.
 Objective = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 

@@ -179,11 +179,12 @@ class Anonymizer(Protocol):
     def shares_by_case(self, params: Any) -> bool:
         """Returns whether j of an individual's m cases cost at most j/m of what is paid.
 
-        In epsilon as in delta, for every j up to m, the `max_cases_per_individual` of `bounds`:
-        then an individual's cases may be in several releases that pay for m each, and all of them
-        cost what the dearest one costs (`anonymizers.accounting.by_case`). Only a method of which
-        that is proved and tested says so; one that bounds or clips an individual's cases together
-        cannot. Of no importance where an individual has one case, or where the unit is the case.
+        This must hold for epsilon and for delta, and for every j up to m, which is the
+        `max_cases_per_individual` of `bounds`. Then an individual's cases may be in several
+        releases that pay for m cases each, and all of them together cost what the dearest one costs
+        (`anonymizers.accounting.by_case`). A method returns True only if this is proved and tested;
+        one that bounds or clips an individual's cases together cannot. It does not matter where an
+        individual has one case, or where the unit is the case.
         """
         return False
 

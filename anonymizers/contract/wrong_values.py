@@ -38,7 +38,7 @@ _SAID = {
     "too_long": "must have {max_length} or fewer members",
     "frozen_instance": "cannot be changed",
 }
-# By how the name begins, where it is in none of the above.
+# What is said of an error that the table above lacks, by the beginning of its name.
 _SAID_OF = {
     "int_": "must be a whole number",
     "float_": "must be a number",
@@ -83,7 +83,7 @@ def _line(key: str, found: Sequence[Mapping[str, Any]], whose: str, known: list[
         return f"{key}: unknown key{_mend(key, whose, known)}"
     if "missing" in kinds:
         return f"{key}: required"
-    # Of a key that may be of several kinds each has its own say.
+    # If a key may have a value of several kinds, pydantic reports an error for each kind.
     said = [_said(one) for one in found]
     text = " or ".join([said[0], *(s.removeprefix("must be ") for s in dict.fromkeys(said[1:]))])
     if not key:  # of several keys together: all that was given would be too much to show

@@ -36,8 +36,8 @@ from tracecloak.schemas.arrays import elementary
 _TAIL = 1 / 40
 _NORMAL_QUANTILE = 1.959963984540054
 _BISECTIONS = 60
-# No mean that is farther below the threshold is looked for, in scales of the noise: what is shown
-# then has a lower limit of 0.
+# The lower limit is searched at most so many scales of the noise below the threshold. Where it
+# would be lower still, it is 0.
 _FAR = 1e4
 
 

@@ -50,8 +50,8 @@ class NoisyCells:
     def over_bins(self, n_bins: int) -> NoisyCells:
         """Returns the sums over the duration bins of each pair.
 
-        Of Laplace noise the sum is not Laplace; a Laplace law of as large a variance has longer
-        tails, so limits made with it hold.
+        A sum of Laplace noises has no Laplace law. A Laplace law of the same variance has longer
+        tails, so limits that are made with it hold.
         """
         if n_bins == 1:
             return self

@@ -81,14 +81,16 @@ from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
 from tracecloak.schemas.statistics.durations import duration_borders
 
-# Of what the graph has: the sums, the choice of their clip, and what the clip takes.
+# How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
+# clip takes away.
 _SHARES: Mapping[str, int | Fraction] = {"edges": 83, "edges clip": 10, "edges beyond": 7}
 _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
-# What noise counts for beside what clipping takes: less than where no intervals are published,
-# which must allow for what clipping takes of many cells at once.
+# How much an error by noise weighs against one by clipping when the clip is chosen. It weighs less
+# here than in methods without intervals, since an interval must allow for what clipping takes from
+# many cells at once.
 _WEIGHTS_OF_NOISE = {"edges": 3 / 5, "durations": 1.0}
 
 

@@ -69,10 +69,10 @@ class AttributeCounter:
 
     Attributes:
         attribute: Whose cells.
-        is_pure: Whether delta is 0. Of no importance to an attribute of cases.
+        is_pure: Whether delta is 0; it does not matter for an attribute of cases.
         clip_units: What an attribute of events is clipped at: the L2 norm in steps of 1/1024, or,
-            if pure, the public maximum length in events. None: as `value_clip` says. Of no
-            importance to an attribute of cases.
+            if pure, the public maximum length in events; None if `value_clip` decides. It does not
+            matter for an attribute of cases.
     """
 
     attribute: Attribute

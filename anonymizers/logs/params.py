@@ -71,8 +71,9 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     make=lambda kind: kind(),
 )
 
-# The rounds: what is known of the log before anything else is counted; the clip, the variants, and
-# when cases start and how long they take; and all that depends on these.
+# The first round counts what must be known before anything else. The second one chooses the clip
+# and counts the variants, when cases start and how long they take. The third one counts all that
+# depends on these.
 KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -286,7 +287,7 @@ class PrivateLogParams(ListedParams):
 
     @property
     def clip_share(self) -> Fraction:
-        """Of what counts that are clipped have, the share that the choice of the clip takes."""
+        """The share that the choice of the clip takes of the budget of the counts it clips."""
         return RANKS_SHARE if self.buys_clip else Fraction(0)
 
     @property
@@ -380,7 +381,7 @@ def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
 
 
 def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
-    """What other parts depend on."""
+    """Returns the part as one that other parts depend on."""
     return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
 
 
@@ -410,7 +411,7 @@ def _clip(params: PrivateLogParams) -> Part:
     return steps_clip_part(params, weight * params.clip_share)
 
 
-# All that a release can have.
+# Everything that a release can count.
 KINDS: tuple[Kind, ...] = (
     Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE),
     _choice(lambda params: params.max_trace_length is None, _length),

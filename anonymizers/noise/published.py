@@ -19,9 +19,10 @@ from tracecloak.schemas.arrays import elementary
 def truncated_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n], Laplace noise without its decimals: P(0) = 1 - a, P(±j) = (1 - a) a^j / 2.
 
-    With a = exp(-1 / scale): the law of int(Laplace(scale)), which the code of Mannhardt et al.
-    adds. It differs from the discrete Laplace in that 0 is more likely, P(0) / P(1) = 2 / a, so a
-    count that changes by k costs up to k / scale + ln 2 where discrete Laplace costs k / scale.
+    Here a = exp(-1 / scale), and this is the law of int(Laplace(scale)), which the code of
+    Mannhardt et al. adds. It differs from the discrete Laplace in that 0 is more likely,
+    P(0) / P(1) = 2 / a, so a count that changes by k costs up to k / scale + ln 2 where discrete
+    Laplace costs k / scale.
 
     Args:
         stream: Of n cells.

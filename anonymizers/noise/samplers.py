@@ -238,7 +238,8 @@ def permute_and_flip(
             f"scores: expected int64[{len(stream)}], one for each row of the stream and at least "
             f"one, got {scores.dtype}{list(scores.shape)}"
         )
-    # Also a float is taken for what it is. Differences of int64 may need 64 bits, which they have.
+    # A float epsilon is taken at its exact value. A difference of two int64 can need 64 bits, which
+    # an unsigned integer has.
     rate = Fraction(epsilon) / Fraction(sensitivity) / (1 if monotone else 2)
     gaps = scores.max().view(np.uint64) - scores.view(np.uint64)
     words = stream.words(np.arange(len(scores)))

@@ -66,8 +66,9 @@ class SumNoise:
     def threshold(self, n_cells: int) -> float:
         """Below this a sum is taken for noise, in lattice steps.
 
-        Of `n` empty cells fewer than the root of `n` exceed it. What the largest of `n` noises is
-        expected to reach, root 2 of it or twice it, leaves more true edges out and errs more.
+        Fewer than the root of `n` of `n` empty cells exceed it. A threshold that the largest of `n`
+        noises is expected to reach would be higher by the root of 2, or twice as high. It would
+        leave more true edges out, and the error would be larger.
         """
         log_cells = math.log(max(n_cells, 2))
         return self.width * (log_cells / 2 if self.is_laplace else math.sqrt(log_cells))

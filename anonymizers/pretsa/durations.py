@@ -11,8 +11,8 @@ values:
   half of the distance to its neighbour. It is a value of the group only where several cases share
   it.
 * A node where fewer than k cases have a duration of their own takes the quantiles of its activity,
-  and where that has fewer than k too, those of all events. Of fewer than k in the whole log nothing
-  is drawn: durations are 0 then.
+  and where that has fewer than k too, those of all events. If the whole log has fewer than k
+  durations, nothing is drawn and all durations are 0.
 
 A duration is the time since the predecessor, or the bin of a declared attribute; then it is drawn
 where in its bin the number lies, and an event of an activity without any number has none.

@@ -38,7 +38,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Numbers of pairs of activities fit int32.
 MAX_ACTIVITIES = 46_340
-# Where a draw is for the case and not for an event: no case has so many events.
+# This stands in place of an event's number where a draw is for the whole case: no case has so many
+# events.
 _WHOLE_CASE = (1 << 32) - 1
 
 

@@ -38,7 +38,7 @@ def bounded_laplace(
     widths = (highs - lows).astype(np.float64)
     scales = np.maximum(widths, 1.0) / epsilon
     values = np.clip(values, lows, highs)
-    # The share of the law below the value and above it, each of at most a half.
+    # The probability of the law below the value and above it; each is at most a half.
     under = -0.5 * elementary.expm1(-(values - lows) / scales)
     over = -0.5 * elementary.expm1(-(highs - values) / scales)
     place = uniform(words) * (under + over) - under

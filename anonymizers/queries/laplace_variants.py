@@ -57,7 +57,7 @@ class LaplaceVariantsParams(LevelParams):
 
     @property
     def query(self) -> LevelQuery:
-        """What is asked."""
+        """The query of the prefixes, level by level."""
         prunes_all = self.profile == "paper"
         return LevelQuery(
             self.max_prefix_length,

@@ -31,7 +31,8 @@ def rules_of_model(net: PetriNet) -> NamedRules:
     start[0] = True
     is_any = np.ones(len(states.codes), bool)
     occurs, exceptions_after, exceptions_before = (np.zeros((n, n), bool) for _ in range(3))
-    # Where one may be without having done a yet, and where one may still end without doing b.
+    # The states that can be reached without an a, and the states from which an end can be reached
+    # without a b.
     without = [states.after(start, states.codes != a) for a in range(n)]
     ends_without = [states.before(states.is_final, states.codes != b) for b in range(n)]
     for a in range(n):

@@ -107,8 +107,8 @@ class OrderRules:
             rows = np.flatnonzero(has[:, code])
             if not len(rows):
                 continue
-            # Which activities come before the last event of this one, and which not before that
-            # which they should precede.
+            # Which activities come before the last event of this one, and which do not come before
+            # the event that they should precede.
             first = firsts[rows]
             before = first < lasts[rows, code, np.newaxis]
             not_before = (first >= preceded[rows, code, np.newaxis]).astype(np.float32)
@@ -116,7 +116,8 @@ class OrderRules:
             missing = not_before @ precedes[:, code]
             own[rows] += 2 * (before.astype(np.float32) @ never[:, code]) + missing
             at_end[rows] += unordered @ follows[:, code]
-            # Appended once more it is the last of its kind, and comes after all that there is.
+            # If it is appended once more, it is the last of its kind and comes after every event of
+            # the prefix.
             more[rows, code] = 2 * (unordered @ never[:, code])
             if not self.at_first:
                 more[rows, code] += lacking[rows, code] - missing

@@ -105,7 +105,8 @@ class RuleJudge:
         stream = CellStream(
             self.randomness, f"{self.name}/harmful", cell_numbers(np.array([depth]))
         )
-        # Of a geometric number the remainder of a division by N + 1 has the same law on 0 … N.
+        # The remainder of a geometric number divided by N + 1 has the geometric law restricted to 0
+        # … N.
         size = sizes_of(draw_laplace(stream, *self.scale))[0] % (len(violations) + 1)
         words = self.randomness.words(f"{self.name}/chosen", cells)
         order = np.lexsort((words[:, 1], words[:, 0]))
@@ -132,7 +133,7 @@ class _Relations:
         return ActivityRelations.from_traces(traces)
 
 
-# Of all parts: the levels follow from the rules.
+# All parts share this round, since their levels follow from the rules.
 _ROUND = "variants"
 _MODEL = {
     "activities": ("A", "B", "C"),
@@ -302,7 +303,8 @@ class Sacofa(LevelMethod):
         counts = trace_variant_query(
             variants, n_names, params.query, given.randomness, self.name, judge
         )
-        # Made positive, a small count is no guide to the true one.
+        # In the form "positive" a small count was made positive, and says little about the true
+        # one, so it gets no interval.
         half_width = None if params.form == "positive" else half_width_of(params)
         return decision_of(counts, vocabulary, params, half_width)
 

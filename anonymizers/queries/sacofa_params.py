@@ -70,9 +70,11 @@ class SacofaParams(LevelParams):
                 "or p_harmful inf"
             )
         if (self.score == "continuous") != (self.max_violations is not None):
-            raise ValueError("max_violations goes with the score continuous, and is needed there")
+            raise ValueError(
+                "max_violations is needed with score continuous, and not allowed without it"
+            )
         if (self.rules == "model") != (self.model is not None):
-            raise ValueError("model goes with rules model, and is needed there")
+            raise ValueError("model is needed with rules model, and not allowed without it")
         if self.is_honest and self.rules == "log":
             raise ValueError(
                 "budget honest needs rules that are not read from the log for free: rules model or "
@@ -122,7 +124,7 @@ class SacofaParams(LevelParams):
 
     @property
     def rule_query(self) -> RuleQuery:
-        """What is asked where the rules are bought."""
+        """The counts that the rules are made of, where the rules are bought."""
         return RuleQuery(
             self.n_words or 1,
             self.max_prefix_length,
@@ -168,7 +170,7 @@ class SacofaParams(LevelParams):
 
     @property
     def query(self) -> LevelQuery:
-        """What is asked."""
+        """The query of the prefixes, level by level."""
         prunes_all = self.profile == "paper"
         return LevelQuery(
             self.max_prefix_length,

@@ -80,8 +80,8 @@ class SapaParams(PairQueryParams):
     def _check_query(self) -> SapaParams:
         if self.is_honest and self.query == "exponential":
             raise ValueError(
-                "budget honest needs query laplace: which pairs the exponential query keeps is "
-                "decided on the unprotected log, which no division of epsilon mends"
+                "budget honest needs query laplace: the exponential query chooses pairs on the "
+                "unprotected log, and no share of epsilon covers that"
             )
         return self
 

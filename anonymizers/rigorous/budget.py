@@ -47,7 +47,7 @@ class Choice:
 
     Attributes:
         name: As in the plan and the manifest.
-        share: Of the epsilon of the release.
+        share: Its share of the epsilon of the release.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Pure:
 
     Attributes:
         name: As in the plan and the manifest.
-        share: Of what choices leave of epsilon, relative to the shares of all others.
-        changed: Of whole counts with Laplace noise, what one unit changes; else None.
+        share: Its share of the epsilon that choices leave, relative to the shares of all others.
+        changed: What one unit changes, if these are whole counts with Laplace noise; else None.
         largest: What one unit changes at most, where that is known when the release runs.
     """
 
@@ -104,22 +104,22 @@ class Sums:
 
 @dataclass(frozen=True)
 class Instead:
-    """A part of what may be done in place of all sums where a choice says so.
+    """A part of what a release does in place of all sums, if a choice says so.
 
-    It has what the choices leave of epsilon: whatever a choice lost, what is left covers it. Of
-    delta it has a share of its own, which the sums do without. Let M be the release that always
-    does the sums, of (epsilon, delta_1), and N the one that always does this, of (epsilon,
-    delta_2). What is done follows from the choice, which both make first: so any event is one of M
-    and one of N, and the release that does one or the other is (epsilon, delta_1 + delta_2)-DP.
-    Where something else gets noise, too, it may not be done.
+    It gets the epsilon that the choices leave, and a share of delta of its own, which the sums do
+    not get. Let M be the release that always computes the sums, with (epsilon, delta_1), and N the
+    one that always does this, with (epsilon, delta_2). Both make the choice first, and it decides
+    what follows. So every event of the release that does one or the other consists of an event of M
+    and one of N, and this release is (epsilon, delta_1 + delta_2)-DP. It is not allowed where
+    anything else gets noise, too.
 
     Attributes:
         name: As in the plan and the manifest.
         way: What it is a part of, with others of that way.
-        share: Of that epsilon; those of one way add up to 1.
+        share: Its share of that epsilon; the shares of one way add up to 1.
         of: The names of the sums.
         largest: See `Pure`.
-        delta_share: Of the delta of the release: of cells that nobody declared.
+        delta_share: Its share of the delta of the release, for cells that nobody declared.
     """
 
     name: str
@@ -231,7 +231,7 @@ class Budget:
 
     @property
     def deviation(self) -> Fraction | None:
-        """That of the Gaussian budget at sensitivity 1; None without one."""
+        """The deviation of the Gaussian budget at sensitivity 1; None without such a budget."""
         return next((m.deviation for m in self.means.values() if m.deviation is not None), None)
 
     @property
@@ -404,7 +404,7 @@ def _shares_of_epsilon(needs: Sequence[_Done]) -> dict[str, Fraction]:
 
 
 def _decimal(weights: Mapping[str, Fraction], whole: Fraction) -> dict[str, Fraction]:
-    """What is divided by weights, in decimals but for the largest, which has what rounding left."""
+    """Divides a whole by weights into decimals; the largest part also gets what rounding left."""
     if not weights:
         return {}
     total = sum(weights.values(), Fraction(0))

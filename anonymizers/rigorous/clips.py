@@ -32,7 +32,7 @@ from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 from tracecloak.schemas.statistics.durations import duration_borders
 
 RANKS_SHARE = Fraction(1, 20)
-"""Of what sums and the choice of their clip have together, the share of the choice."""
+"""The share that the choice of a clip takes of the budget that it shares with the sums."""
 
 _GRID_RATIO = 1.1
 _LARGEST_NORM = 1000

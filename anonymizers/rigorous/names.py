@@ -30,7 +30,9 @@ class ListedParams(RigorousParams, ABC):
     @pydantic.model_validator(mode="after")
     def _check_listed(self) -> ListedParams:
         if self.buy_vocabulary and self.vocabulary is not None:
-            raise ValueError("buy_vocabulary is for a log without a declared vocabulary: give one")
+            raise ValueError(
+                "buy_vocabulary and vocabulary exclude each other: leave one of them out"
+            )
         if self.delta == 0 and self.vocabulary is None:
             raise ValueError("delta 0 needs a public vocabulary: names are bought with delta")
         return self

@@ -18,17 +18,17 @@ from tracecloak.schemas.published.guarantee import Guarantee
 
 # Every decimal of so many digits is a float's shortest text, so JSON numbers keep it exactly.
 MAX_DIGITS = 12
-# Numbers between 1e-300 and 1e300 are floats other than 0, and short fractions.
+# A number between 1e-300 and 1e300 is neither 0 nor infinite as a float, and is a short fraction.
 MAX_EXPONENT = 300
 # Delta stays below this unless a flag says that more is meant.
 MAX_DELTA = Decimal("1e-5")
 # Events of a case that can count: what noise is checked for before any data is read.
 LONGEST_TRACE = 1_000_000
-# Said of every method that is told what is public.
+# A sentence in the explanation of every parameter that declares something as public.
 DECLARED = "What is declared is public: a name copied from this log is not protected."
-# The share, of what all sums have, of those that the length at which cases are cut is chosen by.
+# The share of the budget for all sums that goes to the choice of the length at which cases are cut.
 LENGTH_SHARE = Fraction(3, 100)
-# The share, of what all sums have, of those that a vocabulary is chosen by.
+# The share of the budget for all sums that goes to the choice of a vocabulary.
 VOCABULARY_SHARE = Fraction(15, 100)
 
 
@@ -84,7 +84,7 @@ class RigorousParams(NamesParams):
     def _check_delta(self) -> RigorousParams:
         if self.max_cases is not None and self.delta > 1 / Decimal(self.max_cases):
             raise ValueError(
-                "delta must be at most 1/max_cases, or it would cover releasing a whole case"
+                "delta must be at most 1/max_cases, as a larger one permits releasing a whole case"
             )
         if self.delta <= MAX_DELTA:
             return self

@@ -68,8 +68,8 @@ class PartsMethod(contract.Anonymizer):
     def moves_by_case(self, params: Any) -> bool:
         """Returns whether j of a unit's m cases move all that is counted by at most j/m.
 
-        Of what the noise is made for; see `accounting.by_case`. Only a method of which that is
-        proved and tested says so.
+        j/m is a share of the change that the noise is made for; see `accounting.by_case`. A method
+        returns True only if this is proved and tested.
         """
         return False
 

@@ -58,7 +58,7 @@ NOT_RELEASED_AGAIN = (
 _MAX_COORDINATES = 10**9
 # Noise is drawn for so many values at a time: it bounds the memory and changes nothing else.
 _BLOCK_VALUES = 1 << 20
-# Stands for an epsilon that is asked for and not known.
+# A placeholder for an epsilon that is to be computed, and so is not known yet.
 ANY_EPSILON = Fraction(10**6)
 
 
@@ -257,13 +257,13 @@ class ContinualNoise:
         return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
 
     def repeated_epsilon(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
-        """Returns (epsilon, delta) for a unit of which every case counts again and again.
+        """Returns (epsilon, delta) for a unit each of whose cases counts again and again.
 
-        Of Gaussian noise delta is that of the promise. Of Laplace noise both are `n_times` those of
-        the promise: a unit has so many times as many counts, yet in each count no more than its
-        cases, so what the threshold is made for holds of each count, and there are more of them
-        (see `anonymizers.accounting.calibration.stability_threshold`). Of Gaussian noise with a
-        threshold, which divides a budget with other noise, this cannot tell; the parameters can.
+        With Gaussian noise, delta is that of the promise. With Laplace noise, both are `n_times`
+        those of the promise: the unit is in `n_times` as many counts, but in each of them with no
+        more than its cases, so the threshold protects each count as before (see
+        `anonymizers.accounting.calibration.stability_threshold`). Gaussian noise with a threshold
+        shares its budget with other noise, so only the parameters can answer there.
 
         Args:
             n_times: How often each of the unit's protected cases counts, at most.

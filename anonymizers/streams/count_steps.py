@@ -49,7 +49,8 @@ class CountSteps:
         noises = self.params.noises
         if self.params.guarantee == "case":
             return tuple(noise.spend(name) for name, noise in noises.items())
-        # The promise is on fewer steps than are published: what all of them cost is set aside.
+        # More steps are published than the promise covers, so the budget of the whole horizon is
+        # set aside.
         epsilon, delta = self.params.horizon_budget
         return (Spend("all steps", "approximate", epsilon, delta),)
 

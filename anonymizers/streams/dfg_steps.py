@@ -39,7 +39,7 @@ class DfgParams(StreamParams):
     def check_product(self) -> None:
         """See `StreamParams`."""
         if self.delta == 0 and self.view != "window":
-            raise ValueError("delta 0 does for the windows of a dfg only")
+            raise ValueError("delta 0 is only for product dfg and view window; give a larger one")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for a dfg with delta above 0")
 

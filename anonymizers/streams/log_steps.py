@@ -76,8 +76,8 @@ class LogSteps:
     ) -> tuple[StepLog, None]:
         """Makes the log of a step; of no cases as well, for noise alone can make some."""
         traces: TraceBatch = counted.by_name["cases"].traces
-        # Noise is bound to a digest of all cases of the step, as in any release. Steps without
-        # cases are equal input: their number makes them differ.
+        # As in any release, noise is bound to a digest of all cases of the step. All steps without
+        # cases have the same digest, and differ by the number of the step in their name.
         made = anonymise(
             [traces] if traces.n_cases else [],
             PrivateLog(),

@@ -51,7 +51,7 @@ class StreamParams(RigorousParams, ABC):
         if self.vocabulary is None:
             raise ValueError("vocabulary is required: a public file of activity names")
         if self.max_trace_length is None:
-            raise ValueError("max_trace_length is required: the events of a case that count")
+            raise ValueError("max_trace_length is required: how many events of a case count")
         if (self.view == "sliding") != (self.sliding_steps is not None):
             raise ValueError("sliding_steps goes with view sliding, and with no other")
         if (self.guarantee == "w_event") != (self.w_event_steps is not None):

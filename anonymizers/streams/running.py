@@ -34,7 +34,7 @@ from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
 
 _NEVER = np.iinfo(np.int64).max
-# Pending messages are merged from so many on, or from half as many as the open cases have.
+# Pending messages are merged once there are so many, or half as many as the open cases have.
 _MERGE_EVENTS = 1 << 17
 
 
@@ -149,11 +149,12 @@ class RunningStream:
         if not events.n_events or state.next_step >= self.horizon:
             return state
         state = replace(state, pending=(*state.pending, events))
-        # Where a case may open again its messages go in together, at its next closing: one that is
-        # not read yet can be older than one that is, and can keep the case closed.
+        # If cases may open again, all messages wait for the next closing. A message that is read
+        # later can be older, and can keep its case closed.
         if self._rule.tombstone_us is not None:
             return state
-        # The first batch may be what the last merging left, as it is behind the next closing.
+        # The first pending batch may be what the last merging left over, since its messages come
+        # after the next closing. It does not count towards the next merging.
         left = state.pending[0].n_events
         most = max(_MERGE_EVENTS, (state.opened.n_events + left) // 2)
         if state.n_pending - left >= most:

@@ -25,7 +25,7 @@ from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.step import Step, View
 
-# The statistic that tells other cases of the same counts.
+# The name of the statistic by which steps with equal counts of different cases are told apart.
 _CASES = "digest of cases"
 
 # What no promise of a stream covers, whatever its product is.

@@ -41,7 +41,7 @@ class VariantParams(StreamParams):
     def check_product(self) -> None:
         """See `StreamParams`."""
         if self.delta == 0:
-            raise ValueError("delta 0 does for the windows of a dfg only")
+            raise ValueError("delta 0 is only for product dfg and view window; give a larger one")
 
     @property
     def n_cells(self) -> int:
@@ -74,7 +74,7 @@ class VariantParams(StreamParams):
 
     @cached_property
     def _strategies(self) -> tuple[Strategy, Strategy]:
-        """Of what is chosen by the counts of a step, and of the sums over steps."""
+        """The strategies for the counts of a step, by which variants are chosen, and for sums."""
 
         def drawable(of_sums: Strategy) -> tuple[Strategy, Strategy]:
             strategies = Strategy(self.horizon), of_sums
@@ -141,7 +141,8 @@ class VariantParams(StreamParams):
             replace(block, sensitivity=norm(strategy) * UNITS, delta=n_times * block.delta)
             for block, strategy in zip(spend.blocks, self._strategies, strict=True)
         )
-        # What is asked for is the epsilon at this delta, whatever this one says.
+        # The question is which epsilon holds at this delta, so the spend's own epsilon and delta do
+        # not count.
         whole = replace(spend, epsilon=ANY_EPSILON, delta=Fraction(0), blocks=tuple(blocks))
         return Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON, delta
 

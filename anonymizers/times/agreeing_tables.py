@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays import elementary
 _MAX_ROUNDS = 60
 _MAX_STEPS = 25
 _NO_STEP = 1e-9
-# In shares of all cases: what no round moves any more.
+# Fitting stops when a round moves less than this share of all cases.
 _SETTLED = 1e-4
 _LEAST = 1e-9
 

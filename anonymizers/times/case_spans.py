@@ -35,8 +35,8 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
-# A bin is taken for empty unless it and the bins beside it stand out of the noise by so many
-# deviations together. Noise alone makes a far bin large now and then, but seldom three.
+# A bin counts as empty unless it and its neighbours together are so many deviations of the noise
+# above 0. Noise alone often makes one far bin large, but seldom three in a row.
 _LEAST_DEVIATIONS = 2.5
 
 

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 _HOURS_OF_DAY = 24
 _HOURS_OF_BLOCK = 6
 _WORKDAYS = 5
-# Days that a count by date is about: a day, a week, 4, 13 and 52 weeks.
+# The lengths of the histograms' buckets in days: a day, and 1, 4, 13 and 52 weeks.
 _BUCKET_DAYS = (1, 7, 28, 91, 364)
-# Least noisy number of cases a cell, in mean sizes of the noise, for a histogram to be fine enough.
-# Noise of mean size b on n cells moves shares of N cases by up to n b / 2N in total variation: 1/8
-# for dates, and 1/4 for hours, of which many are empty and soon found to be. Chosen among powers of
-# 2 by the distance of drawn starts from those of the Sepsis and CoSeLoG logs.
+# A histogram is fine enough if it has so many noisy cases a cell, in mean sizes of the noise. Noise
+# of mean size b on n cells moves shares of N cases by up to n b / 2N in total variation. That is
+# 1/8 for dates. It is 1/4 for hours, many of which are empty and are soon recognised as such. Both
+# numbers were chosen among powers of 2 by the distance of drawn starts from those of the Sepsis and
+# CoSeLoG logs.
 _LEAST_CASES_BY_DATE = 4
 _LEAST_CASES_BY_HOUR = 2
-# A case has one in either histogram.
+# A case is counted in one cell by date and in one cell by hour.
 _CELLS_OF_CASE = 2
 
 
@@ -259,7 +260,8 @@ def _reached(decision: StartsDecision) -> np.ndarray:
     n_buckets = len(decision.buckets)
     weights = decision.rates[hours] * lengths
     sums = np.bincount(bucket, weights, n_buckets)
-    # A bucket that has no hour in which anything starts takes all its working time alike.
+    # If nothing starts in any hour of a bucket, the bucket's cases are spread evenly over its
+    # working time.
     weights = np.where(sums[bucket] > 0, weights, lengths)
     sums = np.bincount(bucket, weights, n_buckets)
     return np.cumsum(weights * (decision.buckets / np.where(sums > 0, sums, 1))[bucket])

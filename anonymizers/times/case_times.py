@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
 _FEWEST_PERIODS, _MOST_PERIODS = 2, 24
-# Cases of a period, in deviations of the noise of a count, that a log must have for more periods.
+# A log is divided into more periods only while each has so many cases, in deviations of the noise
+# of one count.
 _CASES_OF_PERIOD = 40
-# What is expected before classes are counted counts like so many cases.
+# What is expected before a class is counted weighs as much as so many counted cases.
 _WORTH = 300.0
 _TABLES = 3
 

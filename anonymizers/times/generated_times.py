@@ -155,7 +155,7 @@ def _limited(taken: np.ndarray, own: np.ndarray, wanted: np.ndarray) -> np.ndarr
     left = np.repeat(sums + before[begins], lengths) - before
     limits = (wanted[case] - left) // (n_cut + 1)
     holds = np.flatnonzero(limits >= falling)
-    # Of each case one holds for sure: that of the step that takes none yet, the last one.
+    # At least one limit of each case holds: the last one, of a step that takes no time yet.
     first = holds[np.flatnonzero(np.diff(case[holds], prepend=-1))]
     cut = taken.copy()
     cut[order] = np.minimum(falling, np.repeat(limits[first], lengths))

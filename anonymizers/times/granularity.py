@@ -32,8 +32,9 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
-# By so many deviations of its noise a number must stand out. Of logs of dates about one in a
-# hundred is then taken for one of hours or minutes, and of tiny logs as many for one of dates.
+# A number must be so many deviations of its noise above 0 to count. Then about one in a hundred
+# logs of dates is taken for a log of hours or minutes, and one in a hundred tiny logs for a log of
+# dates.
 _DEVIATIONS = 2.5
 # At most this share of the cases may have stamps off a grid that is kept, for in most logs a few
 # stamps are unlike all others.

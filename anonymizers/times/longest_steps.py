@@ -38,12 +38,13 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
-# What the histograms of all steps say counts like so many cases.
+# What the histograms of all steps say weighs as much as so many counted cases.
 _WORTH = 60.0
 _ROUNDS = 40
-# Of what would meet one pair's number if the others stayed as they are, and the most at once.
+# The first is the share of the step that would meet the number of one pair if the others stayed as
+# they are. The second is the largest step.
 _DAMPING, _LARGEST_STEP = 0.7, 1.0
-# The bin that is that of the case's time, the next lower one, and the one below that.
+# The weights of the bin of the case's time, of the next lower bin, and of the one below that.
 _NEAR = (1.0, 1.0, 0.5)
 _LEAST = 1e-3
 
@@ -161,8 +162,8 @@ def decide_propensities(
     """
     n_pairs, k = decision.counts.shape
     logs = elementary.log(_about_as_long(durations, spans, n_pairs) + _LEAST).ravel()
-    # Of many activities most pairs never follow each other. They stay as they are, and one for each
-    # count stands for them where all are waited for to settle.
+    # If there are many activities, most pairs never follow each other, and keep their weights. One
+    # cell for each count stands for all of them in the search for weights.
     there, cells = np.unique(steps.pairs * k + bins[steps.own], return_inverse=True)
     counts = decision.counts.ravel()
     counts = np.append(counts[there], np.unique(np.delete(counts, there)))
@@ -213,7 +214,8 @@ def sample_longest(
     """
     logs = decision.logs[steps.pairs, bins[steps.own]]
     uniforms = np.maximum(steps.uniforms("longest step of a case", randomness), 2.0**-64)
-    # The largest of exponentials with these rates' inverses: the exponential race.
+    # Gumbel's trick, which is the exponential race on a scale of logarithms: the largest sum of a
+    # case belongs to each of its steps with a probability in proportion to its weight.
     return longest_of_cases(logs - elementary.log(-elementary.log(uniforms)), steps.own)
 
 

@@ -65,10 +65,10 @@ from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
-# What noise counts for beside what clipping takes: much, since only the shares of the bins of each
-# pair are made of the sums, and these clipping hardly biases.
+# How much an error by noise weighs against one by clipping when the clip is chosen. It weighs much,
+# because only the shares of the bins of each pair are used, and clipping hardly changes these.
 _WEIGHT_OF_NOISE = 8
-# Below so many deviations of its noise a bin of the whole log is taken for empty.
+# A bin of the whole log counts as empty if it is fewer deviations of its noise above 0 than this.
 _LEAST_DEVIATIONS = 3
 
 

@@ -25,7 +25,8 @@ MOST_BINS = 48
 """The most that a log is given, however large it is."""
 
 _FEWEST_BINS = 12
-# Cases a bin, in deviations of the noise of a case's one count, that a log must have for more bins.
+# A log gets more bins only while each has so many cases, in deviations of the noise of one case's
+# count.
 _CASES_OF_BIN = 8
 
 

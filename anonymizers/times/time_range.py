@@ -37,10 +37,12 @@ TIME_RANGE = "time_range"
 _FIRST_YEAR, _LAST_YEAR = 1970, 2100
 # Months of the public grid that a range is bought on.
 N_MONTHS = 12 * (_LAST_YEAR - _FIRST_YEAR)
-# The share of epsilon. More than other choices have, as it is two, and all times depend on them.
+# The share of epsilon for the range. It is larger than that of other choices, because two choices
+# are made, of a length and of a window, and all times depend on them.
 _EPSILON_SHARE = Fraction(5, 100)
-# Share of the cases in the chosen window, and by how much it is widened. With nearly all cases as
-# the goal, every longer window would be as good.
+# The first is the share of the cases that the chosen window must have, the second is how many times
+# as long the range is as the window. If nearly all cases were asked for, every longer window would
+# do as well.
 _SHARE = Fraction(2, 3)
 _WIDENED = 2
 # A window begins at every eighth of its length.
@@ -242,7 +244,8 @@ def choose_time_range(
         calendar: The working hours, of which there are some from 1970 to 2099, and the time zone.
         randomness: The release's.
     """
-    # They begin so often that each window lies within one of those of the next length.
+    # Windows begin so often that each lies within a window of the next length, so these maxima
+    # ascend.
     most = [counted.within(length).max() for length in _LENGTHS]
     cases = np.diff(most, prepend=0, append=counted.counts.sum())
     purpose = f"{TIME_RANGE} length"

@@ -21,7 +21,7 @@ from itertools import accumulate
 
 import numpy as np
 
-# Texts that are compared with each other, and targets that they are compared with.
+# How many texts are compared at once with how many targets.
 BLOCK = 1024
 _MANY = 16  # blocks; of more texts the blocks are a quarter as large, which is as much faster
 _MAX_ROUNDS = 10  # of improvements; each wins something
@@ -313,7 +313,8 @@ class _Improving:
         units = np.flatnonzero(closed[self._home] & (self._home < self._n_own))
         others = self._without_each(units)
         own = [self._own[unit] for unit in units]
-        # Of each unit's group without it and with the unit of the column instead.
+        # The length that each unit's group has without it, and with the unit of the column in its
+        # place.
         length = _common(others, own).astype(np.int64)
         weight, home = self._unit_weight[units], self._home[units]
         new_weight = (self._weights()[home] - weight)[:, None] + weight[None, :]

@@ -19,7 +19,8 @@ from tracecloak.anonymizers.trees.questions import (
 from tracecloak.schemas.models.process_tree import Operator
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# A question is asked where what is clearly above its noise is at most so much of the cases.
+# A question is asked only if the least number that is clearly above its noise is at most this share
+# of the cases.
 _MOST_NOISE = 0.25
 
 

@@ -121,7 +121,8 @@ def cases_by_ends(
     group = row * n_parts + own[places]
     first = np.full(variants.n_variants * n_parts, -1, np.int64)
     last = first.copy()
-    # Of several values for one place numpy keeps the last, in this order.
+    # If several values are for one place, numpy keeps the last one, which is the first in this
+    # order.
     first[group[::-1]] = places[::-1]
     last[group] = places
     ends = []

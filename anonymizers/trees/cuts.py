@@ -323,8 +323,8 @@ class _Published(_Builder):
 
     def of_loop_parts(self, place: _Place, parts: list[Part]) -> list[_Place]:
         places = super().of_loop_parts(place, parts)
-        # The first and last events of cases say nothing of the ways back, nor of what is repeated
-        # as a whole.
+        # How cases begin and end says nothing about the ways back of a loop, nor about a part that
+        # is repeated as a whole.
         if len(parts) == 1:
             return places
         body = self.asked("loop", place, parts)[0]

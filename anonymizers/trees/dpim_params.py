@@ -23,7 +23,8 @@ from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.anonymizers.trees.fitness import UNITS
 
-# Of the non-zero pairs, by which the paper sets its bounds on either side, and to what it rounds.
+# The paper sets its bounds so many pairs below and above the number of pairs that are not 0, and
+# rounds both to multiples of the second number.
 _AROUND, _ROUND_TO = 15, 5
 
 

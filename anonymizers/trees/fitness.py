@@ -128,7 +128,7 @@ def token_fitness(tree: ProcessTree, names: Sequence[str], variants: VariantHist
     known = np.diff(before[variants.offsets])
     n_tokens = int(((known + 1) * variants.counts).sum())
     if not n_tokens:
-        raise ValueError("fitness needs a case at least")
+        raise ValueError("fitness needs at least one case")
     return Fraction(int(((fit.replayed + fit.is_complete) * variants.counts).sum()), n_tokens)
 
 
@@ -165,7 +165,9 @@ def replay(
     """
     twice = [label for label, n in Counter(tree.labels).items() if n > 1]
     if twice:
-        raise ValueError("an activity stands in the tree more than once, which replay cannot read")
+        raise ValueError(
+            "the tree has an activity more than once, and replay cannot tell the two apart"
+        )
     code_of = {name: code for code, name in enumerate(names)}
     unknown = set(tree.labels) - set(code_of)
     if unknown:
@@ -274,7 +276,7 @@ class _ReplayedPart:
 
     def n_allowed(self, places: _Places) -> np.ndarray:
         """Returns int32[n_places], the activities of this part that may come at each place."""
-        # Counts up at the place after each event of this part, and never back.
+        # The number of events of this part so far, which grows at the place after each of them.
         step = np.zeros(places.n, np.int64)
         step[places.after_event] = self._kept
         np.cumsum(step, out=step)

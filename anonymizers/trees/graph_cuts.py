@@ -23,7 +23,7 @@ def sequence_cut(follows: np.ndarray) -> list[Part] | None:
     n_strong = len(ways_on)
     if n_strong == 1:
         return None
-    # Those that reach each other belong together, and so do those of which neither does.
+    # Two of them belong together if each can reach the other, and also if neither can.
     left, groups = (1 << n_strong) - 1, []
     while left:
         group = growing = left & -left

@@ -21,7 +21,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _RULES: tuple[Rules, ...] = ("structural", "published")
-# Counts of a release are taken as they are: one case more is more.
+# Counts of a release have no noise to allow for: a count that is larger by one case is larger.
 _TOLERANCE = 0.5
 
 
@@ -74,7 +74,7 @@ def tree_of_variants(
             found[build_tree(chosen, names, _TOLERANCE, ends, rules)] = None
 
     def merit(tree: ProcessTree) -> tuple[int, int, str]:
-        """Of equal scores the smallest tree is best."""
+        """Returns what trees are compared by: if scores are equal, the smallest tree is best."""
         score = score_sum(tree, names, variants, fitness_power)
         return score, -sum(1 for _ in tree.nodes()), str(tree)
 

@@ -21,7 +21,7 @@ from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS
 
 _PAIRS_SHARE, _FITNESS_SHARE = Fraction(95, 100), Fraction(5, 100)
-# That count fully at delta 0 where no number is given.
+# So many pairs of a case count fully at delta 0 if `max_pairs` is not given.
 _PURE_PAIRS = 8
 
 

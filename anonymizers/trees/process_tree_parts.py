@@ -45,9 +45,9 @@ TREE = "tree"
 """The round of all parts but the vocabulary."""
 
 _RULES: tuple[Rules, ...] = ("structural", "published")
-# That noise can be drawn for, if they are bought.
+# The most activities that can be bought: noise can be drawn for no more.
 _MOST_NAMES = most_names_of_pairs(1)
-# What noise counts for beside what counting fewer pairs takes.
+# How much an error by noise weighs against one by counting fewer pairs when their number is chosen.
 _WEIGHT_OF_NOISE = 1.5
 
 

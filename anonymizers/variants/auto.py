@@ -46,12 +46,13 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _CHOICE = Fraction(3, 100)
-# Of delta, what is for the histogram's threshold: a quarter costs the noise of `joint-variants` 1 %
-# at 1e-6, and the threshold 10 %.
+# The share of delta for the histogram's threshold. At a delta of 1e-6 a quarter raises the noise of
+# `joint-variants` by 1 %, and the threshold by 10 %.
 _OF_DELTA = Fraction(1, 4)
-# Pairs of an activity that are not rare.
+# How many pairs of each activity are taken to be frequent.
 _PAIRS_OF_NAME = 3
-# Share of the cases from which on what is seen says too little of what is not.
+# If a histogram would miss this share of the cases, the variants that it shows say too little about
+# the others.
 _MANY_UNSEEN = 0.5
 # Scales of the noise that a number must exceed to be more than none: it does so by chance in one
 # of fifteen.
@@ -143,13 +144,13 @@ class AutoVariants(JointVariants):
         is_clear = n_cases > math.sqrt(2) * least  # it has the noise of both
         if is_clear and unseen * self._deviations(unseen, domain, means) >= n_cases:
             return super().answer(counted, domain, means, randomness)
-        # Of a variant that is seen, the cases below the threshold counted as unseen.
+        # A variant that is seen has cases below the threshold, too, which were counted as unseen.
         of_seen = (threshold - 1) * (about.n_seen > least)
         if not is_clear or unseen - of_seen >= _MANY_UNSEEN * n_cases:
             return self._tree.answer(counted, domain, self._of_tree(means), randomness)
         prefix = f"{self.name}/histogram"
         seen = stable_variants(counted, own, domain.max_units, randomness, prefix)
-        # Of each that was seen, the cases below the threshold are no longer unseen.
+        # The cases below the threshold of each variant that was shown are no longer unseen.
         missing = unseen - (threshold - 1) * seen.n_variants
         if missing > scale:
             seen = completed(seen, threshold, missing, domain, randomness, prefix)

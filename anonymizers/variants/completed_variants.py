@@ -23,8 +23,8 @@ from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _CELLS = 2_000_000
-# Of the cases that are missing, those that are made up: the others are like nothing that was seen,
-# and to place them wrongly costs more than to leave them out.
+# The share of the missing cases that are made up. The others are like nothing that is shown, and it
+# costs more to put them in a wrong place than to leave them out.
 _MADE_UP = 0.75
 # The root of 12, in thousandths: see `completed`.
 _ROOT_OF_12 = 3464

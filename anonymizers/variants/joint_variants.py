@@ -67,13 +67,14 @@ if TYPE_CHECKING:
 _CELLS = 2_000_000
 # Events of all walks that are proposed.
 _EVENTS = 1 << 21
-# What noise counts for beside what clipping takes, in the clip's rank.
+# How much an error by noise weighs against one by clipping when the clip is chosen.
 _RANK_WEIGHT = 1.5
-# So many times the noise of a partition, that of the chain hides how cases begin and end. Where it
-# is less, both together say more of it than the larger of the two.
+# If the chain's noise is so many times that of a partition, it hides how cases begin and end, and
+# the partitions say so instead. If it is less, chain and partitions together say more than the
+# larger count of the two.
 _LOST = 4
-# Of the deviation of the number of cases: what variants that were not seen have at least, before
-# anything is fitted.
+# Before fitting, all variants that were not seen together get at least this many deviations of the
+# number of cases.
 _LEAST_UNSEEN = 0.5
 
 
@@ -91,10 +92,11 @@ REPEATED = Division(Fraction(30, 100), Fraction(50, 100), Fraction(20, 100))
 SCATTERED = Division(Fraction(65, 100), Fraction(5, 100), Fraction(30, 100))
 """Where they hardly do."""
 
-# Of the generator's share: the ranks of norms that the clip is chosen by, the number that the
-# division is chosen by, and that of cases; the rest is for the three vectors.
+# Shares of the generator's budget: for the ranks of norms by which the clip is chosen, for the
+# number by which the vectors' shares are chosen, and for the number of cases. The three vectors get
+# the rest.
 _RANKS, _BALANCE, _CASES = Fraction(2, 100), Fraction(1, 100), Fraction(3, 100)
-# Variants repeat if those that would be sure to be seen have this share of the cases.
+# A log repeats its variants if those that are surely seen have this share of its cases.
 _REPEATED_FROM = 0.25
 
 
@@ -130,7 +132,8 @@ class JointVariants:
                 is_l2=True,
                 is_open=True,
                 open_share=min(REPEATED.variants, SCATTERED.variants),
-                # Of the chain, on its coarsest lattice, at the smaller of its shares.
+                # The largest sums are those of the chain, on its coarsest lattice and at the
+                # smaller of its shares.
                 largest=largest_sums(2, max_units),
             ),
         )

@@ -47,11 +47,11 @@ from tracecloak.schemas.published.variants import ReleasedVariants, most_frequen
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# What noise counts for beside what clipping takes.
+# How much an error by noise weighs against one by clipping when the clip is chosen.
 _WEIGHT_OF_NOISE = 1.5
 # Lattice steps of one occurrence, fewer where the noise could not be drawn on so fine a lattice.
 _MOST_UNITS = 1024
-# The lattice that stands for any, where it only matters how the noise is to the clip.
+# A fine lattice that stands for any other where only the ratio of noise and clip matters.
 _FINE = 1 << 20
 # Cells that noise is drawn for, in about a second, unless the vocabulary alone needs more.
 _CELLS = 2_000_000

@@ -25,9 +25,9 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # Walks that are drawn at most, and events of all of them; more cases share a walk.
 _MAX_WALKS = 1 << 20
 _MAX_STEPS = 1 << 24
-# Walks that are drawn to see what else a chain has.
+# So many walks are drawn to find what a chain can produce beside the variants that are known.
 _WALKS_BESIDE = 1 << 17
-# More noisy cases than this are noise.
+# A noisy number of cases above this one is noise, and is cut to it.
 _MAX_CASES = 1 << 40
 _RAKING_ROUNDS = 3
 _MOST_RAKED = 2.0
@@ -123,7 +123,8 @@ def chain_of(
     come = starts
     for i, width in enumerate(widths.tolist()):
         expected = _visits(come, overall, width)[:, None] * overall
-        # Squares of a quotient: those of the sums may leave the floats' range.
+        # The quotient is squared, and not its parts, because squares of the sums can be too large
+        # for a float.
         trust = 1 / (1 + (noise.width / np.maximum(expected, 1e-9 * noise.width)) ** 2)
         moved = expected + (bins[i] - expected) * trust
         moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)

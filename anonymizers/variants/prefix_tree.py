@@ -214,7 +214,7 @@ def _grow(
     units = noise.end.noise.units
     of_prefixes, of_ends = variance_of(noise.prefix.noise), variance_of(noise.end.noise)
     lengths = np.diff(counted.offsets)
-    # The variants that are in expanded nodes, and in which of the level's.
+    # The rows of the variants that are in expanded nodes, and for each row the node of the level.
     rows, inside = np.arange(counted.n_variants), np.zeros(counted.n_variants, np.int64)
     # Expanded nodes: their activities, and what their noise is keyed by. A child's cell is the
     # image of its parent's and of its last symbol, so a CBC-MAC of its prefix. It is an input of

@@ -30,16 +30,16 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# Of epsilon, what the decisions to split spend; the numbers of cases have the rest. Of tenths this
-# errs least on synthetic logs of 1,000 to 1,500 cases at epsilon 1; at epsilon 4 a half does, by a
-# twentieth.
+# The share of epsilon that the decisions to split spend; the numbers of cases get the rest. Of all
+# tenths this one has the least error on synthetic logs of 1,000 to 1,500 cases at epsilon 1. At
+# epsilon 4 a half has less, by a twentieth.
 STRUCTURE_SHARE = Fraction(3, 5)
 
-# A leaf counts from so many scales times ln(number of leaves) on: among 1,000 empty leaves five or
-# so reach it.
+# A leaf is kept if its count is at least so many scales times ln(number of leaves). Of 1,000 empty
+# leaves about five reach that.
 _NOISE_SHARE = 0.7
 
-# Activities of all walks together, and of one of them.
+# The most activities of all walks together, and of one walk.
 _MAX_WALKED = 1 << 22
 _LONGEST_WALK = 1 << 14
 
@@ -105,7 +105,8 @@ class PrivTree:
             UsageError: The noise would be too wide to draw.
         """
         one = of_one_cell(max_units)
-        # The widest noise of decisions: more children than two need less than 3 cases' worth.
+        # The noise of the decisions is widest with two children, where it covers 3 cases a unit;
+        # with more children it covers fewer.
         return (
             Pure("prefixes", self._share, largest=one.times(3)),
             Pure("leaves", 1 - self._share, one),
@@ -342,7 +343,7 @@ def _follow(tables: list[_Continuations], likeness: _Likeness, words: np.ndarray
 
 
 def _likeness_of(offsets: np.ndarray, codes: np.ndarray) -> _Likeness:
-    """That of whole prefixes."""
+    """Returns the likeness of whole prefixes."""
     lengths = np.diff(offsets)
     likeness = _Likeness.of_empty(len(lengths))
     for i in range(int(lengths.max())):

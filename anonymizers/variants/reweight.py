@@ -17,16 +17,18 @@ from scipy import sparse
 
 from tracecloak.schemas.arrays import elementary
 
-# Of the number of cases: what a nat of distance from the prior weighs beside half a square of a
-# deviation. Small enough that counts decide where they are known, and the prior elsewhere.
+# How much a nat of distance from the prior weighs, as a share of the number of cases, against half
+# a squared deviation. It is so small that counts decide where they are known, and the prior
+# elsewhere.
 _PRIOR_WEIGHT = 0.1
 _MAX_ROUNDS = 200
 _MEMORY = 20
-# A step is long enough if the slope falls to this share, and short enough if the value falls by
-# this share of what the slope at its beginning promised.
+# A step is long enough if the slope falls to the first share of itself. It is short enough if the
+# value falls by the second share of what the slope at its beginning promised.
 _SLOPE_LEFT, _VALUE_WON = 0.9, 1e-4
 _MAX_TRIES = 30
-# No further round if one won less of the value, or no slope is larger.
+# Fitting ends if a round lowers the value by less than the first number, or if no slope is above
+# the second.
 _LEAST_WON, _LEAST_SLOPE = 2e-9, 1e-5
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]

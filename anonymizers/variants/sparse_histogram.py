@@ -127,7 +127,8 @@ class SparseHistogram:
         kept = np.flatnonzero(noisy >= _least(counted, thresholds))
         junk, values = _junk(thresholds, randomness)
         is_free = np.asarray(pc.invert(pc.is_in(junk, value_set=counted.sequences)))
-        # One order for all of them, or the order of equal counts would tell them apart.
+        # Variants of the log and made-up ones are sorted together. In two lists, the order of equal
+        # counts would show which of them are in the log.
         both = VariantHistogram.from_sequences(
             pa.concat_arrays([counted.sequences.take(pa.array(kept)), junk.filter(is_free)]),
             np.concatenate([noisy[kept], values[is_free]]),
@@ -235,7 +236,8 @@ def _junk(thresholds: Thresholds, randomness: Randomness) -> tuple[pa.LargeBinar
         for i in count():
             if len(drawn) == number:
                 break
-            # One that was drawn before does not count again: without replacement.
+            # Sequences are drawn without replacement: one that was drawn before does not count
+            # again.
             drawn[_sequence(thresholds.n_activities, length, i, randomness)] = None
         sequences += drawn
         noise = CellStream(

@@ -88,7 +88,8 @@ class SplitRule:
         # (2 beta - 1) / (beta - 1) for each of the cases of a unit.
         per_case = epsilon * (n_children - 1) / (2 * n_children - 1)
         scale = drawable(laplace_scale(per_case, of_one_cell(max_units)))
-        # The upper end: the decay may be too large, never too small.
+        # The upper end of the logarithm is used, since the decay may be too large and never too
+        # small.
         log = Interval.of(n_children).log().high
         return cls(scale, max(1, math.ceil(Fraction(log) * Fraction(*scale))))
 

@@ -16,28 +16,30 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, notebooks, python, schemas
+from docs.hooks import commands, methods, notebooks, python, results, schemas
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
 DOCUMENTS = {
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
-    "RESULTS.md": "reference/results.md",
     "SECURITY.md": "project/security.md",
 }
 _METHODS = "reference/methods/"
+_RESULTS = "results/"
 _LINK = re.compile(r"\]\(([^)\s:#]+\.md)(#[^)\s]*)?\)")
 
 
-def made() -> Iterator[tuple[str, str]]:
-    """Yields the path of each page that is made, and its text."""
+def generated() -> Iterator[tuple[str, str]]:
+    """Yields the path and the text of each page that docs/ does not have."""
     yield "reference/commands.md", commands.page()
     for name, text in methods.pages():
         yield _METHODS + name, text
     for name, text in schemas.pages():
         yield f"reference/{name}", text
     yield "reference/python.md", python.page()
+    for name, text in results.pages():
+        yield _RESULTS + name, text
     for name, text in notebooks.pages():
         yield f"notebooks/{name}", text
     for document, path in DOCUMENTS.items():
@@ -45,15 +47,14 @@ def made() -> Iterator[tuple[str, str]]:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Puts the pages of the methods where the navigation names their folder."""
-    listed = [_METHODS + name for name, _ in methods.pages()]
-    config.nav = _spread(config.nav, listed)
+    """Puts the pages of methods and of results where the navigation names their folder."""
+    config.nav = navigation(config.nav)
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made, and the schemas to download."""
-    for path, text in made():
+    """Adds the generated pages, and the schemas to download."""
+    for path, text in generated():
         files.append(File.generated(config, path, content=text))
     for path in sorted(schemas.FILES.iterdir()):
         if path.suffix in (".json", ".avsc"):
@@ -62,7 +63,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Points links at the pages of the site that are elsewhere in a checkout."""
+    """Adds the tables of results, and points links at pages that a checkout has elsewhere."""
+    if page.file.src_uri == results.INDEX:
+        markdown = results.with_tables(markdown)
     return mended(markdown, page.file.src_uri)
 
 
@@ -81,18 +84,27 @@ def mended(markdown: str, path: str) -> str:
     places = {page: document for document, page in DOCUMENTS.items()}
     folder = posixpath.dirname(places.get(path, f"docs/{path}"))
 
-    def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, found[1]))
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[1]))
         page = DOCUMENTS.get(target, target.removeprefix("docs/"))
         to = posixpath.relpath(page, posixpath.dirname(path) or ".")
-        return f"]({to}{found[2] or ''})"
+        return f"]({to}{match[2] or ''})"
 
     return _LINK.sub(link, markdown)
 
 
-def _spread(nav: Any, listed: list[str]) -> Any:
-    if isinstance(nav, list):
-        return [_spread(part, listed) for part in nav]
-    if isinstance(nav, dict):
-        return {title: _spread(part, listed) for title, part in nav.items()}
-    return listed if nav == _METHODS else nav
+def navigation(nav: Any) -> Any:
+    """Returns a navigation with the pages of each folder of pages in place of the folder."""
+    folders = {
+        _METHODS: [_METHODS + name for name, _ in methods.pages()],
+        _RESULTS: [results.INDEX, *(_RESULTS + name for name, _ in results.pages())],
+    }
+
+    def with_pages(part: Any) -> Any:
+        if isinstance(part, list):
+            return [with_pages(one) for one in part]
+        if isinstance(part, dict):
+            return {title: with_pages(one) for title, one in part.items()}
+        return folders.get(part, part)
+
+    return with_pages(nav)

@@ -21,7 +21,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--output",
         required=True,
-        help="Markdown page to write; rows go to .jsonl beside it, and those there are kept",
+        help="Markdown page to write; its results go to .json beside it, and rows to .jsonl, where "
+        "those that are there are kept",
     )
     parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
     parser.add_argument(
@@ -52,19 +53,22 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 
 def run(given: Given) -> int:
-    """Compares, and writes a page and its rows."""
-    from tracecloak.examination.comparison import compare, report
+    """Compares, and writes a page, its results and its rows."""
+    from tracecloak.examination.comparison import compare, report, results
     from tracecloak.examination.comparison.contenders import chosen_methods
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_source
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)
     command = report.command_line(flags)
     page = file_to_write("output", flags.pop("output"))
-    rows = page.with_suffix(".jsonl")
+    if page.suffix in (".json", ".jsonl"):
+        raise UsageError(f"output {page.name!r} is a Markdown page: let its name end in .md")
+    summary, rows = page.with_suffix(".json"), page.with_suffix(".jsonl")
     inputs = listed(flags.pop("input"))
     methods = flags.pop("methods", None)
     peers = listed(flags.pop("peers", None) or "")
@@ -84,13 +88,16 @@ def run(given: Given) -> int:
     )
     comparison = compare.Comparison(originals, chosen, **settings)
     with showing_progress(given.form):
-        made = compare.run(comparison, rows)
-        lines = report.markdown_lines(comparison, made, command)
-        keep_private(page)
-        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        compared = results.results_of(comparison, compare.run(comparison, rows), command)
+        lines = report.markdown_lines(compared)
+        for path, text in ((summary, compared.to_text()), (page, "\n".join(lines) + "\n")):
+            keep_private(path)
+            path.write_text(text, encoding="utf-8")
     shown = [
         ("page", f"{page} (not private: for the operator only)"),
-        ("rows", f"{rows}, one a release and measure"),
+        ("results", f"{summary}, what the page is made of"),
+        ("rows", f"{rows}, one a release"),
     ]
-    show(Result(shown, {"page": str(page), "rows": str(rows)}), given.form)
+    paths = {"page": str(page), "results": str(summary), "rows": str(rows)}
+    show(Result(shown, paths), given.form)
     return 0

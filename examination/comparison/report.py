@@ -1,6 +1,7 @@
 """The page of a comparison, as Markdown: tables of medians with quartiles, one for each epsilon.
 
-What variants, logs with times and graphs get stands in tables of their own, each with the lines.
+Variants, logs with times, and graphs stand in tables of their own, each with the lines. All of it
+is made of `results`: the logs are not needed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tracecloak.examination.comparison.compare import LINES, Comparison, Row, quartiles
-from tracecloak.examination.comparison.contenders import KINDS, Kind
-from tracecloak.examination.comparison.original import (
-    LENGTH_SHARE,
-    MAX_EMD_CELLS,
-    Original,
+from tracecloak.examination.comparison.compare import LINES
+from tracecloak.examination.comparison.contenders import Kind
+from tracecloak.examination.comparison.results import (
+    COLUMNS,
+    LogResults,
+    Quartiles,
+    QuartilesByMeasure,
+    ReleaseFigures,
+    Results,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
 
@@ -26,28 +30,13 @@ INTERNAL = (
 NOTHING = "-"
 
 
-_COLUMNS: Mapping[Kind, tuple[str, ...]] = {
-    "variants": (
-        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
-        "edge_relative_error", "next_activity_accuracy", "relative_size",
-    ),
-    "log": (
-        "variant_emd", "edge_relative_error", "case_duration_distance",
-        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
-        "next_activity_accuracy", "relative_size",
-    ),
-    "graph": (
-        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
-        "interval_coverage", "interval_width",
-    ),
-}  # fmt: skip
-_MINED = ("mined_f_score", "mined_fitness")
 _TITLES: Mapping[Kind, str] = {
     "variants": "variants",
     "log": "logs with times",
     "graph": "directly-follows graphs",
 }
 _OF_LOG = "the log itself"
+_BASELINE = "laplace-levels"
 
 
 def command_line(flags: Mapping[str, Any]) -> str:
@@ -62,82 +51,74 @@ def command_line(flags: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def markdown_lines(comparison: Comparison, rows: Sequence[Row], command: str) -> Iterator[str]:
-    """Yields the page, a line at a time.
-
-    Args:
-        comparison: What was compared.
-        rows: All of its rows.
-        command: The command that makes the page, in the folder of the logs.
-    """
+def markdown_lines(results: Results) -> Iterator[str]:
+    """Yields the operator's page, a line at a time."""
     yield "# Releases at the same true epsilon"
     yield ""
     yield f"> {INTERNAL}"
     yield ""
-    yield from _introduction(comparison, command)
+    yield from _introduction(results)
     yield ""
-    yield from _summary(comparison, rows)
-    kinds = [kind for kind in KINDS if kind in {m.kind for m in comparison.methods.values()}]
-    for original in comparison.originals:
-        own = [row for row in rows if row["log"] == original.name]
-        lines = [row for row in own if row["method"] in LINES]
-        of_log = _of_itself(original)
-        yield f"## {original.name}"
+    summary = list(summary_lines(results))
+    if summary:
+        yield from ("## At a glance", "", *summary, "")
+    for log in results.logs:
+        yield f"## {log.name}"
         yield ""
-        yield from _of_log(comparison, original)
-        for epsilon in comparison.epsilons:
-            at = [row for row in own if row["epsilon"] == epsilon]
-            for kind in kinds:
-                yield ""
-                yield f"### {original.name}, epsilon {epsilon}: {_TITLES[kind]}"
-                yield ""
-                columns = _columns(comparison, kind)
-                yield from _table([row for row in at if row["kind"] == kind], lines, columns,
-                                  of_log)  # fmt: skip
+        yield from log_lines(results, log, f"### {log.name}, epsilon")
         yield ""
     yield "## What is measured"
     yield ""
-    yield from legend_lines(
-        measure.name for kind in kinds for measure in _columns(comparison, kind)
-    )
+    yield from measure_lines(results)
 
 
-def _columns(comparison: Comparison, kind: Kind) -> list[Measure]:
-    mined = _MINED if comparison.mined and kind != "graph" else ()
-    return [MEASURES[name] for name in (*_COLUMNS[kind], *mined, "seconds")]
+def measure_lines(results: Results) -> Iterator[str]:
+    """Yields what the columns are: formula, range, direction and source of each measure."""
+    yield from legend_lines(name for kind in results.kinds for name in results.columns(kind))
 
 
-def _of_itself(original: Original) -> Figures:
-    """What the log itself gets, of the measures for which that is neither 0 nor 1."""
-    times = original.figures_of_times(original.traces.recode(original.vocabulary))
-    taught = original.next_activity(original.variants)
-    return {**times, "relative_size": 1.0, "next_activity_accuracy": taught}
+def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
+    """Yields the size of a log, and a table for each epsilon and kind of release.
+
+    Args:
+        results: The comparison.
+        log: One of its logs.
+        heading: What stands before the epsilon in the heading of a table, such as "## Epsilon".
+    """
+    yield from _size_lines(log)
+    for epsilon in results.epsilons:
+        for kind in results.kinds:
+            at = [r for r in log.releases if (r.epsilon, r.kind) == (epsilon, kind)]
+            yield ""
+            yield f"{heading} {epsilon}: {_TITLES[kind]}"
+            yield ""
+            yield from _table(at, log, [MEASURES[name] for name in results.columns(kind)])
 
 
-def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
+def _introduction(results: Results) -> Iterator[str]:
     yield "Made in the folder of the logs by"
     yield ""
-    yield f"    {command}"
+    yield f"    {results.command}"
     yield ""
-    n = comparison.repetitions
+    n = results.n_repetitions
     times = "one release" if n == 1 else f"{n} releases, each under a fresh key: the median, and"
     shown = times if n == 1 else f"{times} in brackets the quartiles"
     yield (
         "Each method spends the same epsilon on everything that it releases, per case added or "
         f"removed, and the delta that its row names. A figure is of {shown}. The best median of a "
         "column is bold, where all are known. A distance of variants that needs a table of more "
-        f"than {MAX_EMD_CELLS:,} pairs of them is not computed ({NOTHING})."
+        f"than {results.max_emd_cells:,} pairs of them is not computed ({NOTHING})."
     )
-    if comparison.mined and comparison.mined < n:
+    if results.n_mined and results.n_mined < n:
         yield ""
-        yield f"The mined models are of {comparison.mined} of them."
+        yield f"The mined models are of {results.n_mined} of them."
     yield ""
     yield (
         "The activities, the length at which cases are cut and, where times are released, the "
         "first and the last date count as public. Here they were read from the logs themselves, "
-        f"for the comparison only: the length that {LENGTH_SHARE:.0%} of the cases do not exceed. "
-        "A real release takes them from elsewhere or pays for them. Everything is measured against "
-        "the whole log, uncut."
+        f"for the comparison only: the length that {results.length_share:.0%} of the cases do not "
+        "exceed. A real release takes them from elsewhere or pays for them. Everything is measured "
+        "against the whole log, uncut."
     )
     yield ""
     yield (
@@ -148,7 +129,7 @@ def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
     )
     yield ""
     yield (
-        "`laplace-levels` is the Laplace trace-variant query of Mannhardt et al. (2019) with its "
+        f"`{_BASELINE}` is the Laplace trace-variant query of Mannhardt et al. (2019) with its "
         "epsilon divided among its levels. As published, it spends its epsilon again on every "
         "level, so the numbers of the literature belong to as many times the epsilon. `travas` is "
         "the variant selection of Rafiei et al. (2022), and `private-pgm` Private-PGM (McKenna et "
@@ -157,82 +138,73 @@ def _introduction(comparison: Comparison, command: str) -> Iterator[str]:
     )
 
 
-def _summary(comparison: Comparison, rows: Sequence[Row]) -> Iterator[str]:
-    """The nearest method of each log and epsilon, beside the query of the literature."""
+def summary_lines(results: Results) -> Iterator[str]:
+    """Yields a table of the nearest method of each log and epsilon, beside the query of the papers.
+
+    It is empty where that query, or any other method for variants, was not compared.
+    """
     emd = MEASURES["variant_emd"]
-    baseline = "laplace-levels"
-    of_variants = [name for name, own in comparison.methods.items() if own.kind == "variants"]
-    if baseline not in of_variants or len(of_variants) == 1:
+    of_variants = {r.method for log in results.logs for r in log.releases if r.kind == "variants"}
+    if _BASELINE not in of_variants or len(of_variants) == 1:
         return
-    yield "## At a glance"
-    yield ""
-    yield f"| log | epsilon | nearest by {emd.title} | its {emd.title} | {baseline} | {LINES[0]} |"
+    yield f"| log | epsilon | nearest by {emd.title} | its {emd.title} | {_BASELINE} | {LINES[0]} |"
     yield "|---|---:|---|---:|---:|---:|"
-    for original in comparison.originals:
-        own = [row for row in rows if row["log"] == original.name]
-        line = _median(own, LINES[0], None, emd)
-        for epsilon in comparison.epsilons:
-            released = {
-                row["method"] for row in own if row["epsilon"] == epsilon and "refused" not in row
-            }.intersection(of_variants)
+    for log in results.logs:
+        of_line = [_median(line.figures, emd) for line in log.lines if line.name == LINES[0]]
+        for epsilon in results.epsilons:
             medians = {
-                name: found
-                for name in of_variants
-                if (found := _median(own, name, epsilon, emd)) is not None
+                release.method: _median(release.figures, emd)
+                for release in log.releases
+                if release.kind == "variants"
+                and release.epsilon == epsilon
+                and release.refused is None
             }
-            if medians and len(medians) == len(released):
-                nearest = min(medians, key=lambda name: medians[name])
-                shown = (_number(one) for one in (medians[nearest], medians.get(baseline), line))
-                yield f"| {original.name} | {epsilon} | {nearest} | {' | '.join(shown)} |"
-            elif released:
-                yield f"| {original.name} | {epsilon} | not computed for all | - | - | - |"
-    yield ""
+            known = {name: median for name, median in medians.items() if median is not None}
+            if known and len(known) == len(medians):
+                nearest = min(known, key=lambda name: known[name])
+                cells = (known[nearest], known.get(_BASELINE), *of_line)
+                yield f"| {log.name} | {epsilon} | {nearest} | {' | '.join(map(_number, cells))} |"
+            elif medians:
+                yield f"| {log.name} | {epsilon} | not computed for all | - | - | - |"
 
 
-def _median(
-    rows: Sequence[Row], method: str, epsilon: str | None, measure: Measure
-) -> float | None:
-    """The median of what a method got at an epsilon, or a line."""
-    found = quartiles(
-        row.get(measure.name)
-        for row in rows
-        if row["method"] == method and epsilon in (None, row["epsilon"])
-    )
-    return None if found is None else found[0]
+def _median(figures: QuartilesByMeasure, measure: Measure) -> float | None:
+    """The median of what a method or a line got; None if it was not computed."""
+    quartiles = figures.get(measure.name)
+    return None if quartiles is None else quartiles[0]
 
 
-def _of_log(comparison: Comparison, original: Original) -> Iterator[str]:
-    size = original.identity()
-    floor = original.figures(original.cut)
-    named = (MEASURES[name] for name in _COLUMNS["variants"] if name != "relative_size")
+def _size_lines(log: LogResults) -> Iterator[str]:
+    named = (MEASURES[name] for name in COLUMNS["variants"] if name != "relative_size")
     yield (
-        f"{size['cases']:,} cases, {size['events']:,} events, {size['variants']:,} variants, "
-        f"{len(original.names)} activities; cut at {original.max_length} events. Cutting alone, "
+        f"{log.n_cases:,} cases, {log.n_events:,} events, {log.n_variants:,} variants, "
+        f"{log.n_activities} activities; cut at {log.max_trace_length} events. Cutting alone, "
         "without noise, gives "
-        + ", ".join(f"{measure.title} {_number(floor[measure.name])}" for measure in named)
+        + ", ".join(f"{one.title} {_number(log.of_cut_log.get(one.name))}" for one in named)
         + "."
     )
-    if comparison.mined:
-        process = original.process
+    if log.models is not None:
+        of = log.models
         yield ""
         yield (
-            f"F-score of the model of the log itself {process.of_original.f_score:.3f} (fitness "
-            f"{process.of_original.fitness:.3f}), of a model that allows everything "
-            f"{process.of_flower.f_score:.3f} (fitness {process.of_flower.fitness:.3f})."
+            f"F-score of the model of the log itself {of['f_score']:.3f} (fitness "
+            f"{of['fitness']:.3f}), of a model that allows everything "
+            f"{of['flower_f_score']:.3f} (fitness {of['flower_fitness']:.3f})."
         )
 
 
 def _table(
-    rows: Sequence[Row], lines: Sequence[Row], columns: Sequence[Measure], of_log: Figures
+    releases: Sequence[ReleaseFigures], log: LogResults, columns: Sequence[Measure]
 ) -> Iterator[str]:
     """The methods in the order of the first column, then the lines; those that refused last."""
-    methods = _by_method(rows)
-    refused = {name: own[0]["refused"] for name, own in methods.items() if "refused" in own[0]}
     figures = {
-        name: _quartiles_of(own, columns) for name, own in methods.items() if name not in refused
+        release.method: [release.figures.get(measure.name) for measure in columns]
+        for release in releases
+        if release.refused is None
     }
+    deltas = {release.method: release.delta for release in releases}
     best = [
-        _best([own[i] for own in figures.values()], measure, of_log)
+        _best([row[i] for row in figures.values()], measure, log.of_log)
         for i, measure in enumerate(columns)
     ]
 
@@ -243,49 +215,36 @@ def _table(
     yield f"| method | delta | {' | '.join(measure.title for measure in columns)} |"
     yield f"|---|---:|{'---:|' * len(columns)}"
     for name in sorted(figures, key=rank):
-        cells = [_cell(found, chosen) for found, chosen in zip(figures[name], best, strict=True)]
-        yield f"| {name} | {methods[name][0]['delta']} | {' | '.join(cells)} |"
-    for name, own in _by_method(lines).items():
-        of_line = _quartiles_of(own, columns)
-        if any(found is not None for found in of_line):
-            yield f"| *{name}* | | {' | '.join(_cell(found, None) for found in of_line)} |"
-    near = [of_log.get(m.name) if m.better in ("log", "more") else None for m in columns]
+        cells = [_cell(value, chosen) for value, chosen in zip(figures[name], best, strict=True)]
+        yield f"| {name} | {deltas[name]} | {' | '.join(cells)} |"
+    for line in log.lines:
+        of_line = [line.figures.get(measure.name) for measure in columns]
+        if any(value is not None for value in of_line):
+            yield f"| *{line.name}* | | {' | '.join(_cell(value, None) for value in of_line)} |"
+    near = [log.of_log.get(m.name) if m.better in ("log", "more") else None for m in columns]
     if any(value is not None for value in near):
         yield f"| *{_OF_LOG}* | | {' | '.join(map(_number, near))} |"
-    for name, reason in refused.items():
-        yield ""
-        yield f"{name} refused: {reason}."
+    for release in releases:
+        if release.refused is not None:
+            yield ""
+            yield f"{release.method} refused: {release.refused}."
 
 
-def _by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["method"], []).append(row)
-    return found
-
-
-_Quartiles = tuple[float, float, float] | None
-
-
-def _quartiles_of(rows: Sequence[Row], columns: Sequence[Measure]) -> list[_Quartiles]:
-    return [quartiles(row.get(measure.name) for row in rows) for measure in columns]
-
-
-def _best(found: Sequence[_Quartiles], measure: Measure, of_log: Figures) -> str | None:
+def _best(values: Sequence[Quartiles | None], measure: Measure, of_log: Figures) -> str | None:
     """The best median as it is shown, or None: none is better than others, or one is not known."""
     target = of_log.get(measure.name)
-    medians = [one[0] for one in found if one is not None]
-    if measure.better == "none" or not 1 < len(medians) == len(found):
+    medians = [value[0] for value in values if value is not None]
+    if measure.better == "none" or not 1 < len(medians) == len(values):
         return None
     if measure.better == "log" and target is None:
         return None
     return _number(min(medians, key=lambda median: measure.distance(median, target)))
 
 
-def _cell(found: _Quartiles, best: str | None) -> str:
-    if found is None:
+def _cell(value: Quartiles | None, best: str | None) -> str:
+    if value is None:
         return NOTHING
-    median, low, high = map(_number, found)
+    median, low, high = map(_number, value)
     shown = f"**{median}**" if median == best else median
     return shown if low == high else f"{shown} ({low}-{high})"
 

@@ -9,9 +9,10 @@ A release reserves before it runs, says so before it draws its first noise, and 
 visible. Only what ended before it could draw is given back; all else counts as spent, whatever
 became of it, as noise that nobody was meant to see may have been seen.
 
-Appending is optimistic: read everything, decide, insert the next seq. Who comes second finds the
-seq taken, reads again and decides again, so a cap holds for any number of processes on any
-database. `pipelines.ledger.entries` says what the entries mean and how they are chained.
+Appending is optimistic: a process reads everything, decides, and inserts the entry with the next
+number. If another process has inserted that number in between, the database refuses it; then the
+process reads and decides again. So a cap holds for any number of processes on any database.
+`pipelines.ledger.entries` says what the entries mean and how they are chained.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ import numpy.typing as npt
 _LN_2_HEAD = float.fromhex("0x1.62e42fefp-1")
 _LN_2_REST = float.fromhex("0x1.473de6af278edp-34")
 _PER_LN_2 = float.fromhex("0x1.71547652b82fep+0")
-# Beyond these e^x is no float but 0 or infinity.
+# Below the first number e^x rounds to 0, and above the second it is too large for a float.
 _LOWEST, _HIGHEST = -746.0, 710.0
 # fdlibm's coefficients, of polynomials in x^2 and s^2: x coth(x / 2) - 2 over x^2, which e^x is
 # made of, and ln((1 + s) / (1 - s)) / s - 2 over s^2. Off by less than 2^-58 of the functions.
@@ -60,7 +60,7 @@ _OF_LOG = tuple(
 _FRACTION_BITS, _BIAS = 52, 1023
 _ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # its bits
 _LEAST_NORMAL, _LIFT = 2.0**-1022, 54
-# From this power of 2 on, 1 is nothing beside it.
+# To a number of 2 to this power or more, adding 1 changes nothing that a float can hold.
 _ONE_IS_LOST = 60
 # What is worked on at once, so that it stays in the processor's cache.
 _BLOCK = 1 << 13
@@ -192,7 +192,8 @@ def _log_of_usual(x: np.ndarray, lift: np.ndarray | int = 0) -> np.ndarray:
 
 
 def _log1p(x: np.ndarray) -> np.ndarray:
-    # Kahan: what rounding of 1 + x takes from the logarithm, it takes from u - 1 in proportion.
+    # Kahan's correction: rounding 1 + x to u moves log(u) and u - 1 by the same proportion, so the
+    # quotient x / (u - 1) takes the error of the logarithm back.
     u = 1 + x
     found = _log(u) * (x / (u - 1))
     return np.where((u == 1) | (x == np.inf), x, found)

@@ -69,7 +69,8 @@ _XES_NAMES = {
     TIMESTAMP: "time:timestamp",
 }
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
-# What names a person or a case, and the reason to reject a number that cannot.
+# The columns that name a person or a case. A number with a fraction cannot name one, and is
+# rejected for the reason beside the column.
 _IDENTITIES = {"individual_id": FRACTION_INDIVIDUAL, CASE_ID: FRACTION_CASE}
 
 
@@ -249,7 +250,7 @@ class ColumnMapping:
                 filtered[column] = xes_name
         needed = {*names.values(), *filtered.values()}
         names.update({attribute_column(name): source for name, source in self.attributes})
-        # Whether some record has a value is the data's, and no error may tell it.
+        # Whether any record has a value depends on the data, so no error may say it.
         may_lack = frozenset(names.values()) - needed if found is None else frozenset()
         return ResolvedColumns(self, names, filtered, may_lack)
 
@@ -375,7 +376,8 @@ class ResolvedColumns:
     ) -> np.ndarray:
         """int8[n]: the place in REJECT_REASONS of why a record is none; -1 where nothing is wrong.
 
-        Of several reasons the last one here stands: that there is no case id is told first of all.
+        A record with several reasons gets the one that is assigned last, such as the lack of a case
+        id before any other.
         """
         reason = np.full(len(time), -1, np.int8)
         if self.mapping.activities is not None:

@@ -29,7 +29,7 @@ from tracecloak.schemas.events.stamps import (
 
 # What XES and the canonical columns call the transition of an event.
 _LIFECYCLE = ("lifecycle", "lifecycle:transition")
-# What a bound is called, and what it asks of a value.
+# The name of each bound, and how a value is compared with it.
 _TESTS: dict[str, Callable[..., pa.Array]] = {
     "at_least": pc.greater_equal,
     "above": pc.greater,
@@ -37,9 +37,10 @@ _TESTS: dict[str, Callable[..., pa.Array]] = {
     "below": pc.less,
 }
 _INT64 = np.iinfo(np.int64)
-# Of a whole number and such a bound, the next whole number that is compared in its place.
+# A column of whole numbers is compared with a whole number: the bound is rounded by these.
 _WHOLE_OF = {"at_least": math.ceil, "above": math.floor, "at_most": math.floor, "below": math.ceil}
-# More digits before the point than any double has: no number of a log, and slow to work with.
+# A number of more digits before the point than any double has is in no log, and is slow to work
+# with.
 _MAX_EXPONENT = 308
 
 

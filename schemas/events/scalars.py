@@ -154,7 +154,8 @@ def _of_floats(values: pa.Array) -> pa.Array:
     values = pc.if_else(pc.is_nan(values), None, values)
     text = values.cast(pa.string())
     if values.type != pa.float64():
-        # Of a whole number it is the number itself, which more digits can tell than its width has.
+        # A whole number is written with all of its digits: as a 64-bit float it can show more of
+        # them than its own type does.
         wide = values.cast(pa.float64())
         text = pc.if_else(pc.equal(pc.floor(wide), wide), wide.cast(pa.string()), text)
     # Arrow writes an exponent for small and large ones, and a sign for a zero.

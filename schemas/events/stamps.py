@@ -76,7 +76,8 @@ class WallClock:
         local = local_us.cast(pa.timestamp("us"))
         read = self._read(local, "earliest", "latest")
         if self.hours is not None:
-            # Of a repeated hour this is the second, of a skipped one the moment before it.
+            # In a repeated hour this is the second of the two moments, and in a skipped hour the
+            # moment before it.
             other = self._read(local, "latest", "earliest")
             apart = np.asarray(pc.fill_null(pc.subtract(other, read), 0))
             np.copyto(self.hours, np.sign(apart), where=apart != 0, casting="unsafe")
@@ -111,7 +112,8 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
     return pc.coalesce(stamped.cast(pa.int64()), clock.to_utc(local.cast(pa.int64())))
 
 
-# What stands for a year, a month, a day or an hour alone, and what makes ISO 8601 of it.
+# Each pattern is of a text that names a year, a month, a day or an hour alone; what stands beside
+# it turns the text into ISO 8601.
 _PERIODS = (
     (r"^(\d{4})(\d{2})(\d{2})$", r"\1-\2-\3"),
     (r"^(\d{4})$", r"\1-01"),

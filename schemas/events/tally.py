@@ -35,10 +35,10 @@ REJECT_REASONS = (
     FRACTION_CASE,
     FRACTION_INDIVIDUAL,
 )
-# A tally tells apart what one reason stands for, as the mends differ.
+# A tally splits one reason into several, because each of them is mended in another way.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
 
-# Records that are read, and may mean something else than they were read as.
+# Records for these reasons are read, but they may mean something other than what was read.
 SKIPPED_HOUR = "time in a skipped hour"
 REPEATED_HOUR = "time in a repeated hour"
 WHOLE_KEY = "case id like 5"

@@ -82,7 +82,8 @@ def _cells(time: WorkingTime, granularity: Granularity) -> tuple[np.ndarray, np.
     begins, _ = time.slots_us
     local = time.clock.local_us(begins)
     if granularity == "hour":
-        # Where a clock is put by less than an hour, the rest of the hour belongs to what precedes.
+        # Where a clock is changed by less than an hour, the rest of that hour belongs to the hour
+        # before.
         begins = begins[(local % HOUR_US == 0) | (np.arange(len(begins)) == 0)]
         return begins, begins
     days, first = np.unique(local // DAY_US, return_index=True)

@@ -75,7 +75,7 @@ def moment_us(value: Any) -> int:
     return micros
 
 
-# Keys of a configuration: what is given is a text, what they hold are microseconds.
+# These are types of configuration keys: the file has a text, and the key holds microseconds.
 Duration = Annotated[
     int,
     pydantic.BeforeValidator(duration_us),

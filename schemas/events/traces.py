@@ -193,8 +193,8 @@ class TraceBatch:
     def recode_public(self, vocabulary: ActivityVocabulary) -> TraceBatch:
         """Returns the cases with the codes of a public vocabulary.
 
-        Activities that it does not have become OTHER. Of a vocabulary without OTHER, which is
-        closed, their events are left out, and cases without any other.
+        Activities that it does not have become OTHER. A closed vocabulary has no OTHER: there the
+        events of such activities are left out, and so are cases without any other event.
         """
         codes = vocabulary.codes_or_other(self.vocabulary.names)
         activities = codes[self.activities] if self.n_events else self.activities

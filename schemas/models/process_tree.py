@@ -23,7 +23,7 @@ Operator = Literal["sequence", "exclusive", "parallel", "loop"]
 SIGNS: dict[Operator, str] = {"sequence": "->", "exclusive": "X", "parallel": "+", "loop": "*"}
 # Beyond so many operators within one another a tree is not read: recursion has its limits.
 MAX_DEPTH = 200
-# What of a quoted activity stands for itself.
+# Characters of a quoted activity that stand for themselves, without a backslash before them.
 _PLAIN = re.compile(r"[^'\\]++")
 
 

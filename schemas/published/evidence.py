@@ -1,8 +1,8 @@
 """Which of many noisy counts stand for something, decided for all of them together.
 
-Of a thousand counts that are noise alone, twenty-five lie above their own 95 % interval around
-zero: who looks at many cells and tests each for itself finds what is not there. Here the mean
-number of such finds is bounded over all cells at once, whatever they have in common.
+If a thousand counts are nothing but noise, twenty-five of them lie above a 95 % interval around
+zero. A reader who tests each cell by itself would take these for real. Here the mean number of such
+mistakes is bounded over all cells at once, however the cells depend on each other.
 
 All of it follows from published counts and from the public scale of their noise, so it costs
 nothing.
@@ -19,8 +19,8 @@ import numpy as np
 
 from tracecloak.schemas.published.step import StepRelease
 
-# Cells of noise alone that are taken for sure, on average of all cells of a release: one of them in
-# one of a hundred releases. Who watches a stream sees as many.
+# How many cells that hold nothing but noise a release is expected to show as certain: one such cell
+# in a hundred releases. The same holds for whoever watches a stream.
 EXPECTED_FALSE = 0.01
 
 _OUTSIDE = 0.05  # of an interval of 95 %

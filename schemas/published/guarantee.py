@@ -95,7 +95,8 @@ class Guarantee:
         change = f"{_UNITS[self.unit]} {_CHANGES[self.adjacency]}"
         epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
         if self.kind == "rigorous":
-            # Not "except with probability delta": e^epsilon is passed more often, by less.
+            # The sentence does not say "except with probability delta", since e^epsilon is exceeded
+            # more often than that, by less.
             return (
                 f"If {change}, the probability of whatever the release may show becomes at most "
                 f"e^{epsilon} times what it was{f', plus {delta}' if self.delta else ''}."

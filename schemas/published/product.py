@@ -32,8 +32,8 @@ class ReleasedProduct(Protocol):
         """Returns the product that `to_json` gave, so that all that is made of it is made again.
 
         Args:
-            body: JSON values from anywhere. Of those that `to_json` never gives, this raises
-                anything, or returns a product of which `to_json` gives others.
+            body: JSON values from anywhere. For values that `to_json` never gives, this may raise
+                any error, or return a product whose `to_json` gives other values.
         """
         ...
 

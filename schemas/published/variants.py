@@ -67,7 +67,7 @@ class ReleasedVariants:
         """Returns the variants with counts in proportion that sum to `n_cases`, without intervals.
 
         Counts are differences of rounded sums, so each is less than 1 off its proportion. Variants
-        that have no case then are left out. Of no variants nothing is made.
+        that have no case then are left out. If there are no variants, the result has none either.
 
         Args:
             n_cases: Not negative.

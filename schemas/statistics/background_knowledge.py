@@ -312,7 +312,7 @@ def suppress(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Removes elements from cases and counts times from the first event that is left.
 
-    Of a multiset's element a later one must not stay if an earlier one goes.
+    In a multiset, a later copy of an element may stay only if all earlier copies stay.
 
     Args:
         offsets: int64[n_cases+1].

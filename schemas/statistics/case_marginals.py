@@ -13,9 +13,9 @@ import numpy as np
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# Where bins of numbers of occurrences begin, from 1 on; before them there is the bin of none.
+# The first number of occurrences of each bin. A bin of its own, before these, is for none.
 _OCCURRENCES = np.array([1, 2, 3, 4, 6, 9, 13, 20])
-# Of more activities than this, none has a cell for cases in which it does not occur.
+# If there are more activities than this, no activity has a cell for the cases that lack it.
 _MOST_ABSENT = 64
 # Coarse bins of lengths begin at powers of this.
 _LENGTH_RATIO = 1.35

@@ -72,7 +72,7 @@ class ClippedFlows(ClippedCells):
 class CaseNorms:
     """How many cases have a vector of what squared L2 norm, in buckets of a public grid.
 
-    Does not clip: it is what a clip can be chosen from. Of the grid it holds nothing.
+    Nothing is clipped here: a clip can be chosen by these counts. The grid itself is not kept.
 
     Attributes:
         buckets: int64[n], sorted; bucket j has the squared norms above grid point j-1 and up to

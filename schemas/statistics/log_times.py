@@ -29,7 +29,8 @@ _MONDAY = 4  # days from 1970-01-01, a Thursday, to the first Monday
 
 
 def _bin_edges() -> np.ndarray:
-    # The eighth root of a whole number that is twice as large as the edge, to the digit.
+    # Twice each edge is the eighth root of a whole number, rounded down, which arithmetic of whole
+    # numbers computes exactly.
     roots = (
         math.isqrt(math.isqrt(math.isqrt((2 * _SECOND_US) ** _BINS_PER_OCTAVE << step)))
         for step in range(_BINS_PER_OCTAVE * _N_OCTAVES + 1)

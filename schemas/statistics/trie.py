@@ -85,8 +85,9 @@ def _number_prefixes(
     shared = np.minimum.reduceat(np.where(differs, depth, np.iinfo(np.int32).max), offsets[:-1])
     is_new = depth >= shared[row]
     number = np.cumsum(is_new, dtype=np.int32)
-    # A shared position has the number last given at its depth. The first position of a depth is
-    # new, so looking back for the last new one never leaves the depth.
+    # A position that is shared with the row before has the number that was last assigned at its
+    # depth. The first position of each depth is new, so the search for that number stays within the
+    # depth.
     order = order_of_small(depth, int(lengths.max()))
     last_new = np.where(is_new[order], np.arange(len(order), dtype=np.int32), 0)
     number[order] = number[order[np.maximum.accumulate(last_new)]]

@@ -19,7 +19,7 @@ from tracecloak.schemas.streams.sorted_keys import distinct, find
 
 # No message is as late as this.
 FOREVER_US = np.iinfo(np.int64).max
-# Nothing is remembered of a case, or nothing of it has come.
+# The value for a case of which nothing is remembered, or of which no message has come.
 NOT_YET_US = -FOREVER_US
 
 
@@ -86,8 +86,8 @@ class ClosedKeys:
         Args:
             keys: uint64[n, 2], in any order; they may be there already.
             until: int64[n], for each.
-            over_us: What is closed until then and no longer may be forgotten; it is where its run
-                is merged with another.
+            over_us: A case that is to be remembered until this moment or less may be forgotten; it
+                is forgotten when its run is merged with another one.
         """
         if not len(keys):
             return self

@@ -74,14 +74,15 @@ def bounded_yaml(data: str | bytes, loader: type[StrictLoader] = StrictLoader) -
     """Returns what a YAML text says.
 
     Args:
-        data: The text, as UTF-8 if it is bytes. Of a file, `MAX_BYTES` and one more are enough.
+        data: The text, as UTF-8 if it is bytes. A caller that reads a file need not read more
+            than `MAX_BYTES` and one more byte of it.
         loader: What makes values of it.
 
     Raises:
         ValueError: It is no UTF-8, no YAML, or beyond a bound of this module.
     """
     if len(data) > MAX_BYTES:
-        raise ValueError(f"there is more than {MAX_BYTES >> 20} MiB of it")
+        raise ValueError(f"the text is longer than {MAX_BYTES >> 20} MiB")
     try:
         return yaml.load(data if isinstance(data, str) else data.decode(), Loader=loader)
     except yaml.YAMLError as error:

@@ -1,14 +1,14 @@
 """Which cases belong to a window, and which of their events count there.
 
-By close a case belongs to the window in which it is over, by first event to the one in which it
-begins. Either is a function of the case's own events and of public numbers, so every case belongs
-to at most one window.
+A schedule says which of two rules holds: a case belongs to the window in which it closes, or to the
+one of its first event. Both rules are functions of the case's own events and of public numbers, so
+every case belongs to at most one window.
 
-Whoever gives the events of a window's reading span alone finds what all events of the lake would
-tell, but for one kind of case. One that is silent for longer than its lifetime and then goes on is
-taken for a case that begins there, since what came before is not read. Over all windows together it
-counts twice. Late events move a case as well, which no arithmetic on one state of the lake can
-tell. Whether a case was counted before is not decided here.
+The events of a window's reading span give the same answer as all events of the lake would, but for
+one kind of case. A case that is silent for longer than its lifetime and then goes on is taken for a
+case that begins there, since its earlier events are not read. It then counts in two windows. Late
+events move a case as well, which one state of the lake cannot show. Whether a case was counted
+before is not decided here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatc
 def _closes(traces: TraceBatch, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
     """(int64[n_cases] moments at which they are over, bool[n_events] what came before)."""
     lifetime = schedule.max_lifetime_us
-    # Without a gap no silence ends a case before its age does.
+    # If no gap is given, a case ends by its age alone and never by a silence.
     rule = _Ends(lifetime if schedule.gap_us is None else schedule.gap_us, lifetime)
     ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
     return closing(traces.offsets, traces.times, ends[traces.activities], rule)

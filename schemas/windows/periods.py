@@ -31,7 +31,8 @@ _OF_UNITS: dict[str, tuple[Literal["hour", "day", "month"], int]] = {
 }
 # A year, in each of the three units.
 _MOST = {"hour": 366 * 24, "day": 366, "month": 12}
-# Every month has these days; what is monthly from the 31st on would have to leap some months.
+# Every month has a day of this number. A schedule that begins each month on a later day would have
+# no begin in the shorter months.
 _LAST_DAY = 28
 # No log of events is older, and no arithmetic comes near the first year of the calendar.
 _FIRST_YEAR = 1900

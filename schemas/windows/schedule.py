@@ -129,8 +129,8 @@ class Schedule:
         if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
             raise UsageError(
                 f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
-                f"{duration_text(self.max_lifetime_us)}, which ends a case before; give a shorter "
-                "gap, or none"
+                f"{duration_text(self.max_lifetime_us)}, after which a case ends anyway; give a "
+                "shorter gap, or none"
             )
 
     @cached_property

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.release import TIERS, changes, problems, tag
+from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = """# Changelog
@@ -84,6 +85,20 @@ def test_the_changelog_of_the_project_can_be_read() -> None:
     """What is unreleased is found, so that it cannot be forgotten in a release."""
     with pytest.raises(ValueError, match=r"Unreleased|newest section"):
         changes((ROOT / "CHANGELOG.md").read_text(), "999.0.0")
+
+
+def test_every_version_has_one_dated_section_that_a_user_can_read() -> None:
+    """Catches changes between states that nobody had, and a version that is not the code's."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert len(sections) == len(parts) // 2 and next(iter(sections)) == "[Unreleased]"
+    dated = [re.fullmatch(r"\[([\d.]+)\] - (\d{4}-\d{2}-\d{2})", name) for name in sections][1:]
+    assert dated and all(dated) and dated[0] and dated[0][1] == TOOL_VERSION
+    days = [heading[2] for heading in dated if heading]
+    assert days == sorted(days, reverse=True)
+    for name, section in sections.items():
+        assert len(section.split()) <= 900, name
 
 
 def test_every_tier_is_a_target() -> None:

@@ -15,8 +15,8 @@ from docs.hooks import site
 from tests.support.documents import DOCUMENTS, ROOT
 
 LINKING = sorted({*DOCUMENTS, *site.DOCUMENTS})
-# Pages that are made when the site is built, as if they lay in docs/.
-MADE = {f"docs/{path}": text for path, text in site.made()}
+# Pages that docs/hooks generates, as if they lay in docs/.
+GENERATED = {f"docs/{path}": text for path, text in site.generated()}
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -26,8 +26,8 @@ _NAMED = re.compile(r"\{[^}]*#([\w-]+)[^}]*\}")
 
 def text_of(path: str) -> str | None:
     """Returns a page's text; None if there is no such page."""
-    if path in MADE:
-        return MADE[path]
+    if path in GENERATED:
+        return GENERATED[path]
     file = ROOT / path
     return file.read_text(encoding="utf-8") if file.is_file() else None
 
@@ -56,13 +56,12 @@ def wrong_links(path: str, text: str) -> Iterator[str]:
             target = posixpath.normpath(
                 posixpath.join(posixpath.dirname(path), unquote(parts.path))
             )
-        is_made = target.startswith(("docs/reference/", "docs/project/")) and path.startswith(
-            "docs/"
-        )
+        folders = ("docs/reference/", "docs/project/", "docs/results/")
+        is_made = target.startswith(folders) and path.startswith("docs/")
         schema = ROOT / "schemas" / "files" / posixpath.basename(target)
         if is_made and schema.is_file():
             continue
-        if not (ROOT / target).exists() and not (is_made and target in MADE):
+        if not (ROOT / target).exists() and not (is_made and target in GENERATED):
             yield link
         elif parts.fragment and parts.fragment not in anchors(
             text if target == path else text_of(target) or ""
@@ -92,7 +91,8 @@ def test_every_page_is_in_the_navigation_once() -> None:
             yield from listed(part)
 
     text = re.sub(r"!!python/name:\S+", "", (ROOT / "mkdocs.yml").read_text())
-    names = list(listed(yaml.safe_load(text)["nav"]))
+    names = list(listed(site.navigation(yaml.safe_load(text)["nav"])))
     assert len(names) == len(set(names))
     pages = {document.removeprefix("docs/") for document in DOCUMENTS if "/" in document}
-    assert pages <= set(names)
+    generated = {path for path, _ in site.generated()}
+    assert pages | generated == set(names)

@@ -27,8 +27,8 @@ def check_places(output: str, dead_letter: str | None) -> None:
     around = release_around(output)
     if around is not None:
         raise UsageError(
-            f"output {output!r} is or lies in {around}, which is the folder of one release: who "
-            "withdraws that one would remove what is released here; name a folder of all releases "
+            f"output {output!r} is or lies in {around}, which is the folder of one release: "
+            "whoever withdraws that one would remove this one, too; name a folder of all releases "
             "outside it with --output"
         )
     if dead_letter is None:

@@ -69,7 +69,8 @@ class ReleaseFolder:
     @property
     def workplace(self) -> str:
         """The folder of what its runs need until it is finished or given up."""
-        # Outputs can share a staging area, and their releases a name.
+        # Several outputs can share a staging area, and their releases can have the same id, so the
+        # folder's name has a digest of the output.
         of_output = hashlib.sha256(self.output.encode()).hexdigest()[:8]
         return FileSystems.join(
             self.staging_area or beside(self.output), f"{self.release_id}-{of_output}"

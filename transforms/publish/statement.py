@@ -177,7 +177,7 @@ def _cut_in_words(manifest: ReleaseManifest) -> str:
 
 # --- the internal edition -------------------------------------------------------------------------
 
-# Each of these passes over a text once, however often it begins to match.
+# Each of these patterns reads a text once from beginning to end, however often it begins to match.
 _USER = re.compile(r"://[^:/@\s]*:")
 _OPTION = re.compile(r"(?<!\w)(\w++)=")
 _OPTION_VALUE = re.compile(r"[^&;\s]+")

@@ -140,7 +140,7 @@ def test_tokens_of_a_replay() -> None:
     assert token_fitness(tree, "ABCX", histogram({fits: 3, short: 1}, "ABCX")) == Fraction(13, 14)
     # A second A misses a token: of five tokens one.
     assert token_fitness(tree, "ABCX", histogram({tuple("AABC"): 1}, "ABCX")) == Fraction(4, 5)
-    with pytest.raises(ValueError, match="needs a case"):
+    with pytest.raises(ValueError, match="needs at least one case"):
         token_fitness(tree, "ABC", histogram({}, "ABC"))
 
 

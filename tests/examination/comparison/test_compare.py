@@ -22,7 +22,8 @@ from tracecloak.examination.comparison.compare import LINES, Comparison, quartil
 from tracecloak.examination.comparison.compare import read_rows as all_rows
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.comparison.report import INTERNAL, command_line
+from tracecloak.examination.comparison.report import INTERNAL, command_line, markdown_lines
+from tracecloak.examination.comparison.results import Results
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -255,6 +256,30 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
             assert shown == (middle if low == high else f"{middle} ({low}-{high})")
 
 
+def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
+    """Without the log: of methods that release, of one that refuses, and of lines."""
+    flags = ["--methods", "markov-log,laplace-levels,private-dfg", "--epsilon", "1e-14,1"]
+    assert run(log, *flags, "--repetitions", 2) == 0
+    text = (log.parent / "page.json").read_text(encoding="utf-8")
+    results = Results.model_validate_json(text)
+    assert results.to_text() == text
+    page = (log.parent / "page.md").read_text(encoding="utf-8")
+    assert "\n".join(markdown_lines(results)) + "\n" == page
+    rows = read_rows(log.parent / "page.jsonl")
+    [of_log] = results.logs
+    assert {(r.method, r.epsilon) for r in of_log.releases} == {
+        (row["method"], row["epsilon"]) for row in rows
+    }
+    for release in of_log.releases:
+        own = [r for r in rows if (r["method"], r["epsilon"]) == (release.method, release.epsilon)]
+        assert release.refused == own[0].get("refused")
+        assert (release.refused is None) == bool(release.figures)
+        for name, value in release.figures.items():
+            assert value == pytest.approx(quartiles(row[name] for row in own), rel=1e-5), name
+    assert (log.parent / "page.json").stat().st_mode & 0o077 == 0
+    assert "secret-" not in text and str(log.parent) not in text
+
+
 def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
     assert run(log, "--epsilon", "1", "--repetitions", 1) == 0
     text = (log.parent / "page.md").read_text(encoding="utf-8")
@@ -379,6 +404,7 @@ def test_a_file_that_holds_no_rows_is_not_touched(
         (["--epsilon", "-1"], "epsilon"),
         (["--repetitions", "0"], "repetitions must be at least 1"),
         (["--seed", "1"], "unknown flag --seed"),
+        (["--output", "page.json"], "output 'page.json' is a Markdown page"),
     ],
 )
 def test_a_wrong_flag_is_refused(

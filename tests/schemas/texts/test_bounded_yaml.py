@@ -27,7 +27,7 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: " + "9" * 1_000_000, "more than 400 characters"),
         ("a: 1" + ":1" * 200_000, "more than 400 characters"),
         ("a: 1." + "9" * 1_000_000, "more than 400 characters"),
-        ("9" * 2_000_000, "more than 1 MiB"),
+        ("9" * 2_000_000, "longer than 1 MiB"),
         ("[" + "1," * 100_001 + "]", "more than 100,000 values"),
         ("a: 2026-99-99", "not what its form"),
         ("a: !!bool perhaps", "not what its form"),

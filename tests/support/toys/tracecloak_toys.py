@@ -97,7 +97,7 @@ class CaseCountParams(StreamParams):
 
     def check_product(self) -> None:
         if self.delta == 0:
-            raise ValueError("delta 0 does for the windows of a dfg only")
+            raise ValueError("delta 0 is only for product dfg and view window; give a larger one")
 
     @property
     def n_cells(self) -> int:

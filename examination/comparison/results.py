@@ -1,0 +1,255 @@
+"""The results of a comparison as JSON: what was run, on which logs, and the quartiles of figures.
+
+The rows that they are made of, one a release, stay beside them (`compare.run`). Pages are made of
+the results alone (`report`), so that a page can be made again without the logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import pydantic
+
+from tracecloak.examination.comparison.compare import (
+    LINES,
+    Comparison,
+    Row,
+    code_version,
+    quartiles,
+)
+from tracecloak.examination.comparison.contenders import KINDS, Kind
+from tracecloak.examination.comparison.original import LENGTH_SHARE, MAX_EMD_CELLS, Original
+from tracecloak.examination.measure.registry import Figures
+
+# The measures that each kind of release is judged by, in the order of the columns.
+COLUMNS: Mapping[Kind, tuple[str, ...]] = {
+    "variants": (
+        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
+        "edge_relative_error", "next_activity_accuracy", "relative_size",
+    ),
+    "log": (
+        "variant_emd", "edge_relative_error", "case_duration_distance",
+        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
+        "next_activity_accuracy", "relative_size",
+    ),
+    "graph": (
+        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
+        "interval_coverage", "interval_width",
+    ),
+}  # fmt: skip
+_OF_MODELS = ("mined_f_score", "mined_fitness")
+# Six significant digits are more than any table shows, and differ by what the figures mean.
+_DIGITS = 6
+_INDENTED_NUMBERS = re.compile(r"\[\n +([^\n\[\]\"{}]+),\n +([^\n]+),\n +([^\n]+)\n +\]")
+
+# The median, the first and the third quartile.
+Quartiles = tuple[float, float, float]
+# By the names of measures; None where one was not computed.
+QuartilesByMeasure = dict[str, Quartiles | None]
+_Count = Annotated[int, pydantic.Field(ge=0)]
+
+
+class _Values(pydantic.BaseModel):
+    """Values that are what the file says: no other key, no number that JSON does not have."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ReleaseFigures(_Values):
+    """What the releases of one method at one epsilon got.
+
+    Attributes:
+        method: Its name, or that of a peer.
+        kind: What it releases.
+        epsilon: That it spent, as text.
+        delta: That it spent, as text.
+        refused: Why the method refused these parameters; None if it did not.
+        figures: Of its releases; empty if it refused.
+    """
+
+    method: str
+    kind: Kind
+    epsilon: str
+    delta: str
+    refused: str | None = None
+    figures: QuartilesByMeasure = {}
+
+
+class LineFigures(_Values):
+    """What a line got, which spends nothing and protects nobody.
+
+    Attributes:
+        name: Of `compare.LINES`.
+        figures: Of its draws.
+    """
+
+    name: str
+    figures: QuartilesByMeasure
+
+
+class LogResults(_Values):
+    """One log, and what was released of it.
+
+    Attributes:
+        name: As pages call it.
+        n_cases: Of the whole log.
+        n_events: Likewise.
+        n_variants: Likewise.
+        n_activities: Likewise, all public.
+        max_trace_length: The public length at which cases are cut, in events.
+        of_log: What the log itself gets, of the measures for which that is neither 0 nor 1.
+        of_cut_log: What cutting alone gets, without noise.
+        models: Fitness and F-score of the model of the log, and of one that allows everything;
+            None if no model was mined.
+        releases: By method and epsilon, in the order of the comparison.
+        lines: Likewise.
+    """
+
+    name: str
+    n_cases: _Count
+    n_events: _Count
+    n_variants: _Count
+    n_activities: _Count
+    max_trace_length: _Count
+    of_log: Figures
+    of_cut_log: Figures
+    models: dict[str, float] | None
+    releases: tuple[ReleaseFigures, ...]
+    lines: tuple[LineFigures, ...]
+
+
+class Results(_Values):
+    """A comparison, and what came of it.
+
+    Attributes:
+        command: That makes it, in the folder of the logs.
+        version: Of tracecloak; where the command wrote it, with the digest of the code.
+        epsilons: Of each method, as texts.
+        delta: Of methods that need one, as text.
+        n_repetitions: Releases of each method, log and epsilon, each under a fresh key.
+        n_mined: Of so many of them a model was mined.
+        length_share: So many of the cases have at most `max_trace_length` events.
+        max_emd_cells: A distance of variants that needs a larger table was not computed.
+        logs: In the order of the command.
+    """
+
+    command: str
+    version: str
+    epsilons: tuple[str, ...]
+    delta: str
+    n_repetitions: Annotated[int, pydantic.Field(ge=1)]
+    n_mined: _Count
+    length_share: float
+    max_emd_cells: _Count
+    logs: tuple[LogResults, ...]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of what was released, in the order of the tables."""
+        kinds = {release.kind for log in self.logs for release in log.releases}
+        return tuple(kind for kind in KINDS if kind in kinds)
+
+    def columns(self, kind: Kind) -> tuple[str, ...]:
+        """Returns the measures of a kind's table."""
+        mined = _OF_MODELS if self.n_mined and kind != "graph" else ()
+        return (*COLUMNS[kind], *mined, "seconds")
+
+    def to_text(self) -> str:
+        """Returns the JSON, each figure on a line of its own, so that versions can be compared."""
+        return _INDENTED_NUMBERS.sub(r"[\1, \2, \3]", self.model_dump_json(indent=1)) + "\n"
+
+
+def results_of(comparison: Comparison, rows: Sequence[Row], command: str) -> Results:
+    """Returns the results of a comparison.
+
+    Args:
+        comparison: What was compared.
+        rows: All of its rows.
+        command: That makes it, in the folder of the logs.
+    """
+    return Results(
+        command=command,
+        version=code_version(),
+        epsilons=comparison.epsilons,
+        delta=comparison.delta,
+        n_repetitions=comparison.repetitions,
+        n_mined=comparison.mined,
+        length_share=LENGTH_SHARE,
+        max_emd_cells=MAX_EMD_CELLS,
+        logs=tuple(
+            _log_results(comparison, original, [r for r in rows if r["log"] == original.name])
+            for original in comparison.originals
+        ),
+    )
+
+
+def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]) -> LogResults:
+    releases: dict[tuple[str, str], list[Row]] = {}
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["method"] in LINES:
+            lines.setdefault(row["method"], []).append(row)
+        else:
+            releases.setdefault((row["method"], row["epsilon"]), []).append(row)
+    every = {name for names in COLUMNS.values() for name in names}
+    return LogResults(
+        name=original.name,
+        n_cases=original.traces.n_cases,
+        n_events=original.traces.n_events,
+        n_variants=original.variants.n_variants,
+        n_activities=len(original.names),
+        max_trace_length=original.max_length,
+        of_log=_rounded(
+            {
+                **original.figures_of_times(original.traces.recode(original.vocabulary)),
+                "relative_size": 1.0,
+                "next_activity_accuracy": original.next_activity(original.variants),
+            }
+        ),
+        of_cut_log=_rounded(original.figures(original.cut)),
+        models=_models(original) if comparison.mined else None,
+        releases=tuple(_release(comparison, at) for at in releases.values()),
+        lines=tuple(
+            LineFigures(name=name, figures=_quartiles(at, sorted(every & at[0].keys())))
+            for name, at in lines.items()
+        ),
+    )
+
+
+def _models(original: Original) -> dict[str, float]:
+    process = original.process
+    return {
+        "f_score": process.of_original.f_score,
+        "fitness": process.of_original.fitness,
+        "flower_f_score": process.of_flower.f_score,
+        "flower_fitness": process.of_flower.fitness,
+    }
+
+
+def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:
+    first = rows[0]
+    head = {name: first[name] for name in ("method", "kind", "epsilon", "delta")}
+    if "refused" in first:
+        return ReleaseFigures(**head, refused=first["refused"])
+    names = [*COLUMNS[first["kind"]], "seconds"]
+    if comparison.mined and first["kind"] != "graph":
+        names += _OF_MODELS
+    return ReleaseFigures(**head, figures=_quartiles(rows, names))
+
+
+def _quartiles(rows: Sequence[Row], names: Iterable[str]) -> QuartilesByMeasure:
+    of: QuartilesByMeasure = {}
+    for name in names:
+        known = quartiles(row.get(name) for row in rows)
+        of[name] = None if known is None else tuple(map(_round, known))  # type: ignore[assignment]
+    return of
+
+
+def _rounded(figures: Mapping[str, Any]) -> Figures:
+    return {name: None if value is None else _round(value) for name, value in figures.items()}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,151 @@
+"""The results on public logs: the JSON is whole, and pages and README say what is in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pydantic
+import pytest
+
+from docs.hooks import results, site
+from tests.support.documents import ROOT
+from tracecloak.examination.comparison.compare import LINES
+from tracecloak.examination.comparison.results import COLUMNS, LogResults, Results
+from tracecloak.examination.measure.registry import MEASURES
+
+COMPARED = results.comparison()
+PAGES = {path: text for path, text in site.generated() if path.startswith("results/")}
+
+
+def rows_of(text: str) -> Iterator[list[str]]:
+    """The cells of all rows of tables, without bold and italics."""
+    for line in text.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip().strip("*") for cell in line.strip("|").split("|")]
+
+
+def log_named(name: str) -> LogResults:
+    return next(log for log in COMPARED.logs if log.name == name)
+
+
+def medians(method: str, measure: str, epsilon: str = "1") -> dict[str, float]:
+    """By log, where it was computed."""
+    return {
+        log.name: quartiles[0]
+        for log in COMPARED.logs
+        for release in log.releases
+        if (release.method, release.epsilon) == (method, epsilon)
+        and (quartiles := release.figures[measure]) is not None
+    }
+
+
+def test_every_release_has_every_figure_in_its_range() -> None:
+    assert results.FILE.read_text(encoding="utf-8") == COMPARED.to_text()
+    assert len(COMPARED.logs) == 8 and COMPARED.epsilons == ("0.1", "0.5", "1", "2", "4")
+    for log in COMPARED.logs:
+        assert [line.name for line in log.lines] == list(LINES)
+        runs = [(release.method, release.epsilon) for release in log.releases]
+        methods = {method for method, _ in runs}
+        assert len(methods) == 14 and len(set(runs)) == len(runs)
+        assert set(runs) == {(m, epsilon) for m in methods for epsilon in COMPARED.epsilons}
+        for release in log.releases:
+            columns = () if release.refused else (*COLUMNS[release.kind], "seconds")
+            assert tuple(release.figures) == columns
+        for figures in (one.figures for one in (*log.releases, *log.lines)):
+            for name, quartiles in figures.items():
+                if quartiles is not None:
+                    median, low, high = map(MEASURES[name].checked, quartiles)
+                    assert low is not None and high is not None and median is not None
+                    assert low <= median <= high, (log.name, name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"n_mined": 0', '"n_mined": 0, "other": 1'),
+        ('"n_repetitions": 10', '"n_repetitions": 0'),
+        ('"kind": "graph"', '"kind": "map"'),
+        ("0.616,", "NaN,"),
+        (', "n_mined": 0', ""),
+    ],
+)
+def test_other_json_is_refused(old: str, new: str) -> None:
+    text = COMPARED.to_text().replace('10,\n "n_mined"', '10, "n_mined"')
+    assert Results.model_validate_json(text) == COMPARED
+    assert old in text
+    with pytest.raises(pydantic.ValidationError):
+        Results.model_validate_json(text.replace(old, new, 1))
+
+
+def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:
+    assert PAGES.keys() == {f"results/{log.name}.md" for log in COMPARED.logs}
+    for log in COMPARED.logs:
+        sections = re.split(r"^## Epsilon ", PAGES[f"results/{log.name}.md"], flags=re.MULTILINE)
+        n_rows = 0
+        for release in log.releases:
+            titles = {"variants": "variants", "log": "logs with times"}
+            heading = f"{release.epsilon}: {titles.get(release.kind, 'directly-follows graphs')}\n"
+            (section,) = (text for text in sections if text.startswith(heading))
+            (row,) = (cells for cells in rows_of(section) if cells[0] == release.method)
+            assert row[1] == release.delta
+            for cell, quartiles in zip(row[2:], release.figures.values(), strict=True):
+                shown = [float(n.replace(",", "")) for n in re.findall(r"[\d.,]+", cell)]
+                expected = [] if quartiles is None else list(quartiles)
+                if len(set(expected)) == 1 or expected[1:2] == expected[2:]:
+                    expected = expected[:1]
+                assert shown == pytest.approx(expected, rel=0.05, abs=6e-4), (heading, row)
+            n_rows += 1
+        assert n_rows == 14 * 5
+
+
+def test_the_page_above_them_has_its_tables() -> None:
+    page = results.with_tables((ROOT / "docs" / results.INDEX).read_text(encoding="utf-8"))
+    rows = list(rows_of(page))
+    links = {f"[{log.name}]({log.name}.md)" for log in COMPARED.logs}
+    assert {row[0] for row in rows} >= links
+    for log in COMPARED.logs:
+        if log.name == "bpic2012":  # whose distances take too large a table
+            continue
+        for epsilon in COMPARED.epsilons:
+            (row,) = (row for row in rows if row[:2] == [log.name, epsilon])
+            emds = {
+                release.method: quartiles[0]
+                for release in log.releases
+                if release.epsilon == epsilon
+                and release.kind == "variants"
+                and (quartiles := release.figures["variant_emd"]) is not None
+            }
+            assert float(row[3]) == pytest.approx(min(emds.values()), abs=6e-4)
+            assert emds[row[2]] == min(emds.values())
+            assert float(row[4]) == pytest.approx(emds["laplace-levels"], abs=6e-4)
+    assert "earth mover's distance" in page and "<!-- table" not in page
+    # What its first sentences say.
+    nearest = [
+        medians(name, "variant_emd")["sepsis"] for name in ("joint-variants", "auto-variants")
+    ]
+    assert [round(value, 2) for value in nearest] == [0.27, 0.27]
+    (of_bootstrap, _, _) = log_named("sepsis").lines[0].figures["variant_emd"] or (0, 0, 0)
+    assert round(of_bootstrap, 2) == 0.08 and log_named("sepsis").n_cases == 1050
+
+
+def test_a_page_without_the_place_of_a_table_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"must have '<!-- table of comparison\.json: at a"):
+        results.with_tables("# Results\n")
+
+
+def test_the_figures_of_the_readme_are_those_of_the_json() -> None:
+    table = {row[1].strip("`"): row[2] for row in rows_of((ROOT / "README.md").read_text())
+             if len(row) == 3}  # fmt: skip
+    graph = medians("private-dfg", "edge_relative_error")
+    ends = (min(graph, key=lambda log: graph[log]), max(graph, key=lambda log: graph[log]))
+    assert ends == ("traffic_fines", "sepsis")
+    low, n_low, high, n_high = re.findall(r"[\d,]+(?= %| traffic| Sepsis)", table["private-dfg"])
+    assert [int(n.replace(",", "")) for n in (n_low, n_high)] == [
+        log_named(name).n_cases for name in ends
+    ]
+    assert [int(low), int(high)] == [round(100 * graph[name]) for name in ends]
+    for method in ("auto-variants", "private-log"):
+        found = medians(method, "variant_emd").values()
+        shown = re.findall(r"0\.\d+", table[method])
+        assert shown == [f"{min(found):.3f}", f"{max(found):.2f}"], method
