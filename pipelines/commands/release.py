@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -30,27 +31,35 @@ _WORTH_LITTLE = (
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, and those of who watches."""
-    from tracecloak.pipelines.outcomes.lineage import LINEAGE_TOLD
-    from tracecloak.pipelines.outcomes.metrics import METRICS_TOLD
-
     parser.usage = "tracecloak release [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
-    parser.add_argument("--metrics", help=f"{METRICS_TOLD}; by default none")
-    parser.add_argument("--lineage", help=f"{LINEAGE_TOLD}; by default nowhere")
+    parser.add_argument(
+        "--metrics",
+        help="file ending in .prom that the run ends with writing, for the textfile collector of "
+        "Prometheus's node exporter: one file for each configuration; by default none",
+    )
+    parser.add_argument(
+        "--lineage",
+        help="where OpenLineage's events of the run go: a file, to which each is added as a line "
+        "of JSON, or the http or https address that takes them, such as "
+        "http://marquez:5000/api/v1/lineage; by default nowhere",
+    )
 
 
 def run(given: Given) -> int:
     """Makes the release, or those of windows, unless they are there already."""
     from tracecloak.pipelines.configuration.config import load
-    from tracecloak.pipelines.outcomes.lineage import check_lineage
-    from tracecloak.pipelines.outcomes.metrics import check_metrics
 
     began = time.monotonic()
     flags = dict(given.flags)
     metrics, lineage = flags.pop("metrics", None), flags.pop("lineage", None)
     if metrics is not None:
+        from tracecloak.pipelines.outcomes.metrics import check_metrics
+
         check_metrics(metrics)
     if lineage is not None:
+        from tracecloak.pipelines.outcomes.lineage import check_lineage
+
         check_lineage(lineage)
     config, code = None, TracecloakError.exit_code
     try:
@@ -74,7 +83,6 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     from tracecloak.pipelines.release.run import run_release
     from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.progress import is_of_operator, showing_progress
-    from tracecloak.pipelines.windows.watched import lineage_sent
 
     began = time.monotonic()
     keep_freed_memory()
@@ -82,7 +90,7 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
         return _run_windows(config, given, lineage)
     with (
         showing_progress(given.form, with_runner=given.wants_traceback),
-        lineage_sent(config, lineage) as made,
+        _lineage(config, lineage) as made,
     ):
         outcome = run_release(config, given.of_beam)
         made(outcome.folder.final)
@@ -92,6 +100,17 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
     rows = list(_rows(config, outcome, elapsed_s, is_private)) if is_table else []
     show(Result(rows, _data(config, outcome, elapsed_s)), given.form)
     return 0
+
+
+def _lineage(
+    config: ReleaseConfig, to: str | None
+) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    """Returns what sends the events of a release, if they go anywhere; see `lineage_sent`."""
+    if to is None:
+        return contextlib.nullcontext(lambda folder: None)
+    from tracecloak.pipelines.windows.watched import lineage_sent
+
+    return lineage_sent(config, to)
 
 
 def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:

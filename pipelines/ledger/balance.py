@@ -17,15 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.entries import (
     Charge,
     Entry,
     WindowCharge,
     windowed,
 )
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.ledger.accounts import Account
 
 
 @dataclass(frozen=True)

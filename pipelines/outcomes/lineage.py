@@ -29,11 +29,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
-LINEAGE_TOLD = (
-    "where OpenLineage's events of the run go: a file, to which each is added as a line of JSON, "
-    "or the http or https address that takes them, such as http://marquez:5000/api/v1/lineage"
-)
-
 Kind = Literal["START", "COMPLETE", "FAIL"]
 
 _LOG = logging.getLogger("tracecloak")

@@ -25,11 +25,6 @@ from pathlib import Path
 
 from tracecloak.schemas.errors import UsageError
 
-METRICS_TOLD = (
-    "file ending in .prom that the run ends with writing, for the textfile collector of "
-    "Prometheus's node exporter: one file for each configuration"
-)
-
 _LOG = logging.getLogger("tracecloak")
 _ENDING = ".prom"
 _SUCCESS = "tracecloak_release_last_success_timestamp_seconds"

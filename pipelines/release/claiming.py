@@ -131,6 +131,8 @@ def job_of(run: Run) -> Job:
     job = Job(run.source, run.dead_letter, target, config.shards)
     for concern in run.concerns:
         job = concern.claim(run, job)
+    # What was claimed may be part of what the release says of itself.
+    job = replace(job, target=replace(job.target, manifest=manifest_of_run(run)))
     if not driver.is_local:
         gate()
     return job

@@ -12,6 +12,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -172,9 +173,10 @@ def _ended(
     status: Ending
     code, reason = 0, ""
     try:
-        with lineage_sent(config, lineage) as made:
+        watched = lineage_sent(config, lineage) if lineage else nullcontext(_LOG.debug)
+        with watched as noted:
             outcome = run_release(config, beam_arguments)
-            made(outcome.folder.final)
+            noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except BudgetExhausted as error:
         status, code, reason = "refused", error.exit_code, str(error)

@@ -20,20 +20,19 @@ from tracecloak.transforms.files import absolute
 
 
 @contextlib.contextmanager
-def lineage_sent(config: ReleaseConfig, to: str | None) -> Iterator[Callable[[str], None]]:
+def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], None]]:
     """Sends the events of one release: START, and at its end COMPLETE or FAIL.
 
     Args:
         config: Of the release.
-        to: Where they go; None: nowhere.
+        to: Where they go.
 
     Yields:
         What is called with the folder of the release once it is there.
     """
     run = _run_of(config)
     folders: list[str] = []
-    if to is not None:
-        send(event_of(run, "START", run.began_us), to)
+    send(event_of(run, "START", run.began_us), to)
     code = TracecloakError.exit_code
     try:
         yield folders.append
@@ -42,10 +41,8 @@ def lineage_sent(config: ReleaseConfig, to: str | None) -> Iterator[Callable[[st
         code = error.exit_code
         raise
     finally:
-        if to is not None:
-            folder = folders[0] if folders else None
-            ended = event_of(run, "FAIL" if code else "COMPLETE", _now_us(), code, folder)
-            send(ended, to)
+        folder = folders[0] if folders else None
+        send(event_of(run, "FAIL" if code else "COMPLETE", _now_us(), code, folder), to)
 
 
 def note_standing(

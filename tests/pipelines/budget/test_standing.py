@@ -1,0 +1,206 @@
+"""What a release is by ledger, folder and key: every combination, and what the next run does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from docs.hooks.tables import code, plain
+from tests.support.releasing import (
+    ROOT,
+    csv_log,
+    ledger_entries,
+    small_rows,
+    tracecloak,
+)
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.standing import (
+    TABLE,
+    FolderShows,
+    LedgerSays,
+    State,
+    state_of,
+)
+from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+
+LEDGER, FOLDER, KEY = get_args(LedgerSays), get_args(FolderShows), get_args(KeyState)
+EVERY = list(itertools.product(LEDGER, FOLDER, KEY))
+
+
+def naive(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
+    """The same by questions in place of rows."""
+    if ledger == "withdrawn":
+        return "withdrawn"
+    if folder == "another's" or (folder == "this release" and key == "none"):
+        return "made elsewhere"
+    if folder == "this release":
+        return "visible" if key == "there" else "released"
+    if key == "there":
+        by_ledger: dict[LedgerSays, State] = {
+            "another ledger": "another ledger", "given up": "given up", "drawn": "drawn",
+            "committed": "drawn",
+        }  # fmt: skip
+        return by_ledger.get(ledger, "reserved")
+    if key == "ended" and ledger in ("committed", "nothing"):
+        return "gone"
+    return "key lost" if key == "ended" and ledger in ("reserved", "drawn") else "new"
+
+
+def test_every_combination_has_its_state() -> None:
+    assert len(EVERY) == 96
+    assert {said: state_of(*said) for said in EVERY} == {said: naive(*said) for said in EVERY}
+
+
+def test_every_row_is_somebodys_and_every_state_has_one() -> None:
+    first = [next(row for row in TABLE if row.holds(*said)) for said in EVERY]
+    assert {id(row) for row in first} == {id(row) for row in TABLE}
+    assert {row.state for row in TABLE} == set(get_args(State))
+
+
+def test_the_documents_print_the_table() -> None:
+    page = (ROOT / "docs" / "reference" / "states.md").read_text()
+    for row in TABLE:
+        cells = [
+            " or ".join(map(code, said)) or "any" for said in (row.ledger, row.folder, row.key)
+        ]
+        line = f"| {row.state} | {' | '.join(cells)} | {plain(row.next_run)} |"
+        assert line in page, line
+    assert page.count("\n| ") == len(TABLE) + 1
+
+
+# --- What the next run does ---------------------------------------------------------------------
+
+
+class World:
+    """One release, whose witnesses can be made to say anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.keys = folder / "out", folder / "keys"
+        self.log = csv_log(folder / "log.csv", list(small_rows(20)))
+        self.place = self.out / "run_id=r"
+        with pytest.MonkeyPatch.context() as patch:
+            key = ReleaseKey(b"k" * 32)
+            patch.setattr(ReleaseKey, "generate", classmethod(lambda _: key))
+            assert self.run() == 0
+        self.reserved = ledger_entries(self.keys)[0]
+        self.store = KeyStore(self.keys)
+        self.key_path = self.store._path(str(self.out), "r", ".key")
+        self.key_path.write_text(key.hex())
+
+    def run(self) -> int:
+        return tracecloak(
+            "release", "--input", self.log, "--output", self.out, "--key_store", self.keys,
+            "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
+            "r", "--runner", "InMemory", "--cases_kept_days", 0, "--parts", 1, "--formats",
+            "parquet",
+        )  # fmt: skip
+
+    def say(self, ledger: LedgerSays, folder: FolderShows, key: KeyState) -> None:
+        self._ledger_says(ledger)
+        if folder == "nothing":
+            shutil.rmtree(self.place)
+        elif folder == "another's":
+            path = self.place / "manifest.json"
+            body = json.loads(path.read_text())
+            body["randomness"]["key_fingerprint"] = "0" * 16
+            path.write_text(json.dumps(body))
+        if key != "there":
+            self.key_path.unlink()
+        if key == "none":
+            self.key_path.with_suffix(".json").unlink()
+        if ledger == "another ledger":
+            self.store.note_ledger(str(self.out), "r", "sqlite:////elsewhere/ledger.db")
+
+    def _ledger_says(self, ledger: LedgerSays) -> None:
+        (self.keys / "ledger.db").unlink()
+        shutil.rmtree(self.keys / "ledgers")
+        fresh = OfficersLedger(self.store.ledger_url, new=True, store=self.store)
+        of_key = self.reserved.of_key
+        ways: dict[LedgerSays, tuple[Callable[[], object], ...]] = {
+            "drawn": (lambda: fresh.draw(*of_key),),
+            "committed": (lambda: fresh.commit(*of_key),),
+            "given back": (lambda: fresh.void(*of_key),),
+            "given up": (lambda: fresh.forfeit(*of_key, "me", "a test"),),
+            "withdrawn": (
+                lambda: fresh.commit(*of_key),
+                lambda: fresh.withdraw(*of_key[:2], "me", "a test"),
+            ),
+        }
+        if ledger in ("nothing", "another ledger"):
+            return
+        columns = {name: getattr(self.reserved, name) for name in Entry.__dataclass_fields__}
+        fresh.append(lambda _: [("reserve", columns, None)])
+        for step in ways.get(ledger, ()):
+            step()
+
+    def actions(self) -> list[str]:
+        return [entry.action for entry in ledger_entries(self.keys)]
+
+
+# Exit code of the next run, what it adds to the ledger, and whether the release is there then.
+NEXT: dict[State, tuple[int, list[str], bool]] = {
+    "withdrawn": (2, [], False),
+    "made elsewhere": (2, [], True),
+    "released": (0, [], True),
+    "another ledger": (2, [], False),
+    "given up": (0, ["reserve", "draw", "commit"], True),
+    "gone": (2, [], False),
+    "key lost": (0, ["reserve", "draw", "commit"], True),
+    "new": (0, ["reserve", "draw", "commit"], True),
+}
+REAL = [
+    said for said in EVERY if "parts" not in said and (said[0], said[2]) not in
+    {("another ledger", "none"), ("another ledger", "ended")}
+]  # fmt: skip
+BY_DAY = [
+    ("withdrawn", "nothing", "ended"), ("nothing", "another's", "there"),
+    ("drawn", "this release", "there"), ("committed", "this release", "ended"),
+    ("another ledger", "nothing", "there"), ("given up", "nothing", "there"),
+    ("drawn", "nothing", "there"), ("reserved", "nothing", "there"),
+    ("given back", "nothing", "there"), ("committed", "nothing", "ended"),
+    ("drawn", "nothing", "ended"), ("nothing", "nothing", "none"),
+]  # fmt: skip
+
+
+def next_of(ledger: LedgerSays, state: State) -> tuple[int, list[str], bool]:
+    if state == "visible":
+        # A ledger that never knew of it cannot note it, which leaves the key for who names it.
+        return (7, [], True) if ledger in ("nothing", "another ledger") else (
+            0, [] if ledger == "committed" else ["commit"], True,
+        )  # fmt: skip
+    if state == "drawn":
+        return 0, [] if ledger == "committed" else ["commit"], True
+    if state == "reserved":
+        added = ["draw", "commit"] if ledger == "reserved" else ["reserve", "draw", "commit"]
+        return 0, added, True
+    return NEXT[state]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(said, id=" ".join(said), marks=[] if said in BY_DAY else [pytest.mark.slow])
+        for said in REAL
+    ],
+)
+def test_the_next_run_does_what_the_table_says(
+    tmp_path: Path, said: tuple[LedgerSays, FolderShows, KeyState]
+) -> None:
+    world = World(tmp_path)
+    world.say(*said)
+    before, state = world.actions(), state_of(*said)
+    code, added, is_there = next_of(said[0], state)
+    assert world.run() == code, state
+    assert world.actions() == [*before, *added]
+    if state != "withdrawn":  # of which files that stay are for the officer's command
+        assert (world.place / "manifest.json").exists() == is_there
+    if code == 0 and state not in ("made elsewhere", "withdrawn"):
+        assert not list(world.keys.rglob("*.key"))

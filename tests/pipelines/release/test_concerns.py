@@ -1,0 +1,91 @@
+"""What hangs on a release: one file and one line of a table, and nothing where nobody asks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import csv_log, ledger_entries, manifest, small_rows, tracecloak
+from tracecloak.pipelines.release.concerns import CONCERNS, Asked
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+def line(folder: Path, *more: object) -> list[object]:
+    log = folder / "log.csv"
+    if not log.exists():
+        csv_log(log, list(small_rows(20)))
+    return [
+        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", "r",
+        "--runner", "InMemory", "--parts", 1, "--cases_kept_days", 0, *more,
+    ]  # fmt: skip
+
+
+def test_a_concern_is_one_file_and_one_line_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It claims before the run, survives a kill, and writes one field of the manifest."""
+    monkeypatch.setitem(CONCERNS, "lot", Asked("", "tests.support.toys.toy_concern:LotConcern"))
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(ReleaseFolder, "commit", killed)
+        assert tracecloak(*line(tmp_path)) == 6
+    (lot,) = (tmp_path / "keys").rglob("lot")
+    drawn = lot.read_text()
+    assert tracecloak(*line(tmp_path)) == 0
+    assert manifest(tmp_path / "out" / "run_id=r")["noted"] == {"lot": drawn}
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+    # A run that finds the release there reads what it says, and draws no lot.
+    assert tracecloak(*line(tmp_path)) == 0
+    assert lot.read_text() == drawn
+
+
+def test_a_release_without_a_concern_says_nothing_of_any(tmp_path: Path) -> None:
+    assert tracecloak(*line(tmp_path)) == 0
+    assert "noted" not in manifest(tmp_path / "out" / "run_id=r")
+
+
+# What a plain release loads nothing of: windows, sketches of cases, signatures, caps, withdrawing,
+# streams, and the wiring of Beam.
+UNASKED = (
+    "pipelines.release.window", "pipelines.release.sketch", "pipelines.release.signing",
+    "pipelines.units", "pipelines.cases", "pipelines.windows", "pipelines.stream",
+    "pipelines.ledger.caps", "pipelines.ledger.declarations", "pipelines.ledger.accounts",
+    "pipelines.ledger.officers_ledger", "pipelines.ledger.decided_steps",
+    "pipelines.ledger.window_claims", "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
+    "pipelines.keys.rewrapping", "pipelines.runners.on_beam", "transforms.batch.anonymize",
+    "transforms.batch.write", "transforms.batch.case_sketches", "transforms.stream",
+    "transforms.services", "transforms.keys.signing", "anonymizers.streams", "schemas.windows",
+    "examination",
+)  # fmt: skip
+
+
+def test_a_release_loads_nothing_of_what_it_does_not_ask_for(tmp_path: Path) -> None:
+    assert tracecloak("ledger", "new", "--key_store", tmp_path / "keys") == 0
+    script = (
+        "import sys\nfrom tracecloak.pipelines.commands.main import main\n"
+        "assert main(sys.argv[1:]) == 0\n"
+        "print('LOADED', *(name for name in sys.modules if name.startswith('tracecloak.')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, line(tmp_path))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (last,) = (text for text in done.stdout.splitlines() if text.startswith("LOADED"))
+    loaded = last.split()[1:]
+    assert "tracecloak.pipelines.release.run" in loaded
+    found = {
+        name
+        for name in loaded
+        for unasked in UNASKED
+        if f"{name}.".startswith(f"tracecloak.{unasked}.")
+    }
+    assert found == set()
