@@ -150,7 +150,7 @@ def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
     from tracecloak.pipelines.configuration.flag_texts import as_json, flag_text
 
-    words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
+    words = ["tracecloak", "release", "--log", _LOG, "--output", "releases", "--method", name]
     words += ["--release_id", f"{name}-1"]
     for flag, value in example.items():
         text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))

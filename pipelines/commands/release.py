@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.pipelines.outcomes.lineage import LINEAGE_TOLD
     from tracecloak.pipelines.outcomes.metrics import METRICS_TOLD
 
-    parser.usage = "tracecloak release [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
     parser.add_argument("--metrics", help=f"{METRICS_TOLD}; by default none")
     parser.add_argument("--lineage", help=f"{LINEAGE_TOLD}; by default nowhere")
@@ -268,7 +268,7 @@ def _remains(balance: Balance) -> str:
     if not left:
         return (
             f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
-            "ledger account` declares one"
+            "ledger declare` declares one"
         )
     return f"{' and '.join(left)} in account {balance.account}"
 

@@ -27,7 +27,7 @@ from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 def test_every_command_and_action_has_a_section_with_its_flags() -> None:
     page = commands.page()
     sections = set(re.findall(r"^##+ `([^`]+)`", page, re.MULTILINE))
-    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack --linkage"} <= sections
+    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack linkage"} <= sections
     assert page.count("<code>--release_id</code>") >= 5
     assert "# `release` {" in page and "<code>--max_error_ratio</code>" in page
 
@@ -105,7 +105,7 @@ def test_every_file_and_column_of_a_release_is_on_its_page(
     monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
     sampled = ("--cases", "300", "--output", "log.csv", "--vocabulary", "activities.txt")
     assert tracecloak("sample", *sampled) == 0
-    places = ("--input", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory")
+    places = ("--log", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory")
     assert tracecloak("release", *places, "--method", method, "--epsilon", "4", *further) == 0
     page = (ROOT / "docs" / "reference" / "release-files.md").read_text()
     files = [path for path in (tmp_path / "out" / "run_id=r").rglob("*") if path.is_file()]

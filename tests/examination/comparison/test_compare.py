@@ -51,7 +51,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def run(log: Path, *flags: object) -> int:
-    return tracecloak("compare", "--input", log, "--output", log.parent / "page.md", *flags)
+    return tracecloak("compare", "--log", log, "--output", log.parent / "page.md", *flags)
 
 
 def without_lines(rows: Iterable[Any]) -> list[Any]:
@@ -205,7 +205,7 @@ def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
         ({"epsilons": ("1", "0")}, "epsilon: must be above 0"),
         ({"epsilons": ("1", "1")}, "epsilon '1' is there twice"),
         ({"delta": "0.4"}, "delta must be at most"),
-        ({"originals": (original(), original())}, "input 'log' is there twice"),
+        ({"originals": (original(), original())}, "log 'log' is there twice"),
     ],
 )
 def test_what_is_out_of_range_is_refused_before_anything_runs(
@@ -234,7 +234,7 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
     assert len(rows) == 3 * 2 * 3
     assert INTERNAL in text
     assert (
-        "    tracecloak compare --input hospital.csv --output page.md "
+        "    tracecloak compare --log hospital.csv --output page.md "
         "--methods laplace-levels,privtree,variant-histogram --epsilon 0.5,4 --repetitions 3"
     ) in text.splitlines()
     assert "read from the logs themselves, for the comparison only" in text
@@ -412,13 +412,13 @@ def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None
 
 def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
     flags = {
-        "input": "/data/logs/a.xes.gz, /data/my log.csv",
+        "log": "/data/logs/a.xes.gz, /data/my log.csv",
         "output": "/home/x/page.md",
         "where": ["activity = A", "a ^= b"],
         "mine": 3,
     }
     assert command_line(flags) == (
-        "tracecloak compare --input 'a.xes.gz,my log.csv' --output page.md "
+        "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.md "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )
 
@@ -426,7 +426,7 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
 def test_a_log_without_cases_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = csv_log(tmp_path / "empty.csv", [])
     assert run(empty) == 2
-    assert "input 'empty' has no case" in capsys.readouterr().err
+    assert "log 'empty' has no case" in capsys.readouterr().err
 
 
 def test_variants_are_counted_in_the_public_codes() -> None:

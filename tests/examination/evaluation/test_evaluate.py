@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def released(place: Path, method: str, *flags: object) -> Path:
     name = f"r{len(list(place.glob('out/run_id=*')))}"
     assert tracecloak(
-        "release", "--input", place / "log.csv", "--output", place / "out", "--release_id", name,
+        "release", "--log", place / "log.csv", "--output", place / "out", "--release_id", name,
         "--method", method, "--runner", "InMemory", "--formats", "parquet",
         "--vocabulary", place / "names.txt", *flags,
     ) == 0  # fmt: skip
@@ -40,7 +40,7 @@ def released(place: Path, method: str, *flags: object) -> Path:
 
 def evaluated(place: Path, release: Path, log: str = "log.csv", code: int = 0) -> dict[str, Any]:
     report = place / "e.json"
-    flags = ("--original", place / log, "--released", release, "--output", report)
+    flags = ("--log", place / log, release, "--output", report)
     assert tracecloak("evaluate", *flags) == code
     return json.loads(report.read_text()) if code == 0 else {}
 
@@ -175,7 +175,7 @@ def test_a_ledger_that_cannot_be_read_is_told_where_it_was_named(
     release = released(place, *LOG)
     (place / "keys" / "ledger.db").write_bytes(b"no database" * 100)
     assert evaluated(place, release)["origin"].startswith("not known")
-    flags = ("--original", place / "log.csv", "--released", release, "--output", place / "e.json")
+    flags = ("--log", place / "log.csv", release, "--output", place / "e.json")
     capsys.readouterr()
     ledger = f"sqlite:///{place / 'keys' / 'ledger.db'}"
     assert tracecloak("evaluate", *flags, "--ledger", ledger) != 0

@@ -25,7 +25,7 @@ def release(tmp_path: Path, name: str = "r") -> int:
     if not log.exists():
         csv_log(log, list(small_rows(60)))
     return tracecloak(
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", name,
         "--runner", "InMemory",
     )  # fmt: skip
