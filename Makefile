@@ -163,7 +163,7 @@ comparison: .venv/dev $(CORE)
 	mkdir -p build/comparison
 	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
 	  --log $(COMPARISON_LOGS) \
-	  --epsilon $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
+	  --epsilons $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
 	  --peers $(COMPARISON_PEERS) $(COMPARISON_MORE) \
 	  --output "$(CURDIR)/build/comparison/RESULTS.md"
 	cp build/comparison/RESULTS.md $(COMPARISON_PAGE)

@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
     parser.add_argument(
-        "releases",
+        "release",
         metavar="RELEASE",
         help="folders of releases, or paths or globs of released logs, separated by commas",
     )

@@ -286,7 +286,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert table.schema.metadata[b"tracecloak.publishable"] == b"false"
 
     assert INTERNAL in page
-    assert "tracecloak experiment sacofa-sapa hospital.csv --output out" in page
+    assert "tracecloak experiment sacofa-sapa --log hospital.csv --output out" in page
     assert "90 cases, 327 events, 5 variants, 4 activities" in page
     for number in range(2, 11):
         assert f"Figure {number}: " in page

@@ -539,8 +539,8 @@ def test_what_cannot_be_attacked_is_said(
     )
     attack = ("attack", "linkage", "--log", original, "--report", tmp_path / "r.json")
     for flags, message in (
-        ((graph), "holds no log"),
-        ((tmp_path / "nowhere"), "is not there"),
+        ((graph,), "holds no log"),
+        ((tmp_path / "nowhere",), "is not there"),
         ((tmp_path / "a.csv", "--sizes", "many"), "must be whole numbers"),
         ((tmp_path / "a.csv", "--samples", "0"), "at least 1"),
         ((tmp_path / "a.csv", "--sensitive", "age"), "case:NAME"),

@@ -411,7 +411,7 @@ def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_pa
 def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
     tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--log", log, "--methods", "privtree", "--epsilon", "1", "--repetitions", "1"]
+    flags = ["--log", log, "--methods", "privtree", "--epsilons", "1", "--repetitions", "1"]
     assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
     assert (tmp_path / "new" / "page.md").read_text().startswith("# Releases at the same")
     (tmp_path / "file").write_text("")
@@ -500,7 +500,8 @@ def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None
         for path in room.glob("*.py")
         if "\ndef run(" in path.read_text()
     ]
-    assert sorted(files) == sorted(COMMANDS.ours)
+    of_attack = [action.module.rpartition(".")[2] for action in attack.ACTIONS.values()]
+    assert sorted(files) == sorted([*COMMANDS.ours, *of_attack])
     for name in COMMANDS.ours:
         command = command_named(name)
         assert callable(command.add_flags) and callable(command.run)

@@ -18,7 +18,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget import database
+from tracecloak.pipelines.ledger import database
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import run
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

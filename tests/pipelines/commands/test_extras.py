@@ -21,10 +21,10 @@ LACKING = [
     ("compare --log LOG --methods privtree --output page.md", "ot", "measures"),
     ("compare --log LOG --methods privtree --output page.md --mine", "pm4py", "mining"),
     ("mine OUT --miner inductive --output tree", "pm4py", "mining"),
-    ("experiment pretsa LOG --output page", "ot", "measures"),
-    ("experiment sacofa-sapa LOG --output page", "sklearn.ensemble", "mining"),
-    ("experiment sacofa-sapa LOG --output page", "pm4py", "mining"),
-    ("experiment sacofa-sapa LOG --output page", "matplotlib.figure", "report"),
+    ("experiment pretsa --log LOG --output page", "ot", "measures"),
+    ("experiment sacofa-sapa --log LOG --output page", "sklearn.ensemble", "mining"),
+    ("experiment sacofa-sapa --log LOG --output page", "pm4py", "mining"),
+    ("experiment sacofa-sapa --log LOG --output page", "matplotlib.figure", "report"),
 ]
 
 
@@ -84,7 +84,7 @@ def test_a_comparison_that_cannot_be_made_opens_no_log(
     folder: Path, opened: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = typed("compare --log LOG --methods privtree --output page.md")
-    assert tracecloak(*line, "--epsilon", "1,0") == 2
+    assert tracecloak(*line, "--epsilons", "1,0") == 2
     assert tracecloak(*line, "--repetitions", "0") == 2
     assert "repetitions must be at least 1" in capsys.readouterr().err
     assert not opened

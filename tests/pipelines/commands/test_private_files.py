@@ -69,7 +69,7 @@ def test_a_release_leaves_its_output_alone_to_others(folder: Path) -> None:
         ),
         (
             ["compare", "--log", "log.csv", "--output", "c.md", "--methods", "private-dfg",
-             "--epsilon", "1", "--repetitions", "1"],
+             "--epsilons", "1", "--repetitions", "1"],
             {"c.md", "c.jsonl"},
         ),
     ],
