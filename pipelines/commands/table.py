@@ -118,7 +118,7 @@ _OURS = {
     ),
     "catalogue": CommandEntry(
         "tracecloak.examination.commands.catalogue",
-        "list the methods and what they promise, or show one in full",
+        "list methods and what they promise, or show one in full",
     ),
 }
 COMMANDS: Plugins[CommandEntry] = Plugins("command", "tracecloak.commands", _OURS, _checked)

@@ -233,7 +233,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
     method: str
-    """Name of the method; `tracecloak catalogue` lists them."""
+    """Name of the method; `tracecloak catalogue --all` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     formats: Annotated[

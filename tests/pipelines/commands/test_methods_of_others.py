@@ -94,7 +94,9 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
     def command(*arguments: object) -> str:
         return told(kites, "-m tracecloak", *arguments)
 
-    entries: dict[str, Any] = {e["name"]: e for e in json.loads(command("catalogue", "--json"))}
+    entries: dict[str, Any] = {
+        e["name"]: e for e in json.loads(command("catalogue", "--all", "--json"))
+    }
     assert "Force of the wind" in entries["toy-kite"]["params"]["wind"]["description"]
     assert entries["toy-tree"]["guarantee"] == "rigorous"
     assert entries["amun"]["guarantee"] == "published"  # a name of ours is nobody else's
