@@ -40,10 +40,11 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    released = flags.pop("release")
-    require_extras(released)  # before a large log is read
-    noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
+    released, store = flags.pop("release"), flags.pop("key_store", None)
+    url = flags.pop("ledger", None)
     original = load_log(flags)
+    require_extras(released)  # before a large log is read
+    noted = share_noted_in(store_at(store), url)
     with showing_progress(given.form):
         report = evaluate(source_of(original), released, noted)
     numbers, text, page = write_all(output, report, markdown_lines(report))
