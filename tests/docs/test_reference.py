@@ -54,6 +54,29 @@ def test_every_method_is_explained_once() -> None:
     assert sorted(found) == sorted(METHODS.ours)
 
 
+def test_a_parameter_that_no_page_explains_is_listed_with_a_decision() -> None:
+    page = ROOT / "docs" / "reference" / "parameters.md"
+    rows = re.findall(
+        r"^\| (`\w+`[^|]*) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.read_text(), re.M
+    )
+    listed = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    others = (path for path in (ROOT / "docs").rglob("*.md") if path != page)
+    told = set(re.findall(r"(?:`|--)(\w+)", " ".join(path.read_text() for path in others)))
+    owners: dict[str, set[str]] = {}
+    for name, method in METHODS.ours.items():
+        for param in method.Params.model_fields:
+            owners.setdefault(param, set()).add(name)
+    assert owners.keys() - told <= listed.keys()
+    assert len(listed) > 40
+    for param, (_, where, decision, how) in listed.items():
+        assert decision in ("told", "of a paper", "removed"), param
+        assert (param in owners) == (decision != "removed"), param
+        assert len(how) > 20, param
+        if param in owners:
+            named = set(re.findall(r"`([a-z-]+)`", where)) & METHODS.ours.keys()
+            assert owners[param] & named, param
+
+
 def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
     listed = [name for names in python.SECTIONS.values() for name in names]
     assert len(listed) == len(set(listed))
