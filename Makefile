@@ -39,17 +39,17 @@ demo: $(CORE)
 	rm -rf demo && mkdir demo
 	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz \
 	  --vocabulary demo/activities.txt
-	$(BIN)/tracecloak plan --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
+	$(BIN)/tracecloak plan --log demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
 	  --release_id graph --cases $(DEMO_CASES)
-	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
+	$(BIN)/tracecloak release --log demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
 	  --release_id graph --new_ledger
-	$(BIN)/tracecloak release --input demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \
+	$(BIN)/tracecloak release --log demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \
 	  --release_id log
 	$(BIN)/tracecloak ledger show
-	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz \
-	  --released demo/releases/run_id=graph --output demo/evaluation-graph.json
-	$(BIN)/tracecloak evaluate --original demo/hospital.xes.gz \
-	  --released demo/releases/run_id=log --output demo/evaluation-log.json
+	$(BIN)/tracecloak evaluate demo/releases/run_id=graph \
+	  --log demo/hospital.xes.gz --output demo/evaluation-graph.json
+	$(BIN)/tracecloak evaluate demo/releases/run_id=log \
+	  --log demo/hospital.xes.gz --output demo/evaluation-log.json
 	@$(BIN)/python -m tracecloak.examination.demo.demo_summary demo
 
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
@@ -163,8 +163,8 @@ comparison: .venv/dev $(CORE)
 	test -n "$(TRACECLOAK_LOGS)"  # names the folder of the logs
 	mkdir -p build/comparison
 	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
-	  --input $(COMPARISON_LOGS) \
-	  --epsilon $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
+	  --log $(COMPARISON_LOGS) \
+	  --epsilons $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
 	  --peers $(COMPARISON_PEERS) $(COMPARISON_MORE) \
 	  --output "$(CURDIR)/build/comparison/comparison.md"
 	cp build/comparison/comparison.json $(COMPARISON_RESULTS)

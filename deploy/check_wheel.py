@@ -200,7 +200,7 @@ def check_use(python: Path, folder: Path) -> None:
     version = distribution().get_version()
     if version not in run("tracecloak", "--version"):
         raise SystemExit(f"python -m tracecloak --version does not say {version}")
-    log = ("--input", "hospital.xes.gz", "--vocabulary", "activities.txt", "--epsilon", "1")
+    log = ("--log", "hospital.xes.gz", "--vocabulary", "activities.txt", "--epsilon", "1")
     run("tracecloak", "sample", "--cases", "200", "--output", log[1], *log[2:4])
     run(
         "tracecloak", "release", *log, "--method", "private-log", "--output", "releases",
@@ -213,7 +213,7 @@ def check_use(python: Path, folder: Path) -> None:
     # Of its few cases noise may leave none under some keys.
     for number in range(_MOST_KEYS):
         key, written = f"example-{number}.key", f"claims-{number}"
-        run("tracecloak", "key", "new", "--output", key)
+        run("tracecloak", "key", "make", "--output", key)
         run("tracecloak.examination.demo.example_pipeline", key, written)
         if any(path.read_text() for path in folder.glob(f"{written}*.txt")):
             break
@@ -221,7 +221,7 @@ def check_use(python: Path, folder: Path) -> None:
         raise SystemExit("the example pipeline wrote nothing")
     # The environment has no extras, and what needs one says how to get it.
     said = run(
-        "tracecloak", "evaluate", "--original", log[1], "--released", "releases",
+        "tracecloak", "evaluate", "--log", log[1], "releases",
         "--output", "evaluation.json", code=2,
     )  # fmt: skip
     if "run pip install 'POT>=" not in said:

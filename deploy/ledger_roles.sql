@@ -1,5 +1,5 @@
 -- Who may write what into a ledger on PostgreSQL. Run by the owner of the table, after
--- `tracecloak ledger new` made it and after both roles were created:
+-- `tracecloak ledger begin` made it and after both roles were created:
 --
 --   psql DATABASE -v pipeline=NAME -v officer=NAME -f ledger_roles.sql
 --

@@ -188,7 +188,7 @@ def test_a_log_is_anonymised_in_memory_by_the_face_alone(tmp_path: Path) -> None
     config = tracecloak.load(
         None,
         {
-            "input": str(log), "output": str(tmp_path / "out"),
+            "log": str(log), "output": str(tmp_path / "out"),
             "method": "amun", "guessing_advantage": "0.2",
         },
     )  # fmt: skip

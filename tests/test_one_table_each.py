@@ -128,7 +128,7 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
     monkeypatch.setattr(method, "products", with_sizes)
     path = sample(tmp_path)
     assert tracecloak(
-        "release", "--input", path, "--output", tmp_path / "out", "--release_id", "r",
+        "release", "--log", path, "--output", tmp_path / "out", "--release_id", "r",
         "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
         "--formats", "toy", "--runner", runner,
     ) == 0  # fmt: skip
@@ -146,9 +146,9 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
     # Who received it and has the toys, too, makes their files again.
     assert tracecloak("verify", folder) == 0
     # The release is read again, in the only format that its log is written in.
-    assert tracecloak("mine", "--released", folder, "--output", tmp_path / "tree") == 0
+    assert tracecloak("mine", folder, "--output", tmp_path / "tree") == 0
     assert tracecloak(
-        "evaluate", "--original", path, "--released", folder, "--output", tmp_path / "e.json"
+        "evaluate", "--log", path, folder, "--output", tmp_path / "e.json"
     ) == 0  # fmt: skip
     assert json.loads((tmp_path / "e.json").read_text())["released"]["cases"] == sum(counts)
     assert seen_in({"sizes": toys.Sizes(counts)}, []) == {("sizes",): float(len(counts))}
@@ -168,7 +168,7 @@ def test_the_method_is_planned_released_and_paid_for(
     log = tmp_path / "log.csv"
     assert tracecloak("sample", "--cases", 300, "--output", log, "--vocabulary", words) == 0
     asked = (
-        "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "last-activities", "--epsilon", 2, "--delta", 0, "--vocabulary", words,
     )  # fmt: skip
     capsys.readouterr()
@@ -199,7 +199,7 @@ def test_a_plan_knows_the_format(
 ) -> None:
     path = sample(tmp_path)
     assert tracecloak(
-        "plan", "--input", path, "--output", tmp_path / "out", "--method", "variant-histogram",
+        "plan", "--log", path, "--output", tmp_path / "out", "--method", "variant-histogram",
         "--epsilon", 1, "--formats", "toy", "--input_format", "toy",
     ) == 0  # fmt: skip
     assert "bytes, toy): case_id, activity, timestamp" in capsys.readouterr().out
@@ -241,7 +241,7 @@ def test_a_release_is_made_with_keys_of_the_source(
     tmp_path: Path, toys: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = (
-        "release", "--input", sample(tmp_path), "--output", tmp_path / "out", "--release_id", "r",
+        "release", "--log", sample(tmp_path), "--output", tmp_path / "out", "--release_id", "r",
         "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
         "--runner", "InMemory",
     )  # fmt: skip
@@ -258,7 +258,7 @@ def test_a_release_is_made_with_keys_of_the_source(
 def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> None:
     assert log_keys()["label"] == "What the one cell is called."
     body: dict[str, Any] = {
-        "input": "a", "input_format": "toy", "method": "private-log", "output": "o",
+        "log": "a", "input_format": "toy", "method": "private-log", "output": "o",
         "formats": ["toy"],
     }  # fmt: skip
     jsonschema.validate(body, json_schema())
@@ -292,7 +292,7 @@ def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(
     log = tmp_path / "log.csv"
     assert tracecloak("sample", "--cases", 50, "--output", log) == 0
     asked = (
-        "plan", "--input", log, "--output", tmp_path, "--method", "variant-histogram",
+        "plan", "--log", log, "--output", tmp_path, "--method", "variant-histogram",
         "--epsilon", 1,
     )  # fmt: skip
     assert tracecloak(*asked, "--formats", "xes,parquet") == 0

@@ -58,7 +58,6 @@ def flags_of(command: str, *argv: str) -> set[str]:
 @pytest.fixture(scope="module")
 def flags() -> set[str]:
     found = {flag for command in COMMANDS for flag in flags_of(command)}
-    found |= flags_of("attack", "--checks") | flags_of("attack", "--linkage")
     return found.union(*(flags_of("release", "--method", method) for method in METHODS))
 
 

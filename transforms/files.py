@@ -124,7 +124,7 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     for pattern in patterns:
         if len(pattern) > _LONGEST_PATTERN:
             raise UsageError(
-                f"input {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
+                f"log {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
                 f"{_LONGEST_PATTERN:,} at most, and several are a list"
             )
         listing = (_listed_here if is_on_this_machine(pattern) else _listed_elsewhere)(pattern)
@@ -139,10 +139,10 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
 
 def _nothing_at(pattern: str, may_be_none: bool) -> str:
     if _first_wildcard(pattern) is not None:
-        return f"input {pattern!r} matches no file; correct the glob or its folder"
+        return f"log {pattern!r} matches no file; correct the glob or its folder"
     if os.path.isdir(pattern):
-        return f"input {pattern!r} is a folder without files"
-    told = f"input {pattern!r} is not there; correct the path"
+        return f"log {pattern!r} is a folder without files"
+    told = f"log {pattern!r} is not there; correct the path"
     if may_be_none:
         told += (
             ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
@@ -217,7 +217,7 @@ def _listed_here(pattern: str) -> _Listing:
     try:
         test = re.compile(_expression(pattern), re.DOTALL)
     except re.error as error:  # such as [z-a]
-        raise UsageError(f"input {pattern!r} cannot be listed: {error}") from None
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
     folder = os.path.dirname(pattern[:first])
     listing = _Listing(folder.rstrip("/"))
 
@@ -293,7 +293,7 @@ def _tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table |
         paths = [path for path, _ in _told_by_beam(pattern, marks, 1)]
     except UsageError:  # who may read an input need not be allowed to list what is around it
         _LOG.warning(
-            "the folders around input %r cannot be listed, so it is not known whether it is a part "
+            "the folders around log %r cannot be listed, so it is not known whether it is a part "
             "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
             pattern,
         )
@@ -322,7 +322,7 @@ def _listed_elsewhere(pattern: str) -> _Listing:
 
     What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
     """
-    require_file_system("input", pattern)
+    require_file_system("log", pattern)
     first = _first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
         found = dict(_told_by_beam(pattern, [pattern]))
@@ -349,7 +349,7 @@ def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
     try:
         return re.compile(FileSystem.translate_pattern(whole))
     except re.error as error:  # such as [z-a]
-        raise UsageError(f"input {pattern!r} cannot be listed: {error}") from None
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
 
 
 def _told_by_beam(
@@ -366,7 +366,7 @@ def _told_by_beam(
         results = FileSystems.match(list(listed), limits)
     except (BeamIOError, ValueError) as error:
         raise UsageError(
-            f"input {pattern!r} cannot be listed: {_reason(error)}; correct the path, or mend this "
+            f"log {pattern!r} cannot be listed: {_reason(error)}; correct the path, or mend this "
             "machine's rights and credentials there"
         ) from error
     for found in results:

@@ -106,9 +106,9 @@ def refuse_tables(
     table = next(iter([*(one for one in listed if one.folder in own), *around]), None)
     if table is not None:
         raise InputSchemaError(
-            f"input {pattern!r} lies in a table of {table.kind}, as {table.marker} tells, and "
+            f"log {pattern!r} lies in a table of {table.kind}, as {table.marker} tells, and "
             "files of a table are not read as a log: they hold rows that were deleted or replaced, "
             "too. Have the engine that keeps the table write its current rows into a folder of "
             "their own, as Spark does with spark.table(NAME).write.parquet(FOLDER), and name that "
-            "folder as input"
+            "folder as log"
         )

@@ -29,6 +29,9 @@ Measure = Literal["fits", "share"]
 
 # A case that fits counts so much: shares are rounded down to this lattice, so that sums are exact.
 UNITS = 1 << 20
+# To which power the choice of a tree takes fitness: a misfit counts much more than what a tree
+# allows too much, and no number of a log says what else to take.
+FITNESS_POWER = 8
 
 _UNKNOWN, _NOWHERE = -2, -1
 # So many sequences or fewer are replayed one by one: that is as fast as a step of them together.

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracecloak.anonymizers.trees.counts import Part, cases_with_pair
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
-from tracecloak.anonymizers.trees.fitness import score_sum
+from tracecloak.anonymizers.trees.fitness import FITNESS_POWER, score_sum
 from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -53,7 +53,7 @@ def tree_of_graph(graph: ReleasedGraph, n_pairs: int | None = None) -> ProcessTr
 
 
 def tree_of_variants(
-    variants: VariantHistogram, names: Sequence[str], n_sizes: int = 20, fitness_power: int = 8
+    variants: VariantHistogram, names: Sequence[str], n_sizes: int = 20
 ) -> ProcessTree:
     """Returns the tree of released variants that scores best on them; see `VariantFit.score`.
 
@@ -61,7 +61,6 @@ def tree_of_variants(
         variants: Released ones, at least one.
         names: By the codes of the variants.
         n_sizes: Candidates, by the number of the most frequent pairs that they are made of.
-        fitness_power: How much more a misfit counts than what a tree allows too much.
     """
     relation = Relation.exact(cases_with_pair(variants, len(names)))
 
@@ -75,7 +74,7 @@ def tree_of_variants(
 
     def merit(tree: ProcessTree) -> tuple[int, int, str]:
         """Returns what trees are compared by: if scores are equal, the smallest tree is best."""
-        score = score_sum(tree, names, variants, fitness_power)
+        score = score_sum(tree, names, variants, FITNESS_POWER)
         return score, -sum(1 for _ in tree.nodes()), str(tree)
 
     return max(found, key=merit)

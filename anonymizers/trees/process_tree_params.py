@@ -40,9 +40,6 @@ class ProcessTreeParams(ListedParams):
     n_sizes: int = Field(12, ge=1, le=100)
     """Sizes of candidates, evenly from min_size to max_size. More of them cost time, and no
     epsilon."""
-    fitness_power: int = Field(8, ge=1, le=64)
-    """How much more a misfit counts than what the tree allows beside the log: the choice is by
-    precision times fitness to this power."""
     selection_share: Exact = Field(Decimal("0.1"), gt=0, lt=Decimal("0.6"))
     """Share of epsilon for the choice of a candidate; the rest is for the pairs."""
     ends_share: Exact = Field(Decimal("0.05"), ge=0, lt=Decimal("0.3"))

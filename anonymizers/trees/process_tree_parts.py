@@ -33,7 +33,7 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.trees.asked_ends import AskedEnds
 from tracecloak.anonymizers.trees.counts import clipped_pairs, numbers_of_pairs
 from tracecloak.anonymizers.trees.cuts import Relation, Rules, build_tree, top_pairs
-from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, score_sum
+from tracecloak.anonymizers.trees.fitness import FITNESS_POWER, UNITS, fitness_sum, score_sum
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.trees.questions import HalvedBudget
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -144,7 +144,7 @@ def _ends(params: ProcessTreeParams) -> Part:
 def _selection(params: ProcessTreeParams) -> Part:
     sentence = (
         f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
-        f"fitness to the power of {params.fitness_power}"
+        f"fitness to the power of {FITNESS_POWER}"
     )
     reality = (
         "One of them is chosen by permute-and-flip on a score to which one case adds between 0 and "
@@ -158,7 +158,7 @@ def _selection(params: ProcessTreeParams) -> Part:
         if ends is None:
             ends = AskedEnds(variants, None, params.max_units, given.randomness)
         trees = candidates(given.decisions["pairs"], deviation, names, ends, params)
-        scores = [score_sum(tree, names, variants, params.fitness_power) for tree in trees]
+        scores = [score_sum(tree, names, variants, FITNESS_POWER) for tree in trees]
         cells = cell_numbers(np.arange(len(trees)))
         chosen = select(
             CellStream(given.randomness, "process-tree/selection", cells),

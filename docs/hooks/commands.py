@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from docs.hooks.tables import code, large, plain, table
 from tracecloak.pipelines.commands.table import COMMANDS, command_named
 
-# Commands that do something else with a flag have further flags then.
-_KINDS = {"attack": ("--checks", "--linkage")}
-
 _HEAD = """# Commands
 
 This page is made from the parsers of the commands themselves, so it has every flag that they take.
 `tracecloak COMMAND --help` shows the same on the screen.
 
 A flag that is neither ours nor one of Beam's is refused, so a misspelt flag never goes
-unnoticed. `release`, `plan`, `attack` and `stream` take a configuration file as their first
-argument: its keys are the same names as the flags, and a flag counts more than the key. The
+unnoticed. `release`, `plan`, `windows`, `stream`, `attack config` and `attack checks` take a
+configuration file as their first argument: its keys are the same names as the flags, and a flag
+counts more than the key. `verify`, `report`, `evaluate`, `mine` and `attack linkage` take a release
+there; a log is always `--log`. A flag that takes a list has it separated by commas. The
 parameters of a method are flags too: [Methods](methods/index.md) has them. `release`, `plan`
 and `stream` also take the flags of Beam and of its runners. Two flags work everywhere:
 `--help`, and `--traceback`, which shows where an error arose. What a traceback shows can hold
@@ -39,11 +38,11 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def parser_of(name: str, *argv: str) -> argparse.ArgumentParser:
-    """Returns the parser of a command, with the flags that it has when these are given."""
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Returns the parser of a command."""
     line = COMMANDS[name]
     parser = argparse.ArgumentParser(f"tracecloak {name}", description=line.help)
-    command_named(name).add_flags(parser, list(argv), None)
+    command_named(name).add_flags(parser, [], None)
     return parser
 
 
@@ -55,12 +54,6 @@ def _command(name: str) -> Iterator[str]:
     yield ""
     yield plain(large(line.help))
     yield from _flags(name, parser_of(name))
-    for kind in _KINDS.get(name, ()):
-        parser = parser_of(name, kind)
-        yield f"### `{name} {kind}` {{ #{name}-{kind.strip('-')} }}"
-        yield ""
-        yield f"Usage: `{_usage(parser)}`"
-        yield from _flags(name, parser)
 
 
 def _flags(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -73,6 +66,8 @@ def _flags(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
         helps = {choice.dest: choice.help or "" for choice in group._choices_actions}
         for action, own in group.choices.items():
             yield f"### `{name} {action}` {{ #{name}-{action} }}"
+            yield ""
+            yield f"Usage: `{_usage(own)}`"
             yield ""
             yield plain(large(helps[action]))
             yield from _flags(f"{name} {action}", own)

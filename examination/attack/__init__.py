@@ -1,1 +1,1 @@
-"""`tracecloak attack`: a configuration audited by attacks on neighbouring logs."""
+"""`tracecloak attack config`: a configuration audited by attacks on neighbouring logs."""

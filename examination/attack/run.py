@@ -1,4 +1,4 @@
-"""`tracecloak attack`: what an attacker can tell from releases of one configuration.
+"""`tracecloak attack config`: what an attacker can tell from releases of one configuration.
 
 Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and a
 lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's

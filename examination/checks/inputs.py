@@ -81,7 +81,7 @@ def _refusal(trial: Trial) -> str:
             ran == first, f"with {what} the run ended with {ran.told}, without with {first.told}"
         )
     place.log.unlink()
-    ran = place.release(release_id="none", input=(f"{place.folder}/nothing=1/",), **changes)
+    ran = place.release(release_id="none", log=(f"{place.folder}/nothing=1/",), **changes)
     expect(ran == first, f"without any file the run ended with {ran.told}, else with {first.told}")
     return f"On {len(found) + 2} logs the run ended the same way: {first.told}."
 

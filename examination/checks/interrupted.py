@@ -45,8 +45,8 @@ def _changed_input(trial: Trial) -> str:
     _cut_off(place)
     place.write([*trial.logs.usual(), trial.logs.another()])
     for what, changes in {
-        "input": {},
-        "input and other parts": {"parts": trial.config.parts + 1},
+        "log": {},
+        "log and other parts": {"parts": trial.config.parts + 1},
     }.items():
         ran = place.release(**changes)
         expect(not place.is_visible(), f"with another {what} the same key released")

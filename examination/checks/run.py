@@ -129,7 +129,7 @@ def _quiet() -> Iterator[None]:
 
 def _copy(config: ReleaseConfig, trial: Trial) -> dict[str, str]:
     differs = {
-        "input": (
+        "log": (
             f"logs that are made up, the usual one of {trial.logs.n_usual:,} cases, as "
             f"{trial.input_format}; {trial.n_read:,} records of it are read"
         ),

@@ -83,7 +83,7 @@ class Trial:
         self.runner = runner
         self.declarations = declarations
         self._folder = folder.resolve()
-        self.input_format, self.ending = format_of(config.input, config.source_format)
+        self.input_format, self.ending = format_of(config.log, config.source_format)
         self.logs = MadeUp(config, self.input_format)
 
     @property
@@ -153,7 +153,7 @@ class Place:
             "key_encryption_key": self._encryption_key,
         }
         copied = {
-            "input": (str(self.log),),
+            "log": (str(self.log),),
             "input_format": self._trial.input_format,
             "output": str(self.output),
             "release_id": "r",

@@ -1,4 +1,4 @@
-"""`tracecloak catalogue`: lists the methods and what they promise, or shows one in full."""
+"""`tracecloak catalogue`: lists methods and what they promise, or shows one in full."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
 
+_ONE = "tracecloak catalogue METHOD shows one in full: an example, its promise, its parameters."
 # The log that examples are for, and its activities.
 _LOG, _VOCABULARY = "hospital.xes.gz", "activities.txt"
+
+RECOMMENDED = {
+    "private-dfg": "a process map",
+    "auto-variants": "the usual paths and how many cases take them",
+    "private-log": "a whole log with times",
+}
+"""What most people want to publish, and the method for it, as the README has them."""
 
 # What holds, by the kind of guarantee, in the order of the list.
 _KINDS = {
@@ -23,9 +31,18 @@ _KINDS = {
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the method."""
+    """Adds the method, and whether all are listed."""
     parser.add_argument(
-        "method", metavar="METHOD", nargs="?", help="show this one in full; by default list all"
+        "method",
+        metavar="METHOD",
+        nargs="?",
+        help="show this one in full; by default list those that most people need",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        default=None,
+        help="list all methods; by default the three that most people need",
     )
 
 
@@ -38,18 +55,22 @@ def run(given: Given) -> int:
     """Prints the list, or one method.
 
     Raises:
-        UsageError: There is no such method.
+        UsageError: There is no such method, or one is to be shown and all are to be listed.
     """
     from tracecloak.pipelines.runners.memory import without_collections
 
     with without_collections():
-        asked = given.flags.get("method")
-        names = _names() if asked is None else [_known(asked)]
+        asked, all_too = given.flags.get("method"), given.flags.get("all", False)
+        if asked is not None and all_too:
+            raise UsageError(f"--all lists methods, and {asked!r} asks for one: leave one out")
+        listed = _names() if all_too else list(RECOMMENDED)
+        names = listed if asked is None else [_known(asked)]
         if given.form == "json":
             entries = list(map(_entry, names))
             result = Result((), entries if asked is None else entries[0])
         else:
-            lines = _list(names) if asked is None else _in_full(names[0])
+            of_list = _list(names) if all_too else _recommended()
+            lines = of_list if asked is None else _in_full(names[0])
             result = Result((), above=list(lines))
     show(result, given.form)
     return 0
@@ -68,7 +89,7 @@ def _known(name: str) -> str:
         return name
     close = difflib.get_close_matches(name, _names())
     meant = f"; did you mean {' or '.join(close)}?" if close else ";"
-    raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue lists all")
+    raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue --all lists all")
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -86,6 +107,18 @@ def _entry(name: str) -> dict[str, Any]:
     }
 
 
+def _recommended() -> Iterator[str]:
+    """A line for each recommended method, under what it is for."""
+    from tracecloak.anonymizers.registry import METHODS
+
+    for name, use in RECOMMENDED.items():
+        yield f"To publish {use}:"
+        yield f"  {name:<22} {METHODS[name].summary}"
+        yield ""
+    yield f"tracecloak catalogue --all lists all {len(METHODS)} methods, by what they promise."
+    yield _ONE
+
+
 def _list(names: Iterable[str]) -> Iterator[str]:
     """A line for each method, under what its kind of promise is."""
     from tracecloak.anonymizers.registry import METHODS
@@ -98,7 +131,7 @@ def _list(names: Iterable[str]) -> Iterator[str]:
         yield f"{kind}: {_KINDS[kind]}"
         yield from found
         yield ""
-    yield "tracecloak catalogue METHOD shows one in full: an example, its promise, its parameters."
+    yield _ONE
 
 
 def _in_full(name: str) -> Iterator[str]:
@@ -150,7 +183,7 @@ def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
     from tracecloak.pipelines.configuration.flag_texts import as_json, flag_text
 
-    words = ["tracecloak", "release", "--input", _LOG, "--output", "releases", "--method", name]
+    words = ["tracecloak", "release", "--log", _LOG, "--output", "releases", "--method", name]
     words += ["--release_id", f"{name}-1"]
     for flag, value in example.items():
         text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))

@@ -16,7 +16,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.examination.comparison import compare
 
     parser.add_argument(
-        "--input", required=True, help="logs, each a path or a glob; separated by commas"
+        "--log", required=True, help="logs, each a path or a glob, separated by commas"
     )
     parser.add_argument(
         "--output",
@@ -31,7 +31,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "which needs its authors' library, mbi (pip install mbi); by default none",
     )
     epsilons = ",".join(compare.DEFAULT_EPSILONS)
-    parser.add_argument("--epsilon", help=f"separated by commas (default {epsilons})")
+    parser.add_argument("--epsilons", help=f"separated by commas (default {epsilons})")
     parser.add_argument(
         "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
     )
@@ -57,7 +57,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison import compare, report, results
     from tracecloak.examination.comparison.contenders import chosen_methods
     from tracecloak.examination.comparison.original import Original
-    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.schemas.errors import UsageError
@@ -69,11 +69,11 @@ def run(given: Given) -> int:
     if page.suffix in (".json", ".jsonl"):
         raise UsageError(f"output {page.name!r} is a Markdown page: let its name end in .md")
     summary, rows = page.with_suffix(".json"), page.with_suffix(".jsonl")
-    inputs = listed(flags.pop("input"))
+    inputs = listed(flags.pop("log"))
     methods = flags.pop("methods", None)
     peers = listed(flags.pop("peers", None) or "")
     chosen = chosen_methods(None if methods is None else listed(methods), peers)
-    epsilons = flags.pop("epsilon", None)
+    epsilons = flags.pop("epsilons", None)
     settings = {
         "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(listed(epsilons)),
         "delta": flags.pop("delta", compare.DEFAULT_DELTA),
@@ -83,7 +83,7 @@ def run(given: Given) -> int:
     names = [Path(path).name.split(".")[0] for path in inputs]
     compare.check(names, chosen, **settings)
     originals = tuple(
-        Original.read(name, source_of(load_source({"input": path, **flags})))
+        Original.read(name, source_of(load_log({"log": path, **flags})))
         for name, path in zip(names, inputs, strict=True)
     )
     comparison = compare.Comparison(originals, chosen, **settings)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.flags import ORIGINAL_TOLD, add_log_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the two logs and of the report."""
-    add_reading_flags(parser)
-    parser.add_argument("--original", required=True, help="path or glob of the original log")
-    parser.add_argument("--released", required=True, help="folder of a release, or of releases")
+    """Adds those of the release, of its log and of the report."""
+    parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
+    add_log_flags(parser, ORIGINAL_TOLD)
     parser.add_argument(
         "--output",
         required=True,
@@ -35,16 +34,17 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.report_files import write_all
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    released = flags.pop("released")
+    released, store = flags.pop("release"), flags.pop("key_store", None)
+    url = flags.pop("ledger", None)
+    original = load_log(flags)
     require_extras(released)  # before a large log is read
-    noted = share_noted_in(store_at(flags.pop("key_store", None)), flags.pop("ledger", None))
-    original = load_source({"input": flags.pop("original"), **flags})
+    noted = share_noted_in(store_at(store), url)
     with showing_progress(given.form):
         report = evaluate(source_of(original), released, noted)
     numbers, text, page = write_all(output, report, markdown_lines(report))

@@ -30,9 +30,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         REPORT_FILES,
     )
 
-    parser.usage = "tracecloak experiment NAME LOG [LOG ...] --output FOLDER [FLAG ...]"
+    parser.usage = "tracecloak experiment NAME --log LOG --output FOLDER [FLAG ...]"
     parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(GRIDS)}")
-    parser.add_argument("logs", metavar="LOG", nargs="+", help="a path or a glob")
+    parser.add_argument(
+        "--log", required=True, help="logs, each a path or a glob, separated by commas"
+    )
     parser.add_argument(
         "--output",
         required=True,
@@ -93,12 +95,12 @@ def run(given: Given) -> int:
     from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.statements import IN_WORDS, counted
-    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
-    name, inputs = flags.pop("name"), flags.pop("logs")
+    name, inputs = flags.pop("name"), listed(flags.pop("log"))
     command = experiment_report.command_line(name, inputs, flags)
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
@@ -120,7 +122,7 @@ def run(given: Given) -> int:
     experiment.require_extras(grid, settings["mined"])
     logs = tuple(
         experiment.read_log(
-            Path(path).name.split(".")[0], source_of(load_source({"input": path, **flags})), grid
+            Path(path).name.split(".")[0], source_of(load_log({"log": path, **flags})), grid
         )
         for path in inputs
     )

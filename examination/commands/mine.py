@@ -13,7 +13,7 @@ from tracecloak.pipelines.screen.results import Result, show
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, the miner and the files."""
-    parser.add_argument("--released", required=True, help="folder of a release, or of releases")
+    parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
     parser.add_argument("--output", required=True, help="folder to write the tree's files to")
     parser.add_argument(
         "--miner",
@@ -29,7 +29,7 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     folder = Path(flags.pop("output"))
     file_to_write("output", str(folder / "tree.json"))
-    mined = mine(flags.pop("released"), **flags)
+    mined = mine(flags.pop("release"), **flags)
     mined.write(folder)
     rows = [
         ("tree", mined.tree.text),

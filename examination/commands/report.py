@@ -7,7 +7,12 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.flags import (
+    ORIGINAL_TOLD,
+    add_log_flags,
+    file_to_write,
+    listed,
+)
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -15,16 +20,16 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of what is looked at."""
-    parser.add_argument("released", metavar="RELEASE", help="folder of a release, or of releases")
-    parser.add_argument("--original", required=True, help="path or glob of the original log")
-    add_reading_flags(parser)
+    parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
+    add_log_flags(parser, ORIGINAL_TOLD)
     parser.add_argument(
         "--output",
         help="page to write; by default report.html among what is the operator's of this release "
         "in the key store",
     )
     parser.add_argument(
-        "--attack", help="report of `tracecloak attack` to show, a JSON file; by default none"
+        "--attack",
+        help="report of `tracecloak attack config` to show, a JSON file; by default none",
     )
     parser.add_argument(
         "--curve",
@@ -54,7 +59,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.measure.released import read_manifest, release_folder
     from tracecloak.examination.report.internal import Asked, attack_of, internal_report
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
-    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder
@@ -62,7 +67,7 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     store = store_at(flags.pop("key_store", None))
     url, account = flags.pop("ledger", None), flags.pop("account")
-    released = release_folder(flags.pop("released"))
+    released = release_folder(flags.pop("release"))
     require_extras(released)  # before ledgers and logs are read
     output = flags.pop("output", None)
     if output is None:
@@ -77,7 +82,7 @@ def run(given: Given) -> int:
         found = None if attack is None else attack_of(attack)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
-            f"attack {attack!r} is no report of `tracecloak attack --report`: name its JSON file"
+            f"attack {attack!r} is no report of `tracecloak attack config`: name its JSON file"
         ) from error
     entries = balance = None
     # A page without the budget is of use, too, unless a ledger was asked for.
@@ -87,7 +92,7 @@ def run(given: Given) -> int:
         entries = [entry for entry in all_entries if entry.account == account]
         balance = ledger.balance_in(all_entries, account)
     asked = Asked(
-        source_of(load_source({"input": flags.pop("original"), **flags})),
+        source_of(load_log(flags)),
         released,
         share_noted_in(store, url),
         entries,

@@ -83,7 +83,7 @@ def check(
         raise UsageError(f"repetitions must be at least 1, got {repetitions}")
     if mined < 0:
         raise UsageError(f"mine must be at least 0, got {mined}")
-    for what, given in (("input", names), ("epsilon", epsilons)):
+    for what, given in (("log", names), ("epsilons", epsilons)):
         twice = sorted({one for one in given if given.count(one) > 1})
         if twice:
             raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")

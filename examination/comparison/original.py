@@ -63,7 +63,7 @@ class Original:
         events = (batch for file in source.files for batch, _ in source.read(file))
         traces = group_into_traces(events)
         if not traces:
-            raise UsageError(f"input {name!r} has no case")
+            raise UsageError(f"log {name!r} has no case")
         return cls(name, traces[0])
 
     @cached_property

@@ -45,7 +45,7 @@ def command_line(flags: Mapping[str, Any]) -> str:
     for name, value in flags.items():
         for one in value if isinstance(value, list) else [value]:
             text = str(one)
-            if name in ("input", "output"):
+            if name in ("log", "output"):
                 text = ",".join(PurePath(path.strip()).name for path in text.split(","))
             parts += [f"--{name}", text]
     return shlex.join(parts)

@@ -2,7 +2,7 @@
 
 Takes claims as dicts, as they may come from any source, and writes each step's released times. Run
 it with `python -m tracecloak.examination.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`; `tracecloak
-key new` makes the key file.
+key make` makes the key file.
 """
 
 from __future__ import annotations

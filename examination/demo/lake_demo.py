@@ -100,7 +100,7 @@ class Demo:
 def configuration(demo: Demo) -> dict[str, Any]:
     """Returns the configuration of the releases; its paths are those of the demo's folder."""
     return {
-        "input": "lake/",
+        "log": "lake/",
         "dataset": _DATASET,
         "schedule": {
             "origin": demo.first_day.isoformat(),

@@ -53,7 +53,8 @@ def require_matplotlib() -> None:
 
 def command_line(name: str, inputs: Sequence[str], flags: Mapping[str, Any]) -> str:
     """Returns the command of these logs and flags, its paths without their folders."""
-    parts = ["tracecloak", "experiment", name, *(PurePath(path).name for path in inputs)]
+    logs = ",".join(PurePath(path).name for path in inputs)
+    parts = ["tracecloak", "experiment", name, "--log", logs]
     for flag, value in flags.items():
         for one in value if isinstance(value, list) else [value]:
             parts += [f"--{flag}", PurePath(str(one)).name if flag == "output" else str(one)]

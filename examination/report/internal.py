@@ -86,7 +86,7 @@ class Asked:
         balance: Of the account; None: not known.
         has_linkage: Whether linkage attacks are played.
         curve: Epsilons with which the method is run again, as texts; empty: it is not.
-        attack: What `tracecloak attack` reported as JSON values; None: it was not run.
+        attack: What `tracecloak attack config` reported as JSON values; None: it was not run.
     """
 
     original: EventSource
@@ -448,7 +448,7 @@ def _assessment(manifest: ReleaseManifest, found: Sequence[Linkage]) -> list[tup
 
 
 def attack_of(path: str) -> dict[str, Any]:
-    """Returns what `tracecloak attack` wrote.
+    """Returns what `tracecloak attack config` wrote.
 
     Raises:
         ValueError: It is no such report.

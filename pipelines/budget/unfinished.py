@@ -74,7 +74,7 @@ def forfeit(
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
-                "`tracecloak ledger resume` lists those that have one"
+                "`tracecloak ledger list-unfinished` lists those that have one"
             )
         for entry in open_charges:
             if books.shows(entry.key_fingerprint) == "this release":

@@ -257,7 +257,7 @@ def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]])
         f"other accounts paid for releases of the same cases, of the smaller log each: {found}. "
         "For these cases the epsilons of all of them add up, which no account's cap sees. If it is "
         "the same data, give it one name with dataset, and have the privacy officer bind it to one "
-        "account with `tracecloak ledger dataset`"
+        "account with `tracecloak ledger bind`"
     )
 
 

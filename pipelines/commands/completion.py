@@ -18,17 +18,16 @@ from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.screen.results import Result, show
 
 SHELLS = ("bash", "zsh", "fish")
-# Commands whose flags depend on a method, and those that one flag makes another command of.
-_BY_METHOD = ("release", "plan", "attack", "attack --checks")
-_MODES = {"attack": ("--linkage", "--checks")}
+# Commands whose flags depend on a method.
+_BY_METHOD = ("release", "plan", "windows", "attack config", "attack checks")
 
 
 @dataclass(frozen=True)
 class Flags:
-    """The flags of one context: a command, one of its actions or modes, or one method's own.
+    """The flags of one context: a command, one of its actions, or one method's own.
 
     Attributes:
-        context: Words that lead to it, such as `ledger show` or `attack --linkage`.
+        context: Words that lead to it, such as `ledger show` or `attack linkage`.
         names: With their dashes, sorted.
         bare: Those of them that need no value.
         values: What a flag's value can be, where that is a list of words; else it may be a file.
@@ -93,7 +92,6 @@ def script(shell: str) -> str:
         by_method=_BY_METHOD,
         first=first,
         actions=tuple(actions),
-        modes=_MODES,
     )
 
 
@@ -108,16 +106,15 @@ def _contexts() -> Iterator[Flags]:
 
     yield Flags("", ("--help", "--version"), ("--help", "--version"), {})
     for name, line in COMMANDS.items():
-        for mode in ("", *_MODES.get(name, ())):
-            parser = argparse.ArgumentParser(allow_abbrev=False)
-            command_named(name).add_flags(parser, [mode] if mode else [], None)
-            if not line.has_actions:
-                add_form_flags(parser)
-            yield _flags(f"{name} {mode}".strip(), parser)
-            for action in parser._actions:
-                if isinstance(action, argparse._SubParsersAction):
-                    for of_action, own in action.choices.items():
-                        yield _flags(f"{name} {of_action}", own)
+        parser = argparse.ArgumentParser(allow_abbrev=False)
+        command_named(name).add_flags(parser, [], None)
+        if not line.has_actions:
+            add_form_flags(parser)
+        yield _flags(name, parser)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for of_action, own in action.choices.items():
+                    yield _flags(f"{name} {of_action}", own)
 
 
 def _flags(context: str, parser: argparse.ArgumentParser) -> Flags:

@@ -11,6 +11,9 @@ from typing import Any
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 
+ORIGINAL_TOLD = (
+    "paths or globs of the original log, separated by commas; by default that of --config"
+)
 _READING = ("input_format", "delimiter", "encoding", "header")
 
 
@@ -113,8 +116,24 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="row filter 'column = value', 'column ^= prefix' or 'column >= bound', as also with "
         ">, <= and <; columns that folders such as day=2026-11-01 give are known before a file is "
-        "opened; may be repeated, by default all records are read",
+        "opened; may be repeated, as a value can have commas; by default all records are read",
     )
+
+
+def add_log_flags(parser: argparse.ArgumentParser, told: str) -> None:
+    """Adds the flags that say which log a release is of, and how it is read.
+
+    Args:
+        parser: Of the command.
+        told: Help of the flag of the log.
+    """
+    parser.add_argument("--log", help=told)
+    parser.add_argument(
+        "--config",
+        help="configuration of the release, whose keys say what the flags do not of where its log "
+        "is and how it is read; by default none",
+    )
+    add_reading_flags(parser)
 
 
 def add_form_flags(parser: argparse.ArgumentParser) -> None:

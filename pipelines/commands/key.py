@@ -55,7 +55,7 @@ def run(given: Given) -> int:
     return 0
 
 
-def _new(flags: Flags) -> Result:
+def _make(flags: Flags) -> Result:
     from tracecloak.pipelines.keys.rewrapping import new_key_file
 
     path = Path(flags["output"])
@@ -64,7 +64,7 @@ def _new(flags: Flags) -> Result:
     return Result([row], {"key": str(path)})
 
 
-def _sign_pair(flags: Flags) -> Result:
+def _make_pair(flags: Flags) -> Result:
     from tracecloak.transforms.keys.signing import new_pair
 
     private = Path(flags["output"])
@@ -94,12 +94,12 @@ def _rewrap(flags: Flags) -> Result:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "new": Action(
+    "make": Action(
         "make a release key for pipelines of your own",
         {"--output": {"required": True, "help": "file to write; it must not exist"}},
-        _new,
+        _make,
     ),
-    "sign-pair": Action(
+    "make-pair": Action(
         "make a pair of keys that signs releases (ed25519): a private and a public one",
         {
             "--output": {
@@ -108,7 +108,7 @@ ACTIONS: Mapping[str, Action] = {
             },
             "--public": {"help": "file of the public key; by default that name with .pub"},
         },
-        _sign_pair,
+        _make_pair,
     ),
     "rewrap": Action(
         "encrypt the keys of a key store by another key; run it again where it was cut off",

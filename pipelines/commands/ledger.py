@@ -155,14 +155,14 @@ def _export(flags: Flags) -> Result:
     return Result((), {}, _lines(text) if text else [])
 
 
-def _new(flags: Flags) -> Result:
+def _begin(flags: Flags) -> Result:
     ledger = _opened(flags, new=True)
     n = len(ledger.entries())
     told = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
     return Result((), {"ledger": ledger.place, "entries": n}, [told])
 
 
-def _account(flags: Flags) -> Result:
+def _declare(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.accounts import Account
 
     ledger = _opened(flags)
@@ -189,7 +189,7 @@ def _cap(flags: Flags, name: str) -> Fraction | None:
         raise UsageError(f"{name}: {error}, or none for no cap") from None
 
 
-def _dataset(flags: Flags) -> Result:
+def _bind(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import dataset_text
 
     ledger = _opened(flags)
@@ -207,7 +207,7 @@ def _accept(flags: Flags) -> Result:
     return Result((), data, _lines(accepted_text(accepted)))
 
 
-def _resume(flags: Flags) -> Result:
+def _list_unfinished(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import resume_text
 
     said = resume_text(_store(flags), _opened(flags))
@@ -236,7 +236,7 @@ def _withdraw(flags: Flags) -> Result:
     return Result([("withdrawn", place)], {"folder": place}, below=[told])
 
 
-def _cases(flags: Flags) -> Result:
+def _list_cases(flags: Flags) -> Result:
     from tracecloak.pipelines.cases.cases_reading import cases_text
     from tracecloak.pipelines.cases.noted_cases import NotedCases
 
@@ -261,19 +261,21 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "verify": Action("check the chain of entries, and that nothing was forgotten", (), _verify),
     "export": Action("print all entries as JSON lines", (), _export),
-    "new": Action("begin a ledger in which nothing is spent", (), _new),
-    "account": Action(
+    "begin": Action("begin a ledger in which nothing is spent", (), _begin),
+    "declare": Action(
         "declare what an account may spend, in place of what was declared before",
         ("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),
-        _account,
+        _declare,
     ),
-    "dataset": Action(
+    "bind": Action(
         "bind a data set to one account: releases that name it under another are refused",
         ("name", "account", *_SIGNED),
-        _dataset,
+        _bind,
         {"account": {"required": True, "help": "the account that alone pays for its releases"}},
     ),
-    "resume": Action("list the releases that were cut off and wait for a rerun", (), _resume),
+    "list-unfinished": Action(
+        "list the releases that were cut off and wait for a rerun", (), _list_unfinished
+    ),
     "forfeit": Action(
         "give up a release that was cut off: it stays spent, and draws nothing any more",
         ("output", "release_id", *_SIGNED),
@@ -285,8 +287,8 @@ ACTIONS: Mapping[str, Action] = {
         _withdraw,
         {"release_id": {"help": "name of the release; of a stream NAME@EPOCH, once it is stopped"}},
     ),
-    "cases": Action(
-        "list what is noted of the cases that releases read, and who read the same", (), _cases
+    "list-cases": Action(
+        "list what is noted of the cases that releases read, and who read the same", (), _list_cases
     ),
     "erase": Action(
         "erase what is noted of cases: all, or that of the releases that the flags name",

@@ -72,18 +72,25 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         known, rest = parser.parse_known_args(argv)  # help, version, or an error
         raise UsageError(f"unknown flag {[*rest, *vars(known)][0]}; see {parser.prog} --help")
     line = COMMANDS[asked]
-    config = None
-    if line.takes_config and len(argv) > 1 and not argv[1].startswith("-"):
-        config = argv.pop(1)
+    typed, config = list(argv), None
+    first = 2 if argv[1:2] and argv[1] in line.config_actions else 1 if line.takes_config else None
+    if first is not None and len(argv) > first and not argv[first].startswith("-"):
+        config = argv.pop(first)
     with without_collections():
         command = command_named(asked)
         command.add_flags(parsers[asked], argv[1:], config)
         if not line.has_actions:
             add_form_flags(parsers[asked])
-    known, rest = parser.parse_known_args(argv)
+    try:
+        known, rest = parser.parse_known_args(argv)
+    except UsageError:
+        _refuse_old_words(typed)
+        raise
+    if rest:
+        _refuse_old_words(typed)
     values = {name: value for name, value in vars(known).items() if name != "command"}
     hint = ""
-    if rest and line.takes_config and "method" in values:
+    if rest and first is not None and "method" in values:
         from tracecloak.pipelines.commands.flags import refuse_parameters_of_others
 
         refuse_parameters_of_others(rest, values["method"], config)
@@ -98,6 +105,15 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     flags = {name: value for name, value in values.items() if value is not None}
     form = form_of(flags)
     return command.run(Given(config, flags, rest, wants_traceback, form))
+
+
+def _refuse_old_words(typed: Sequence[str]) -> None:
+    """Raises UsageError with the new word where a line that was refused has an old one."""
+    from tracecloak.pipelines.configuration.old_words import told_of_line
+
+    told = told_of_line(typed)
+    if told is not None:
+        raise UsageError(told)
 
 
 def _keep_off_screen(form: Form) -> None:

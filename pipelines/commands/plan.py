@@ -15,7 +15,7 @@ _MOST_CASES = 1_000_000
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, as `release` has them."""
-    parser.usage = "tracecloak plan [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.usage = "tracecloak plan [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     parser.add_argument(
         "--cases",
         help="numbers of cases, by commas, for which to say what it would be worth "

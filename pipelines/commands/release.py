@@ -31,7 +31,7 @@ _WORTH_LITTLE = (
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, and those of who watches."""
-    parser.usage = "tracecloak release [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
     parser.add_argument(
         "--metrics",
@@ -287,7 +287,7 @@ def _remains(balance: Balance) -> str:
     if not left:
         return (
             f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
-            "ledger account` declares one"
+            "ledger declare` declares one"
         )
     return f"{' and '.join(left)} in account {balance.account}"
 

@@ -17,9 +17,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.pipelines.configuration.flag_texts import key_help
     from tracecloak.pipelines.stream.config import log_helps, stream_helps
 
-    parser.usage = "tracecloak stream [CONFIG.yaml] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.usage = "tracecloak stream [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     for name, text in stream_helps().items():
-        kind: dict[str, Any] = {"action": "append"} if name == "end_activity" else {}
+        kind: dict[str, Any] = {}
         if name in ("closed_vocabulary", "new_ledger", "publish_on_drain"):
             kind = {"nargs": "?", "const": "true"}
         parser.add_argument(f"--{name}", help=help_text(text), **kind)
@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--where",
         action="append",
         help="filter 'field = value', 'field ^= prefix' or 'field >= bound', as also with >, <= "
-        "and <; may be repeated, by default all messages are read",
+        "and <; may be repeated, as a value can have commas; by default all messages are read",
     )
     group = parser.add_argument_group("parameters of one product alone")
     for name, text in log_helps().items():

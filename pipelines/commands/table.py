@@ -27,6 +27,7 @@ class CommandEntry:
         takes_config: Whether a configuration file may come first.
         takes_beam_flags: Whether what it does not know is Beam's.
         has_actions: Whether a word after its name says what it does, with flags of its own.
+        config_actions: The actions after which a configuration file may come first.
     """
 
     module: str
@@ -34,6 +35,7 @@ class CommandEntry:
     takes_config: bool = False
     takes_beam_flags: bool = False
     has_actions: bool = False
+    config_actions: Sequence[str] = ()
 
 
 def _checked(found: Any) -> CommandEntry:
@@ -63,8 +65,9 @@ _OURS = {
     ),
     "attack": CommandEntry(
         "tracecloak.examination.commands.attack",
-        "audit a release's configuration by attacks (for the operator only)",
-        True,
+        "attack a configuration or finished releases (for the operator only)",
+        has_actions=True,
+        config_actions=("config", "checks"),
     ),
     "stream": CommandEntry(
         "tracecloak.pipelines.commands.stream",
@@ -115,7 +118,7 @@ _OURS = {
     ),
     "catalogue": CommandEntry(
         "tracecloak.examination.commands.catalogue",
-        "list the methods and what they promise, or show one in full",
+        "list methods and what they promise, or show one in full",
     ),
 }
 COMMANDS: Plugins[CommandEntry] = Plugins("command", "tracecloak.commands", _OURS, _checked)

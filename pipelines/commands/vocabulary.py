@@ -13,7 +13,9 @@ from tracecloak.schemas.errors import InputSchemaError
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of reading and of the file."""
-    parser.add_argument("--input", required=True, help="paths or globs of the log, by commas")
+    parser.add_argument(
+        "--log", required=True, help="paths or globs of the log, separated by commas"
+    )
     add_reading_flags(parser)
     parser.add_argument(
         "--output", help="file to write, for nobody else to read; by default the screen"
@@ -26,7 +28,7 @@ def run(given: Given) -> int:
     Raises:
         InputSchemaError: There is no name, as no record could be read.
     """
-    from tracecloak.pipelines.configuration.config import load_source
+    from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.planning.findings import cause_of, finding_lines
     from tracecloak.pipelines.release.names import names_of, vocabulary_file
@@ -36,7 +38,7 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     output = flags.pop("output", None)
     path = None if output is None else file_to_write("output", output)
-    source = source_of(load_source(flags))
+    source = source_of(load_log(flags))
     found = names_of(source)
     tally = found.tally
     malformed = [finding for finding in tally.found() if finding.is_malformed]
@@ -76,4 +78,4 @@ def run(given: Given) -> int:
     return 0
 
 
-_NO_RECORD = "there is none, or none passes the filters; correct --input or --where"
+_NO_RECORD = "there is none, or none passes the filters; correct --log or --where"

@@ -23,7 +23,7 @@ _TOLD = {"window": "windows that are shown, such as 2026-01..2026-10; by default
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, as `release` has them."""
-    parser.usage = "tracecloak windows CONFIG.yaml [FLAG ...]"
+    parser.usage = "tracecloak windows [CONFIG] [FLAG ...]"
     add_release_flags(parser, argv, config, _TOLD)
     parser.add_argument(
         "--verify",

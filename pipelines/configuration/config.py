@@ -185,7 +185,7 @@ class About(_Section):
 class SourceConfig(_Section):
     """Which files hold an event log, and how they are read."""
 
-    input: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
+    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, .gz aside."""
@@ -233,7 +233,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
     method: str
-    """Name of the method; `tracecloak catalogue` lists them."""
+    """Name of the method; `tracecloak catalogue --all` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     formats: Annotated[
@@ -488,13 +488,22 @@ def _vocabulary_file(path: str) -> tuple[str, ...]:
         ) from None
 
 
-def load_source(flags: Mapping[str, Any]) -> SourceConfig:
-    """Returns how a log is to be read, from flags.
+def load_log(flags: Mapping[str, Any]) -> SourceConfig:
+    """Returns how a log is to be read, from flags in place of a configuration's keys.
+
+    Args:
+        flags: Given flags by name. `config` names the configuration of a release, of which the keys
+            that say how its log is read are taken, and no other.
 
     Raises:
-        UsageError: A flag is unknown, missing or wrong.
+        UsageError: The file is no YAML mapping, or a flag is unknown, missing or wrong.
     """
-    return _checked(SourceConfig, {}, flags)
+    own = dict(flags)
+    path = own.pop("config", None)
+    body = {} if path is None else read_yaml(path)
+    _refuse_old_keys(body)
+    of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
+    return _checked(SourceConfig, of_log, own)
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
@@ -504,6 +513,7 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
         if values and section in kind.model_fields:
             body[section] = {**(body.get(section) or {}), **values}
             parted |= values.keys()
+    _refuse_old_keys(body)
     for name, value in flags.items():
         if name not in parted:
             body[name] = [parse_where(w) for w in value] if name == "where" else value
@@ -511,6 +521,16 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
         return kind(**body)
     except pydantic.ValidationError as error:
         raise usage_error(error, known=kind.model_fields) from None
+
+
+def _refuse_old_keys(body: Mapping[str, Any]) -> None:
+    unknown = body.keys() - ReleaseConfig.model_fields.keys()
+    if not unknown:
+        return
+    from tracecloak.pipelines.configuration.old_words import KEYS
+
+    for name in sorted(unknown & KEYS.keys()):
+        raise UsageError(f"{name} is {KEYS[name]} now: rename this key of the configuration")
 
 
 def read_yaml(path: str) -> dict[str, Any]:
@@ -578,7 +598,7 @@ def json_schema() -> dict[str, Any]:
         branches.append({"if": {"properties": {"method": {"const": name}}}, "then": then})
     schema["properties"]["method"]["enum"] = sorted(METHODS)
     # As text these are lists separated by commas, like the flags.
-    for name in ("input", "formats", "header"):
+    for name in ("log", "formats", "header"):
         schema["properties"][name] = {
             "anyOf": [schema["properties"][name], {"type": "string"}],
             "description": schema["properties"][name].get("description", ""),

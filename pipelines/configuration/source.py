@@ -48,7 +48,7 @@ def source_of(config: SourceConfig) -> EventSource:
             activities=bounds.vocabulary if bounds.closed else None,
         )
     may_be_none = isinstance(config, ReleaseConfig)
-    files = match_files(config.input, may_be_none)
+    files = match_files(config.log, may_be_none)
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)

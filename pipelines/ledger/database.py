@@ -54,7 +54,7 @@ _SQLSTATE_MENDS = {
     "3D": "does not exist on the server; create it or correct the URL",
     "42501": "gives this user no permission for that; grant SELECT and INSERT on the table of the "
     "ledger, leave to the privacy officer what is the officer's, and to the database's owner to "
-    "make its tables with `tracecloak ledger new`",
+    "make its tables with `tracecloak ledger begin`",
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }

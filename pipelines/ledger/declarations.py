@@ -117,7 +117,7 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
         return known.get(account)
     raise UsageError(
         f"account {account!r} is not declared in the ledger, which has {', '.join(sorted(known))}; "
-        "use one of these, or have the privacy officer declare it with `tracecloak ledger account`"
+        "use one of these, or have the privacy officer declare it with `tracecloak ledger declare`"
     )
 
 

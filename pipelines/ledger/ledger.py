@@ -139,7 +139,7 @@ class Ledger:
             raise UsageError(
                 f"{self.place} does not exist, so what was spent before is not known: "
                 "correct ledger or key_store, or begin a ledger in which nothing is spent with "
-                "`tracecloak ledger new`, or with --new_ledger at the first release"
+                "`tracecloak ledger begin`, or with --new_ledger at the first release"
             )
         if (
             self.memory is not None
@@ -149,7 +149,7 @@ class Ledger:
             raise UsageError(
                 f"{self.place} does not exist, and accounts are declared in another "
                 "ledger that this key store paid with: their caps would not hold in a fresh one. "
-                "Correct ledger, or have the privacy officer begin it with `tracecloak ledger new`"
+                "Correct ledger, or have the privacy officer begin it: `tracecloak ledger begin`"
             )
         try:
             self._make()

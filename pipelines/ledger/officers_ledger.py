@@ -60,7 +60,7 @@ class OfficersLedger(Ledger):
             "forfeit",
             lambda entries: charges_of(entries, output, release_id, key_fingerprint),
             f"release {release_id!r} in {output} has no open reservation in {self.place}; "
-            "`tracecloak ledger resume` lists those that have one",
+            "`tracecloak ledger list-unfinished` lists those that have one",
             signed(by, reason),
         )
 

@@ -99,7 +99,7 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
 def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterator[str]:
     yield "Reads"
     if not source.files:
-        yield f"  {', '.join(config.input)}: no file, so a log without cases"
+        yield f"  {', '.join(config.log)}: no file, so a log without cases"
     yield from _files(source)
     yield from (f"  {line}" for line in look.lines())
     if look.obstacle:

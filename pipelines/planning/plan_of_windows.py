@@ -139,14 +139,14 @@ def overlap_sentences(has_schedule: bool) -> Iterator[str]:
         yield (
             "Of several releases: the promise is about this one alone. If the log grows and is "
             "released again, both side by side can single out who is safe in each: `tracecloak "
-            "attack --linkage --growing` says how far. Windows of a schedule share no case."
+            "attack linkage --growing` says how far. Windows of a schedule share no case."
         )
         return
     yield (
         "Of several releases: the book of counted units lets a case count in one window only, so "
         "no window adds to what another one tells of a case, and the promise holds in each. A "
         "second release of the same window, another schedule, and a release without one have the "
-        "same cases again: `tracecloak attack --linkage --growing` says what these tell together."
+        "same cases again: `tracecloak attack linkage --growing` says what these tell together."
     )
 
 

@@ -213,7 +213,7 @@ def _mends(method: Anonymizer, params: Any, found: Verdict) -> Iterator[str]:
         names = " or ".join(what for what, _ in tried)
         yield (
             f"{'With ' + names + ' that stays so: take' if names else 'Take'} fewer activities, or "
-            "another method (`tracecloak catalogue` lists them)."
+            "another method (`tracecloak catalogue --all` lists them)."
         )
 
 

@@ -58,4 +58,4 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
 def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
     """Returns the keyed digest of what a release reads."""
     # Empty partitions of different days are different inputs, though they hold the same.
-    return store.fingerprint(files) if files else store.digest("\n".join(config.input))
+    return store.fingerprint(files) if files else store.digest("\n".join(config.log))

@@ -51,7 +51,7 @@ def warn_of_overlaps(reservation: Reservation, entries: Sequence[Entry]) -> None
         more = f" and {len(places) - 1} before it" if len(places) > 1 else ""
         _LOG.warning(
             "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
-            "side, such releases can single out who is safe in each; `tracecloak attack --linkage "
+            "side, such releases can single out who is safe in each; `tracecloak attack linkage "
             "--growing` over all of them says how far",
             places[-1],
             more,

@@ -81,7 +81,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
             ledger=ledger.place,
             spent_after=_text(balance.spent_epsilon),
             cap=None if account is None else _text(account.epsilon_cap),
-            inputs=tuple(file.path for file in run.source.files) or config.input,
+            inputs=tuple(file.path for file in run.source.files) or config.log,
             runner=config.runner,
             config_digest=config.digest,
             key_fingerprint=run.receipt.key_fingerprint,

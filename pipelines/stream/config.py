@@ -54,6 +54,8 @@ _DURATIONS = {"max_disorder": "0s", "release_delay": "60s"}
 # Parameters of private-log that are no flags: no stream carries attributes, and the vocabulary of
 # every stream is declared.
 _REFUSED = "attributes"
+# The one key of a stream's own that is a list of names, which may have commas.
+_ENDS = "end_activity"
 _NOT_IN_STREAMS = (_REFUSED, "buy_vocabulary", "max_activities")
 
 
@@ -205,7 +207,7 @@ class StreamConfig(PayingConfig):
     end_activity: Annotated[
         tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
     ] = ()
-    """Public activity that ends a case; as a flag it may be repeated. By default none does."""
+    """Public activity that ends a case, or a list of some; by default none does."""
     tombstone: Duration | None = None
     """How long a closed case is remembered after its last message, so that what still comes of it
     is dropped; at least as long as the subscription can redeliver. A case that goes on after that
@@ -447,7 +449,8 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    own, fields = _own_fields(), _product_fields()
+    own = _own_fields()
+    fields = _product_fields() | {_ENDS: own[_ENDS]}
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -499,7 +502,8 @@ def log_keys() -> dict[str, str]:
 
 def stream_helps() -> dict[str, str]:
     """Returns the help of the flags of the configuration, with what is required or the default."""
-    own, parameters = _own_fields(), _product_fields()
+    own = _own_fields()
+    parameters = _product_fields() | {_ENDS: own[_ENDS]}
     helps = {}
     for name, text in stream_keys().items():
         form = form_of(name, parameters[name]) if name in parameters else ""

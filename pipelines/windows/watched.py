@@ -94,7 +94,7 @@ def _run_of(config: ReleaseConfig) -> LineageRun:
         dataset=config.dataset or "" if schedule is None else schedule.dataset,
         release_id=config.release_id or "",
         output=absolute(config.output),
-        inputs=config.input,
+        inputs=config.log,
         method=config.method,
         guarantee=config.guarantee,
         began_us=_now_us(),

@@ -26,7 +26,7 @@ COMMANDS = (
     (["release", "--wrong"], 2, 0.2),
     (["release", "--help"], 0, 0.5),
     (["release", "--method", "amun", "--help"], 0, 0.5),
-    (["ledger", "new"], 0, 0.5),
+    (["ledger", "begin"], 0, 0.5),
     (["catalogue"], 0, 0.5),
 )
 

@@ -168,7 +168,7 @@ def _release(path: str, shards: int, *flags: str) -> Counts:
         names = f"{folder}/activities.txt"
         write_vocabulary(names)
         arguments = [
-            "release", "--input", path, "--output", f"{folder}/out", "--key_store",
+            "release", "--log", path, "--output", f"{folder}/out", "--key_store",
             f"{folder}/keys", "--new_ledger", "--formats", "parquet", "--shards", str(shards),
             *(names if flag == "VOCABULARY" else flag for flag in flags),
         ]  # fmt: skip

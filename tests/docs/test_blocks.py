@@ -45,7 +45,16 @@ CONFIGURATIONS = [
     if block.kind == YAML or name.endswith(".yaml")
 ]
 # Flags of `plan` and `attack` that are no keys of a configuration.
-NOT_OF_A_RELEASE = ("report", "releases", "cases", "checks", "declared", "lineage", "metrics")
+NOT_OF_A_RELEASE = (
+    "action",
+    "report",
+    "releases",
+    "cases",
+    "checks",
+    "declared",
+    "lineage",
+    "metrics",
+)
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
@@ -90,7 +99,10 @@ def test_every_command_line_is_understood(
         seen.append(given)
         if words[0] == "stream":
             load_stream(given.config, given.flags)
-        elif words[0] in ("release", "plan") or (words[0] == "attack" and "--linkage" not in words):
+        elif words[0] in ("release", "plan") or words[:2] in (
+            ["attack", "config"],
+            ["attack", "checks"],
+        ):
             own = {n: v for n, v in given.flags.items() if n not in NOT_OF_A_RELEASE}
             load(given.config, {"output": "nowhere", **own})
         return 0
@@ -180,7 +192,7 @@ def test_engines_that_are_brought_up_exist() -> None:
 
 def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:
     csv_log(place / "log.csv", list(small_rows()))
-    wrong = Block("README.md", 1, SHELL, "tracecloak release --input log.csv --ouput x", "")
+    wrong = Block("README.md", 1, SHELL, "tracecloak release --log log.csv --ouput x", "")
     (words,) = wrong.commands
     assert tracecloak(*words) == 2
 

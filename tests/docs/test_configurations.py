@@ -41,7 +41,7 @@ def test_a_configuration_makes_a_release(block: Any, place: Path) -> None:
     log = log_with_attributes(place)
     (place / "release.yaml").write_text(block.text)
     body = yaml.safe_load(block.text)
-    given = {"input": log, "output": "out", "runner": "InMemory", "release_id": "r"}
+    given = {"log": log, "output": "out", "runner": "InMemory", "release_id": "r"}
     places = [word for n, v in given.items() if n not in body for word in (f"--{n}", v)]
     assert tracecloak("release", "release.yaml", *places) == 0
 
@@ -54,7 +54,7 @@ def test_the_pipeline_of_the_readme_anonymises(place: Path) -> None:
     """Its code as it stands, with events and a key of the test's own."""
     shown = [block.text for block in blocks("README.md") if block.kind == PYTHON]
     (code,) = (text for text in shown if "AnonymizeEventLog" in text)
-    assert tracecloak("key", "new", "--output", place / "release.key") == 0
+    assert tracecloak("key", "make", "--output", place / "release.key") == 0
     code = code.replace("/secrets/release.key", str(place / "release.key"))
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         events = (

@@ -27,7 +27,7 @@ from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 def test_every_command_and_action_has_a_section_with_its_flags() -> None:
     page = commands.page()
     sections = set(re.findall(r"^##+ `([^`]+)`", page, re.MULTILINE))
-    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack --linkage"} <= sections
+    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack linkage"} <= sections
     assert page.count("<code>--release_id</code>") >= 5
     assert "# `release` {" in page and "<code>--max_error_ratio</code>" in page
 
@@ -52,6 +52,29 @@ def test_every_method_is_explained_once() -> None:
         for name in re.findall(r"`([a-z-]+)`", heading)
     ]
     assert sorted(found) == sorted(METHODS.ours)
+
+
+def test_a_parameter_that_no_page_explains_is_listed_with_a_decision() -> None:
+    page = ROOT / "docs" / "reference" / "parameters.md"
+    rows = re.findall(
+        r"^\| (`\w+`[^|]*) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.read_text(), re.M
+    )
+    listed = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    others = (path for path in (ROOT / "docs").rglob("*.md") if path != page)
+    told = set(re.findall(r"(?:`|--)(\w+)", " ".join(path.read_text() for path in others)))
+    owners: dict[str, set[str]] = {}
+    for name, method in METHODS.ours.items():
+        for param in method.Params.model_fields:
+            owners.setdefault(param, set()).add(name)
+    assert owners.keys() - told <= listed.keys()
+    assert len(listed) > 40
+    for param, (_, where, decision, how) in listed.items():
+        assert decision in ("told", "of a paper", "removed"), param
+        assert (param in owners) == (decision != "removed"), param
+        assert len(how) > 20, param
+        if param in owners:
+            named = set(re.findall(r"`([a-z-]+)`", where)) & METHODS.ours.keys()
+            assert owners[param] & named, param
 
 
 def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
@@ -105,7 +128,7 @@ def test_every_file_and_column_of_a_release_is_on_its_page(
     monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
     sampled = ("--cases", "300", "--output", "log.csv", "--vocabulary", "activities.txt")
     assert tracecloak("sample", *sampled) == 0
-    places = ("--input", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory")
+    places = ("--log", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory")
     assert tracecloak("release", *places, "--method", method, "--epsilon", "4", *further) == 0
     page = (ROOT / "docs" / "reference" / "release-files.md").read_text()
     files = [path for path in (tmp_path / "out" / "run_id=r").rglob("*") if path.is_file()]

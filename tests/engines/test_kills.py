@@ -81,7 +81,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, log: Path, *more: object) -> list[str]:
     given = [
-        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
         "--release_id", "r", "--method", "amun", "--guessing_advantage", 0.3,
         "--mode", "oversampling", "--parts", 2, *more,
     ]  # fmt: skip

@@ -136,7 +136,7 @@ def example_config(
         params["vocabulary"] = str(folder / "vocabulary.txt")
         (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     return {
-        "input": str(log),
+        "log": str(log),
         "output": str(folder / "out"),
         "key_store": str(folder / "keys"),
         "release_id": "golden",
@@ -165,7 +165,7 @@ def _mined_tree(folder: Path) -> dict[str, Digests]:
     assert _release("variant-histogram", METHODS["variant-histogram"].examples[0])(
         folder
     ).keys() != {EXIT_CODE}
-    code = tracecloak("mine", "--released", folder / "out", "--output", folder / "tree")
+    code = tracecloak("mine", folder / "out", "--output", folder / "tree")
     assert code == 0
     return digests_of(_files(folder / "tree"))
 

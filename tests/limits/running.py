@@ -140,7 +140,7 @@ def try_release(
 ) -> Tried:
     """Tries a release in an empty folder, and ends it where it takes more than it may."""
     body = {
-        "input": str(log),
+        "log": str(log),
         "output": str(folder / "out"),
         "key_store": str(folder / "keys"),
         "release_id": "limits",

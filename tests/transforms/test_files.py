@@ -205,7 +205,7 @@ def test_a_file_system_whose_library_is_missing_names_the_extra(
     for module in ("google.cloud.storage", "boto3", "azure.storage.blob", "hdfs"):
         monkeypatch.setitem(sys.modules, module, None)
     for name, look in {
-        "input": lambda: match_files([path]),
+        "log": lambda: match_files([path]),
         "output": lambda: require_file_system("output", path),
         "dead_letter": lambda: require_writable("dead_letter", path),
     }.items():

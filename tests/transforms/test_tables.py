@@ -227,7 +227,7 @@ def test_every_command_that_reads_a_log_refuses_before_anything_is_paid(
     csv_log(table / "part-1.csv", [("deleted", "A", "2026-01-01T10:00:00+00:00")])
     added = [{"add": {"path": "part-0.csv"}}, {"remove": {"path": "part-1.csv"}}]
     put(table / MARKERS["Delta"], "\n".join(map(json.dumps, added)))
-    flags: list[object] = ["--input", table]
+    flags: list[object] = ["--log", table]
     if command != "vocabulary":
         flags += [
             "--output", tmp_path / "out", "--key_store", tmp_path / "keys", "--method",

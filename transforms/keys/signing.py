@@ -33,7 +33,7 @@ from tracecloak.transforms.files import write_private
 from tracecloak.transforms.keys.sources import KEY_SOURCES, shown, text_at
 
 SIGNATURE_BYTES = 64
-_MAKE_ONE = "make a pair with `tracecloak key sign-pair` or `openssl genpkey -algorithm ed25519`"
+_MAKE_ONE = "make a pair with `tracecloak key make-pair` or `openssl genpkey -algorithm ed25519`"
 _PRIVATE, _PUBLIC = "private key in PEM", "public key in PEM"
 
 

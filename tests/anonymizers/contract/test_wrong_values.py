@@ -24,7 +24,7 @@ _STREAM: Mapping[str, Any] = {
 MODELS: Mapping[str, tuple[type[pydantic.BaseModel], Mapping[str, Any]]] = {
     **{name: (method.Params, method.examples[0]) for name, method in METHODS.items()},
     **{f"stream of {name}": (kind.Params, {}) for name, kind in STREAM_PRODUCTS.items()},
-    "release": (ReleaseConfig, {"input": "a", "method": "amun", "output": "o"}),
+    "release": (ReleaseConfig, {"log": "a", "method": "amun", "output": "o"}),
     "stream": (StreamConfig, _STREAM),
     "columns": (Columns, {}),
     "where": (Where, {"column": "a", "equals": "b"}),
@@ -105,13 +105,13 @@ def test_a_wrong_parameter_is_told_by_its_key_what_it_must_be_and_its_value(
     method: str, params: Mapping[str, Any], told: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
-        load(None, {"input": "a", "output": "o", "method": method, "params": params})
+        load(None, {"log": "a", "output": "o", "method": method, "params": params})
     assert told in str(raised.value)
 
 
 def test_a_long_value_is_shown_in_part() -> None:
     with pytest.raises(UsageError, match=r"shards: must be a whole number, got 'x{79}…$"):
-        load(None, {"input": "a", "output": "o", "method": "amun", "shards": "x" * 999})
+        load(None, {"log": "a", "output": "o", "method": "amun", "shards": "x" * 999})
 
 
 def test_a_wrong_parameter_of_the_transform_is_told_so_too() -> None:

@@ -406,7 +406,7 @@ def test_beam_gives_the_bytes_of_the_in_memory_driver(
 
     def made(name: str, *others: Any) -> Path:
         code = tracecloak(
-            "release", "--input", inputs, "--output", tmp_path / name / "out",
+            "release", "--log", inputs, "--output", tmp_path / name / "out",
             "--key_store", tmp_path / name / "keys", "--release_id", "r",
             "--formats", "parquet,csv", *flags, *others,
         )  # fmt: skip

@@ -236,7 +236,7 @@ def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
     def released(*flags: object) -> dict[str, str]:
         out = tmp_path / "-".join(map(str, ("out", *flags)))
         code = tracecloak(
-            "release", "--input", inputs, "--output", out, "--key_store", out / "keys",
+            "release", "--log", inputs, "--output", out, "--key_store", out / "keys",
             "--method", "pripel", "--release_id", "r", "--formats", "parquet,xes,csv",
             "--parts", 3, *CONFIGURATIONS[name], *flags,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`tracecloak attack`: its reports, its exit codes, and the pairs of logs that it audits on."""
+"""`tracecloak attack config`: its reports, its exit codes, and the pairs of logs it audits on."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def log(tmp_path: Path) -> Path:
 def run(log: Path, method: str, *flags: object, releases: int = 16) -> int:
     report = log.parent / "report.json"
     return tracecloak(
-        "attack", "--input", log, "--method", method, *flags,
+        "attack", "config", "--log", log, "--method", method, *flags,
         "--releases", releases, "--report", report,
     )  # fmt: skip
 
@@ -227,7 +227,16 @@ def test_a_false_claim_ends_with_5_after_the_report_is_written(
 def test_wrong_flags_end_with_2(
     log: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["attack", "--input", log, "--method", "variant-histogram", "--epsilon", "1"]
+    arguments = [
+        "attack",
+        "config",
+        "--log",
+        log,
+        "--method",
+        "variant-histogram",
+        "--epsilon",
+        "1",
+    ]
     assert tracecloak(*arguments, *flags) == 2
     assert told in capsys.readouterr().err
 
@@ -235,11 +244,11 @@ def test_wrong_flags_end_with_2(
 def test_a_configuration_file_does(log: Path) -> None:
     config = log.parent / "release.yaml"
     config.write_text(
-        f"input: {log}\noutput: {log.parent / 'out'}\nmethod: variant-histogram\n"
+        f"log: {log}\noutput: {log.parent / 'out'}\nmethod: variant-histogram\n"
         "params: {epsilon: 3}\n"
     )
     report = log.parent / "report.json"
-    assert tracecloak("attack", config, "--releases", 16, "--report", report) == 0
+    assert tracecloak("attack", "config", config, "--releases", 16, "--report", report) == 0
     assert read(log)[0]["claimed"]["epsilon"] == 3
     assert not (log.parent / "out").exists()
 

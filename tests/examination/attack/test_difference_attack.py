@@ -1,4 +1,4 @@
-"""The difference attack within `tracecloak attack`: plain trees tell, released ones do not."""
+"""The difference attack of `tracecloak attack config`: plain trees tell, others do not."""
 
 from __future__ import annotations
 
@@ -281,7 +281,17 @@ def log(tmp_path: Path) -> Path:
 def run(log: Path, method: str, *flags: object) -> int:
     report = log.parent / "report.json"
     return tracecloak(
-        "attack", "--input", log, "--method", method, *flags, "--releases", 16, "--report", report
+        "attack",
+        "config",
+        "--log",
+        log,
+        "--method",
+        method,
+        *flags,
+        "--releases",
+        16,
+        "--report",
+        report,
     )
 
 

@@ -1,4 +1,4 @@
-"""`tracecloak attack --checks`: every check holds today, and catches a build in which it would not.
+"""`tracecloak attack checks`: every check holds today, and catches a build in which it would not.
 
 The broken builds are this one with something put out of work, all layers of it where there are
 several: then the check that is about it must say so.
@@ -54,7 +54,7 @@ SMALL = {"formats": "parquet", "parts": "1", "shards": "1"}
 
 
 def configured(**flags: Any) -> ReleaseConfig:
-    return load(None, {"input": "nowhere/log.csv", "output": "nowhere", **SMALL, **flags})
+    return load(None, {"log": "nowhere/log.csv", "output": "nowhere", **SMALL, **flags})
 
 
 def checked(config: ReleaseConfig, *names: str, with_declared: bool = False) -> ChecksReport:
@@ -80,7 +80,7 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
     report = tmp_path / "report.json"
     config = tmp_path / "release.yaml"
     body = {
-        "input": f"{tmp_path}/log/*.csv.gz", "output": f"{tmp_path}/out", "parts": 1,
+        "log": f"{tmp_path}/log/*.csv.gz", "output": f"{tmp_path}/out", "parts": 1,
         "columns": {"case_id": "Claim", "activity": "Step", "timestamp": "At"},
         "delimiter": ";", "where": [{"column": "Step", "begins_with": "A_"}],
         "method": "variant-histogram", "params": {"epsilon": "1"}, "formats": ["csv"],
@@ -92,7 +92,7 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
         "key_encryption_key": f"file:{tmp_path}/kek", "runner": "DataflowRunner", "release_id": "x",
     }  # fmt: skip
     config.write_text(json.dumps(body))
-    assert tracecloak("attack", config, "--checks", "--report", report) == 0
+    assert tracecloak("attack", "checks", config, "--report", report) == 0
     printed = capsys.readouterr()
     found = json.loads(report.read_text())
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -103,7 +103,7 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
     assert set(outcomes.values()) == {"held"}
     assert set(outcomes) | {"officer's caps"} == {check.name for check in CHECKS}
     assert not found["is_refuted"]
-    assert "1,000 records of it are read" in found["copy"]["input"]
+    assert "1,000 records of it are read" in found["copy"]["log"]
     assert found["copy"]["runner"] == "InMemory in place of DataflowRunner"
     assert (
         found["verdict"] in printed.out and found["verdict"] in (tmp_path / "report.md").read_text()
@@ -157,9 +157,9 @@ FILTERED: dict[str, Any] = {
     "ending", ["tsv", "xes.gz", *map(at_night, ["csv.gz", "jsonl", "parquet", "avro", ""])]
 )
 def test_made_up_logs_are_read_by_the_configuration_whatever_its_format(ending: str) -> None:
-    config = configured(**{**FILTERED, "input": f"nowhere/*.{ending}" if ending else "nowhere"})
+    config = configured(**{**FILTERED, "log": f"nowhere/*.{ending}" if ending else "nowhere"})
     report = checked(config, "no name")
-    assert "1,500 records of it are read" in report.copy["input"]
+    assert "1,500 records of it are read" in report.copy["log"]
     assert "where" not in report.copy
     assert not report.is_refuted
 
@@ -167,7 +167,7 @@ def test_made_up_logs_are_read_by_the_configuration_whatever_its_format(ending: 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv.gz", "tsv", "jsonl", "xes.gz", "parquet", "avro", ""])
 def test_every_check_holds_with_every_format(ending: str) -> None:
-    config = configured(**{**FILTERED, "input": f"nowhere/*.{ending}" if ending else "nowhere"})
+    config = configured(**{**FILTERED, "log": f"nowhere/*.{ending}" if ending else "nowhere"})
     report = checked(config)
     assert not report.is_refuted, report.verdict
 
@@ -369,7 +369,7 @@ def a_manifest_with_a_digest_of_the_log(patch: pytest.MonkeyPatch) -> None:
     made = claiming.manifest_of_run
 
     def telling(run: Run) -> Any:
-        size = Path(run.config.input[0]).stat().st_size
+        size = Path(run.config.log[0]).stat().st_size
         return replace(made(run), config_digest=f"{size:064x}")
 
     patch.setattr(claiming, "manifest_of_run", telling)
@@ -380,7 +380,7 @@ def parts_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
 
     def telling(run: Run) -> Any:
         job = made(run)
-        n = Path(run.config.input[0]).read_bytes().count(b"\n")
+        n = Path(run.config.log[0]).read_bytes().count(b"\n")
         return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
     patch.setattr(release_module, "job_of", telling)
@@ -516,7 +516,7 @@ def test_a_check_that_does_not_hold_ends_the_command_with_5_and_is_told(
     )
     names_by_the_input(monkeypatch)
     report = tmp_path / "report.json"
-    line = ["attack", "--checks", "--input", "nowhere.csv", "--report", report]
+    line = ["attack", "checks", "--log", "nowhere.csv", "--report", report]
     for name, value in {**RIGOROUS, **SMALL}.items():
         line += [f"--{name}", value]
     assert tracecloak(*line) == 5

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import tracecloak
+from tests.support.releasing import ROOT, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.commands.catalogue import RECOMMENDED
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def section(text: str, heading: str) -> list[str]:
 
 
 def test_the_list_has_a_line_for_each_under_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tracecloak("catalogue") == 0
+    assert tracecloak("catalogue", "--all") == 0
     *paragraphs, last = capsys.readouterr().out.strip().split("\n\n")
     listed = {}
     for paragraph in paragraphs:
@@ -51,8 +52,29 @@ def test_the_list_has_a_line_for_each_under_its_kind(capsys: pytest.CaptureFixtu
     assert "catalogue METHOD" in last
 
 
-def test_as_json_every_parameter_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_flag_those_are_listed_that_the_readme_recommends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = (ROOT / "README.md").read_text().split("## Which method")[1].split("## ")[0]
+    rows = re.findall(r"^\| (.+?) \| `([a-z-]+)` \|", table, re.MULTILINE)
+    assert {name: use for use, name in rows} == RECOMMENDED and len(rows) == 3
+    assert tracecloak("catalogue") == 0
+    text = capsys.readouterr().out
+    for use, name in rows:
+        assert f"To publish {use}:\n  {name} " in text
+    assert text.count("To publish") == 3
+    assert f"--all lists all {len(METHODS)} methods" in text
     assert tracecloak("catalogue", "--json") == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(RECOMMENDED)
+
+
+def test_all_and_one_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tracecloak("catalogue", "tlkc", "--all") == 2
+    assert "--all lists methods, and 'tlkc' asks for one" in capsys.readouterr().err
+
+
+def test_as_json_every_parameter_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tracecloak("catalogue", "--all", "--json") == 0
     entries = json.loads(capsys.readouterr().out)
     assert [entry["name"] for entry in entries] == sorted(METHODS)
     for entry in entries:
@@ -130,7 +152,7 @@ def test_ranges_choices_and_units_are_told(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_json_of_one_is_its_entry_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    tracecloak("catalogue", "--json")
+    tracecloak("catalogue", "--all", "--json")
     entries = json.loads(capsys.readouterr().out)
     assert tracecloak("catalogue", "tlkc", "--json") == 0
     assert json.loads(capsys.readouterr().out) in entries
@@ -140,7 +162,7 @@ def test_json_of_one_is_its_entry_in_the_list(capsys: pytest.CaptureFixture[str]
     ("name", "told"),
     [
         ("privat-log", "unknown method 'privat-log'; did you mean private-log"),
-        ("xx", "unknown method 'xx'; tracecloak catalogue lists all"),
+        ("xx", "unknown method 'xx'; tracecloak catalogue --all lists all"),
     ],
 )
 def test_an_unknown_name_is_told_with_those_that_are_close(

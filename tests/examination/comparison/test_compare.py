@@ -52,7 +52,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def run(log: Path, *flags: object) -> int:
-    return tracecloak("compare", "--input", log, "--output", log.parent / "page.md", *flags)
+    return tracecloak("compare", "--log", log, "--output", log.parent / "page.md", *flags)
 
 
 def without_lines(rows: Iterable[Any]) -> list[Any]:
@@ -204,9 +204,9 @@ def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
         ({"repetitions": 0}, "repetitions must be at least 1, got 0"),
         ({"mined": -1}, "mine must be at least 0, got -1"),
         ({"epsilons": ("1", "0")}, "epsilon: must be above 0"),
-        ({"epsilons": ("1", "1")}, "epsilon '1' is there twice"),
+        ({"epsilons": ("1", "1")}, "epsilons '1' is there twice"),
         ({"delta": "0.4"}, "delta must be at most"),
-        ({"originals": (original(), original())}, "input 'log' is there twice"),
+        ({"originals": (original(), original())}, "log 'log' is there twice"),
     ],
 )
 def test_what_is_out_of_range_is_refused_before_anything_runs(
@@ -228,15 +228,15 @@ def test_quartiles_are_of_what_is_known() -> None:
 def test_the_page_says_what_it_is_and_how_it_is_made(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5,4"]
+    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilons", "0.5,4"]
     assert run(log, *flags, "--repetitions", 3) == 0
     text = (log.parent / "page.md").read_text(encoding="utf-8")
     rows = read_rows(log.parent / "page.jsonl")
     assert len(rows) == 3 * 2 * 3
     assert INTERNAL in text
     assert (
-        "    tracecloak compare --input hospital.csv --output page.md "
-        "--methods laplace-levels,privtree,variant-histogram --epsilon 0.5,4 --repetitions 3"
+        "    tracecloak compare --log hospital.csv --output page.md "
+        "--methods laplace-levels,privtree,variant-histogram --epsilons 0.5,4 --repetitions 3"
     ) in text.splitlines()
     assert "read from the logs themselves, for the comparison only" in text
     assert "361 cases, 989 events, 4 variants, 3 activities; cut at 3 events" in text
@@ -281,7 +281,7 @@ def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
 
 
 def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
-    assert run(log, "--epsilon", "1", "--repetitions", 1) == 0
+    assert run(log, "--epsilons", "1", "--repetitions", 1) == 0
     text = (log.parent / "page.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?:^\|.*\|$\n)+", text, re.MULTILINE)
     assert len(blocks) == 4  # at a glance, variants, logs and graphs
@@ -312,7 +312,7 @@ def test_where_a_distance_is_not_known_none_is_the_best(
     The log has 4 variants, of which one comes once; privtree invents others.
     """
     monkeypatch.setattr("tracecloak.examination.comparison.original.MAX_EMD_CELLS", 12)
-    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilon", "0.5"]
+    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilons", "0.5"]
     assert run(log, *flags, "--repetitions", 1) == 0
     rows = {row["method"]: row["variant_emd"] for row in read_rows(log.parent / "page.jsonl")}
     assert rows["privtree"] is None and rows["variant-histogram"] is not None
@@ -323,7 +323,7 @@ def test_where_a_distance_is_not_known_none_is_the_best(
 
 
 def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
-    assert run(log, "--epsilon", "2", "--repetitions", 1) == 0
+    assert run(log, "--epsilons", "2", "--repetitions", 1) == 0
     rows = all_rows(log.parent / "page.jsonl")
     by_method = {row["method"]: row for row in rows}
     for row in rows:
@@ -337,17 +337,17 @@ def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None
 
 
 def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
-    flags = ["--methods", "variant-histogram,privtree", "--epsilon", "1"]
+    flags = ["--methods", "variant-histogram,privtree", "--epsilons", "1"]
     assert run(log, *flags, "--repetitions", 2) == 0
     path = log.parent / "page.jsonl"
     before = read_rows(path)
     with path.open("a") as stream:
         stream.write('{"version": "cut o')  # the process ended here
-    assert run(log, *flags[:2], "--epsilon", "1,2", "--repetitions", 3) == 0
+    assert run(log, *flags[:2], "--epsilons", "1,2", "--repetitions", 3) == 0
     after = read_rows(path)
     assert after[:4] == before
     assert len(after) == 2 * 2 * 3
-    assert run(log, *flags[:2], "--epsilon", "1,2", "--repetitions", 3) == 0
+    assert run(log, *flags[:2], "--epsilons", "1,2", "--repetitions", 3) == 0
     assert read_rows(path) == after
     # Other rows are computed for another log of the same name.
     log.write_text(log.read_text() + "new,A,2026-01-01T10:00:00+00:00\n")
@@ -357,7 +357,7 @@ def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
 
 
 def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = ["--methods", "privtree", "--epsilon", "1", "--repetitions", 2]
+    flags = ["--methods", "privtree", "--epsilons", "1", "--repetitions", 2]
     assert run(log, *flags) == 0
     assert compare.code_version() == compare.code_version()
     # Its digest is of the code that there is.
@@ -392,7 +392,7 @@ def test_a_file_that_holds_no_rows_is_not_touched(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (log.parent / "page.jsonl").write_text('{"mine": 1}\n')
-    assert run(log, "--epsilon", "1", "--repetitions", 1) == 2
+    assert run(log, "--epsilons", "1", "--repetitions", 1) == 2
     assert "line 1 of page.jsonl is no row of a comparison" in capsys.readouterr().err
     assert (log.parent / "page.jsonl").read_text() == '{"mine": 1}\n'
 
@@ -401,7 +401,7 @@ def test_a_file_that_holds_no_rows_is_not_touched(
     ("flags", "said"),
     [
         (["--methods", "amun"], "methods must be of"),
-        (["--epsilon", "-1"], "epsilon"),
+        (["--epsilons", "-1"], "epsilon"),
         (["--repetitions", "0"], "repetitions must be at least 1"),
         (["--seed", "1"], "unknown flag --seed"),
         (["--output", "page.json"], "output 'page.json' is a Markdown page"),
@@ -418,7 +418,7 @@ def test_a_wrong_flag_is_refused(
 @pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None:
     pytest.importorskip("pm4py")
-    flags = ["--methods", "variant-histogram,laplace-levels", "--epsilon", "4"]
+    flags = ["--methods", "variant-histogram,laplace-levels", "--epsilons", "4"]
     assert run(log, *flags, "--repetitions", 2) == 0
     before = read_rows(log.parent / "page.jsonl")
     assert run(log, *flags, "--repetitions", 2, "--mine", 1) == 0
@@ -438,13 +438,13 @@ def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None
 
 def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
     flags = {
-        "input": "/data/logs/a.xes.gz, /data/my log.csv",
+        "log": "/data/logs/a.xes.gz, /data/my log.csv",
         "output": "/home/x/page.md",
         "where": ["activity = A", "a ^= b"],
         "mine": 3,
     }
     assert command_line(flags) == (
-        "tracecloak compare --input 'a.xes.gz,my log.csv' --output page.md "
+        "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.md "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )
 
@@ -452,7 +452,7 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
 def test_a_log_without_cases_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = csv_log(tmp_path / "empty.csv", [])
     assert run(empty) == 2
-    assert "input 'empty' has no case" in capsys.readouterr().err
+    assert "log 'empty' has no case" in capsys.readouterr().err
 
 
 def test_variants_are_counted_in_the_public_codes() -> None:

@@ -38,13 +38,8 @@ def test_the_releases_of_the_demo_are_near_the_hospital(
         == 0
     )
     flags = [*flags_of(variable), "--runner", "InMemory", "--key_store", "keys"]
-    assert (
-        tracecloak("release", "--input", log, "--output", "out", "--release_id", "x", *flags) == 0
-    )
-    assert (
-        tracecloak("evaluate", "--original", log, "--released", "out", "--output", "found.json")
-        == 0
-    )
+    assert tracecloak("release", "--log", log, "--output", "out", "--release_id", "x", *flags) == 0
+    assert tracecloak("evaluate", "--log", log, "out", "--output", "found.json") == 0
     assert json.loads(Path("found.json").read_text())["edge_relative_error"] < allowed
 
 

@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def released(place: Path, method: str, *flags: object) -> Path:
     name = f"r{len(list(place.glob('out/run_id=*')))}"
     assert tracecloak(
-        "release", "--input", place / "log.csv", "--output", place / "out", "--release_id", name,
+        "release", "--log", place / "log.csv", "--output", place / "out", "--release_id", name,
         "--method", method, "--runner", "InMemory", "--formats", "parquet",
         "--vocabulary", place / "names.txt", *flags,
     ) == 0  # fmt: skip
@@ -40,7 +40,7 @@ def released(place: Path, method: str, *flags: object) -> Path:
 
 def evaluated(place: Path, release: Path, log: str = "log.csv", code: int = 0) -> dict[str, Any]:
     report = place / "e.json"
-    flags = ("--original", place / log, "--released", release, "--output", report)
+    flags = ("--log", place / log, release, "--output", report)
     assert tracecloak("evaluate", *flags) == code
     return json.loads(report.read_text()) if code == 0 else {}
 
@@ -175,8 +175,38 @@ def test_a_ledger_that_cannot_be_read_is_told_where_it_was_named(
     release = released(place, *LOG)
     (place / "keys" / "ledger.db").write_bytes(b"no database" * 100)
     assert evaluated(place, release)["origin"].startswith("not known")
-    flags = ("--original", place / "log.csv", "--released", release, "--output", place / "e.json")
+    flags = ("--log", place / "log.csv", release, "--output", place / "e.json")
     capsys.readouterr()
     ledger = f"sqlite:///{place / 'keys' / 'ledger.db'}"
     assert tracecloak("evaluate", *flags, "--ledger", ledger) != 0
     assert "ledger" in capsys.readouterr().err
+
+
+def test_where_the_log_is_and_how_it_is_read_can_be_said_by_the_configuration(place: Path) -> None:
+    """Catches a configuration whose columns or filters are left out, or that has the last word."""
+    release = released(place, *LOG)
+    text = (place / "log.csv").read_text()
+    head, _, rows = text.partition("\n")
+    columns = head.split(",")
+    others = ",".join(f"x_{name}" for name in columns)
+    (place / "other.csv").write_text(f"{others}\n{rows}")
+    named = "".join(f"  {name}: x_{name}\n" for name in columns if name != "lifecycle")
+    config = place / "release.yaml"
+    config.write_text(
+        f"log: {place / 'other.csv'}\ncolumns:\n{named}where: [{{column: activity, equals: [A]}}]\n"
+        "method: private-log\noutput: nowhere\nparams: {epsilon: 1}\n"
+    )
+    report = place / "e.json"
+    given = ("evaluate", release, "--config", config, "--output", report)
+    assert tracecloak(*given) == 0
+    filtered = json.loads(report.read_text())
+    assert filtered["original"]["events"] == rows.count(",A,")
+    assert tracecloak(*given, "--where", "activity = A, B") == 0
+    assert json.loads(report.read_text())["original"]["events"] == len(ROWS) - rows.count(",C,")
+
+
+def test_a_log_that_nothing_names_is_missing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("evaluate", "nowhere", "--output", place / "e.json") == 2
+    assert "log: required" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def command(path: Path, *flags: object) -> int:
-    return tracecloak("experiment", "dpim", path, "--output", path.parent / "out", *flags)
+    return tracecloak("experiment", "dpim", "--log", path, "--output", path.parent / "out", *flags)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ SMALL = ["--epsilons", "4,0.5", "--k_follows", "1,2", "--max_prefix_length", "5"
 
 
 def command(name: str, path: Path, *flags: object) -> int:
-    return tracecloak("experiment", name, path, "--output", path.parent / "out", *flags)
+    return tracecloak("experiment", name, "--log", path, "--output", path.parent / "out", *flags)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -286,7 +286,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert table.schema.metadata[b"tracecloak.publishable"] == b"false"
 
     assert INTERNAL in page
-    assert "tracecloak experiment sacofa-sapa hospital.csv --output out" in page
+    assert "tracecloak experiment sacofa-sapa --log hospital.csv --output out" in page
     assert "90 cases, 327 events, 5 variants, 4 activities" in page
     for number in range(2, 11):
         assert f"Figure {number}: " in page
@@ -403,7 +403,7 @@ def test_rows_that_are_there_are_not_computed_again(
 def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     out = path.parent / "out"
-    flags = ["experiment", "amun", path, "--output", out, "--methods", "amun"]
+    flags = ["experiment", "amun", "--log", path, "--output", out, "--methods", "amun"]
     arguments = [*map(str, flags), "--repetitions", "300"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tracecloak", *arguments],

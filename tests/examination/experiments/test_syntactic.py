@@ -85,7 +85,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def command(name: str, path: Path, *flags: object) -> int:
-    return tracecloak("experiment", name, path, "--output", path.parent / "out", *flags)
+    return tracecloak("experiment", name, "--log", path, "--output", path.parent / "out", *flags)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

@@ -395,10 +395,14 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def released(tmp_path: Path, log: Path, name: str, *flags: object) -> Path:
     assert tracecloak(
-        "release", "--input", log, "--output", tmp_path / name, "--release_id", "r",
+        "release", "--log", log, "--output", tmp_path / name, "--release_id", "r",
         "--runner", "InMemory", *flags,
     ) == 0  # fmt: skip
     return tmp_path / name / "run_id=r"
+
+
+def listed(paths: list[Path]) -> str:
+    return ",".join(map(str, paths))
 
 
 def test_two_releases_of_a_growing_log_are_attacked(
@@ -409,7 +413,7 @@ def test_two_releases_of_a_growing_log_are_attacked(
     capsys.readouterr()
     report = tmp_path / "report.json"
     assert tracecloak(
-        "attack", "--linkage", "--growing", "--original", *logs, "--released", *folders,
+        "attack", "linkage", listed(folders), "--growing", "--log", listed(logs),
         "--sizes", "1,2", "--report", report,
     ) == 0  # fmt: skip
     printed = capsys.readouterr().out
@@ -437,7 +441,7 @@ def test_files_are_attacked_as_is_supposed_of_them(
 ) -> None:
     report = tmp_path / "report.json"
     given_flags = (
-        "attack", "--linkage", "--growing", "--original", *logs, "--released", *logs,
+        "attack", "linkage", listed(logs), "--growing", "--log", listed(logs),
         "--report", report, "--sizes", "1",
     )  # fmt: skip
     assert tracecloak(*given_flags, "--suppressed", "anything", "--k", 5) == 0
@@ -449,21 +453,21 @@ def test_files_are_attacked_as_is_supposed_of_them(
     printed = capsys.readouterr().out
     assert "has exactly the same elements that both releases show." in printed
     assert "\neither     A" in printed
-    backwards = [*logs[::-1], "--released", *logs[::-1]]
-    assert tracecloak(*given_flags[:4], *backwards, *given_flags[-4:]) == 2
+    backwards = (listed(logs[::-1]), "--growing", "--log", listed(logs[::-1]))
+    assert tracecloak("attack", "linkage", *backwards, *given_flags[-4:]) == 2
     assert "lacks cases of the log of an earlier one" in capsys.readouterr().err
 
 
 def test_wrong_flags_are_told(
     tmp_path: Path, logs: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin = ("attack", "--linkage", "--report", tmp_path / "r.json", "--original")
+    begin, both = ("attack", "linkage", "--report", tmp_path / "r.json", "--log"), listed(logs)
     for flags, message in (
-        ((logs[0], "--released", logs[0], "--growing"), "--growing needs two or more"),
-        ((logs[0], "--released", logs[0], "--closed"), "it needs --growing"),
-        ((*logs, "--released", logs[0]), "without --growing all releases are of one"),
-        ((*logs, "--released", *logs, logs[0], "--growing"), "2 logs for 3 releases"),
-        ((*logs, "--released", *logs, "--growing", "--k", 0), "k must be at least 1, got 0"),
+        ((logs[0], logs[0], "--growing"), "--growing needs two or more"),
+        ((logs[0], logs[0], "--closed"), "it needs --growing"),
+        ((both, both), "give --growing if each is the log of one release"),
+        ((both, listed([*logs, logs[0]]), "--growing"), "2 logs for 3 releases"),
+        ((both, both, "--growing", "--k", 0), "k must be at least 1, got 0"),
     ):
         assert tracecloak(*begin, *flags) == 2
         assert message in capsys.readouterr().err

@@ -483,7 +483,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def release(tmp_path: Path, original: str, *flags: object) -> Path:
     folder = tmp_path / str(flags[1])
-    common = ("--input", original, "--output", folder, "--runner", "InMemory", "--release_id", "r")
+    common = ("--log", original, "--output", folder, "--runner", "InMemory", "--release_id", "r")
     assert tracecloak("release", *common, *flags) == 0
     return folder
 
@@ -500,8 +500,8 @@ def test_releases_of_every_kind_are_attacked(
     report = tmp_path / "deep" / "report.json"
     capsys.readouterr()
     assert tracecloak(
-        "attack", "--linkage", "--original", original, "--released", noisy, sampled, grouped,
-        files, "--report", report, "--sizes", "0,1,2", "--samples", 500,
+        "attack", "linkage", ",".join(map(str, (noisy, sampled, grouped, files))),
+        "--log", original, "--report", report, "--sizes", "0,1,2", "--samples", 500,
     ) == 0  # fmt: skip
     printed = capsys.readouterr().out
     assert printed.startswith("INTERNAL") and str(noisy) in printed
@@ -537,17 +537,17 @@ def test_what_cannot_be_attacked_is_said(
     graph = release(
         tmp_path, original, "--method", "private-dfg", "--vocabulary", names, "--epsilon", 1
     )
-    attack = ("attack", "--linkage", "--original", original, "--report", tmp_path / "r.json")
+    attack = ("attack", "linkage", "--log", original, "--report", tmp_path / "r.json")
     for flags, message in (
-        (("--released", graph), "holds no log"),
-        (("--released", tmp_path / "nowhere"), "is not there"),
-        (("--released", tmp_path / "a.csv", "--sizes", "many"), "must be whole numbers"),
-        (("--released", tmp_path / "a.csv", "--samples", "0"), "at least 1"),
-        (("--released", tmp_path / "a.csv", "--sensitive", "age"), "case:NAME"),
-        ((), "required: --released"),
+        ((graph,), "holds no log"),
+        ((tmp_path / "nowhere",), "is not there"),
+        ((tmp_path / "a.csv", "--sizes", "many"), "must be whole numbers"),
+        ((tmp_path / "a.csv", "--samples", "0"), "at least 1"),
+        ((tmp_path / "a.csv", "--sensitive", "age"), "case:NAME"),
+        ((), "required: RELEASE"),
     ):
         assert tracecloak(*attack, *flags) == (3 if "not there" in message else 2)
         assert message in capsys.readouterr().err
-    wrong = ("--released", tmp_path / "a.csv", "--sensitive", "case:age")
+    wrong = (tmp_path / "a.csv", "--sensitive", "case:age")
     assert tracecloak(*attack, *wrong) == 3
     assert "case:age" in capsys.readouterr().err

@@ -315,7 +315,7 @@ def evaluation(tmp_path: Path, *flags: object) -> dict[str, Any]:
     (folder / "log.csv").write_text(RELEASED)
     (folder / "manifest.json").write_text('{"outputs": [{"path": "log.csv"}]}')
     assert tracecloak(
-        "evaluate", "--original", tmp_path / "original.csv", "--released", folder,
+        "evaluate", "--log", tmp_path / "original.csv", folder,
         "--output", tmp_path / "e.json", *flags,
     ) == 0  # fmt: skip
     return json.loads((tmp_path / "e.json").read_text())

@@ -33,7 +33,7 @@ def releases(tmp_path: Path) -> Path:
     for method in ("variant-histogram", "private-dfg"):
         names = () if method == "variant-histogram" else ("--vocabulary", vocabulary)
         assert tracecloak(
-            "release", "--input", log, "--output", tmp_path / method, "--method", method,
+            "release", "--log", log, "--output", tmp_path / method, "--method", method,
             "--epsilon", 1000, "--release_id", "r", "--runner", "InMemory", *names,
         ) == 0  # fmt: skip
     return tmp_path
@@ -41,7 +41,7 @@ def releases(tmp_path: Path) -> Path:
 
 def mined(releases: Path, method: str, *flags: object) -> tuple[int, dict[str, Any]]:
     folder = releases / "tree"
-    code = tracecloak("mine", "--released", releases / method, "--output", folder, *flags)
+    code = tracecloak("mine", releases / method, "--output", folder, *flags)
     body = json.loads((folder / "tree.json").read_text(encoding="utf-8")) if code == 0 else {}
     return code, body
 

@@ -127,7 +127,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, object]:
     common = (
-        "--input",
+        "--log",
         original,
         "--output",
         tmp_path / "out",
@@ -138,8 +138,8 @@ def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, objec
     )
     assert tracecloak("release", *common, *flags) == 0
     report = tmp_path / "e.json"
-    released = ("--released", tmp_path / "out", "--output", report)
-    assert tracecloak("evaluate", "--original", original, *released) == 0
+    released = (tmp_path / "out", "--output", report)
+    assert tracecloak("evaluate", "--log", original, *released) == 0
     return json.loads(report.read_text())
 
 

@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "syntactic": ("k-anonymous-variants", "--k", 3),
     }.items():
         assert tracecloak(
-            "release", "--input", folder / "log.csv", "--output", folder / "out",
+            "release", "--log", folder / "log.csv", "--output", folder / "out",
             "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
             "--method", *flags,
         ) == 0  # fmt: skip
@@ -53,7 +53,7 @@ def report(place: Path, name: str, *flags: object) -> tuple[dict[str, Any], str]
     """The data and the text of a page."""
     page = place / f"{name}.html"
     assert tracecloak(
-        "report", place / "out" / f"run_id={name}", "--original", place / "log.csv",
+        "report", place / "out" / f"run_id={name}", "--log", place / "log.csv",
         "--key_store", place / "keys", "--output", page, *flags,
     ) == 0  # fmt: skip
     return json.loads(data_of(page.read_bytes())), page.read_text(encoding="utf-8")
@@ -143,12 +143,12 @@ def test_the_curve_has_a_point_for_each_epsilon_and_spends_nothing(
     assert spent() == before
     for given in ("0.5,x", "nan"):
         assert tracecloak(
-            "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+            "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
             "--key_store", place / "keys", "--output", place / "x.html", "--curve", given,
         ) == 2  # fmt: skip
     assert report(place, "tree", "--curve", "4")[0]["curve"] is None
     assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+        "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
         "--key_store", place / "keys", "--output", place / "x.html", "--curve", "-1",
     ) == 2  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_what_an_attack_measured_is_shown(place: Path) -> None:
     for text in ("{}", "[" * 100_000, "9" * 10_000):
         (place / "none.json").write_text(text)
         assert tracecloak(
-            "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+            "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
             "--key_store", place / "keys", "--attack", place / "none.json",
         ) == 2  # fmt: skip
 
@@ -174,7 +174,7 @@ def test_what_an_attack_measured_is_shown(place: Path) -> None:
 def test_it_lies_with_the_keys_and_only_its_owner_reads_it(place: Path) -> None:
     before = {path for path in (place / "out").rglob("*")}
     assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--original", place / "log.csv",
+        "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
         "--key_store", place / "keys",
     ) == 0  # fmt: skip
     [page] = (place / "keys" / "operator").glob("graph-*/report.html")
@@ -186,7 +186,7 @@ def test_it_lies_with_the_keys_and_only_its_owner_reads_it(place: Path) -> None:
 def test_a_release_of_another_log_is_refused(place: Path) -> None:
     other = csv_log(place / "other.csv", [("c", "X", "2026-01-01T00:00:00Z")] * 3)
     assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--original", other,
+        "report", place / "out" / "run_id=graph", "--log", other,
         "--key_store", place / "keys", "--output", place / "other.html",
     ) == 2  # fmt: skip
     assert not (place / "other.html").exists()
@@ -198,7 +198,7 @@ def test_each_reason_has_its_own_number(place: Path) -> None:
     other = csv_log(place / "keys.csv", [*rows, ("7", "A", "never")])
     page = place / "keys.html"
     assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--original", other,
+        "report", place / "out" / "run_id=graph", "--log", other,
         "--key_store", place / "none", "--output", page,
     ) == 0  # fmt: skip
     text = page.read_text(encoding="utf-8").split('id="records"')[1].split("</table>")[0]

@@ -207,7 +207,7 @@ def test_what_is_withdrawn_stays_spent_and_is_not_reserved_again(ledger: Ledger)
 def common(tmp_path: Path) -> list[object]:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
     ]  # fmt: skip
 
@@ -219,7 +219,7 @@ def test_a_ledger_that_is_not_there_is_an_error_and_nothing_is_made(
     assert as_typed(*common, "--release_id", "r") == 2
     told = capsys.readouterr().err
     assert f"ledger {tmp_path}/keys/ledger.db does not exist" in told
-    assert "`tracecloak ledger new`, or with --new_ledger" in told
+    assert "`tracecloak ledger begin`, or with --new_ledger" in told
     elsewhere = f"sqlite:///{tmp_path}/shared.sqlite"
     assert as_typed(*common, "--release_id", "r", "--ledger", elsewhere) == 2
     assert as_typed("ledger", "show", "--key_store", tmp_path / "keys") == 2
@@ -237,14 +237,14 @@ def test_an_officer_caps_an_account_and_binds_a_data_set(
     place = ["--key_store", tmp_path / "keys"]
     signed = ["--by", "A. Officer", "--reason", "file 17"]
     caps = ["--delta", "1e-5", "--unit", "case", "--max_cases", 100_000, "--note", "yearly"]
-    assert as_typed("ledger", "new", *place) == 0
+    assert as_typed("ledger", "begin", *place) == 0
     assert "nothing is spent in it" in capsys.readouterr().out
-    declared = ["ledger", "account", "hospital", *place, *signed]
+    declared = ["ledger", "declare", "hospital", *place, *signed]
     assert as_typed(*declared, "--epsilon", "lots", *caps) == 2
     assert "epsilon: expected a decimal such as 0.1" in capsys.readouterr().err
     assert as_typed(*declared, "--epsilon", "1.5", *caps) == 0
     assert "Account hospital (per case): 0 releases" in capsys.readouterr().out
-    bound = ["ledger", "dataset", "claims", "--account", "hospital", *place, *signed]
+    bound = ["ledger", "bind", "claims", "--account", "hospital", *place, *signed]
     assert as_typed(*bound) == 0
     assert capsys.readouterr().out == "Data set claims is bound to account hospital\n"
 
@@ -254,7 +254,7 @@ def test_an_officer_caps_an_account_and_binds_a_data_set(
     assert "epsilon cap 1.5, spent 1, asked 1" in capsys.readouterr().err
     assert as_typed(*common, "--release_id", "s") == 2
     assert "account 'default' is not declared" in capsys.readouterr().err
-    other = ["ledger", "account", "other", *place, *signed, "--epsilon", "none", "--delta", "none"]
+    other = ["ledger", "declare", "other", *place, *signed, "--epsilon", "none", "--delta", "none"]
     assert as_typed(*other, "--unit", "case") == 0
     run = [*common, "--account", "other", "--dataset", "claims", "--release_id", "s"]
     assert as_typed(*run) == 2

@@ -56,7 +56,7 @@ class Hospital:
 
     def line(self, name: str, key: str | None = None, *flags: object) -> list[object]:
         return [
-            "release", "--input", self.folder / "log.csv", "--output", self.folder / "out",
+            "release", "--log", self.folder / "log.csv", "--output", self.folder / "out",
             "--key_store", self.keys, "--method", "variant-histogram", "--epsilon", 8, "--delta",
             "1e-5", "--release_id", name, "--runner", "InMemory", *_named(key), *flags,
         ]  # fmt: skip
@@ -135,7 +135,7 @@ def test_no_release_changes_by_how_its_key_is_kept(
 
 
 def test_configurations_that_keep_their_keys_differently_are_one(tmp_path: Path) -> None:
-    flags = {"input": "a", "output": "o", "method": "amun", "guessing_advantage": "0.2"}
+    flags = {"log": "a", "output": "o", "method": "amun", "guessing_advantage": "0.2"}
     assert load(None, flags).digest == load(None, {**flags, "key_encryption_key": "env:K"}).digest
     plain, other = stream_config(tmp_path), stream_config(tmp_path, key_encryption_key="env:K")
     assert plain.name.noise_digest == other.name.noise_digest
@@ -229,12 +229,12 @@ def test_what_waits_is_listed_with_the_key_and_given_up_without(
     hospital: Hospital, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hospital.cut_off("r", hospital.first)
-    assert hospital.ledger("resume") == 2
+    assert hospital.ledger("list-unfinished") == 2
     assert "is encrypted; name the key" in told(capsys)
-    assert hospital.ledger("resume", key=hospital.first) == 0
+    assert hospital.ledger("list-unfinished", key=hospital.first) == 0
     assert "finishes it with the same noise" in capsys.readouterr().out
     monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", hospital.first)
-    for action in ("resume", "show", "verify"):
+    for action in ("list-unfinished", "show", "verify"):
         assert hospital.ledger(action) == 0
     # A key that is lost keeps nobody from saying so.
     monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", "env:NOBODY_HAS_IT")

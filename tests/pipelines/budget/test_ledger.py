@@ -182,7 +182,7 @@ def test_who_gives_something_up_says_so(ledger: Ledger, by: str, reason: str) ->
     ledger.reserve(reservation())
     with pytest.raises(UsageError, match="must be printable text and not empty"):
         ledger.forfeit("/out", "r0", "k", by, reason)
-    with pytest.raises(UsageError, match=r"no open reservation in .*ledger resume"):
+    with pytest.raises(UsageError, match=r"no open reservation in .*ledger list-unfinished"):
         ledger.forfeit("/out", "r1", "k", "me", "why not")
     assert [e.action for e in ledger.entries()] == ["reserve"]
 

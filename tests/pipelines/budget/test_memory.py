@@ -144,14 +144,14 @@ def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to
     second, keys = f"sqlite:///{tmp_path / 'second.sqlite'}", tmp_path / "keys"
     log = csv_log(tmp_path / "log.csv", list(small_rows(4)))
     release = [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", keys, "--ledger",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", keys, "--ledger",
         second, "--method", "variant-histogram", "--epsilon", 1, "--release_id", "r", "--runner",
         "InMemory", "--account", "a",
     ]  # fmt: skip
     assert tracecloak(*release) == 2
     assert "their caps would not hold in a fresh one" in capsys.readouterr().err
     assert not (tmp_path / "second.sqlite").exists()
-    assert as_typed("ledger", "new", "--ledger", second, "--key_store", keys) == 0
+    assert as_typed("ledger", "begin", "--ledger", second, "--key_store", keys) == 0
     assert as_typed(*release) == 0
 
 
@@ -352,7 +352,7 @@ def test_a_restored_ledger_stops_releases_until_the_officer_says_what_happened(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     place = ["--key_store", tmp_path / "keys", "--ledger", f"sqlite:///{tmp_path}/ledger.sqlite"]
     common = [
-        "release", "--input", log, "--output", tmp_path / "out", *place, "--method",
+        "release", "--log", log, "--output", tmp_path / "out", *place, "--method",
         "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1, "--release_id",
     ]  # fmt: skip
     assert tracecloak(*common, "r1") == 0

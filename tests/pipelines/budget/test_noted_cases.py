@@ -42,7 +42,7 @@ class Place:
         """Makes a release, and returns the warnings."""
         self._caplog.clear()
         arguments = [
-            "release", "--input", log, "--output", self.folder / "out", "--key_store", self.keys,
+            "release", "--log", log, "--output", self.folder / "out", "--key_store", self.keys,
             "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts",
             1, "--formats", "parquet", "--release_id", name, "--account", account, *more,
         ]  # fmt: skip
@@ -244,14 +244,14 @@ def test_what_is_noted_is_listed_with_who_shares(
 ) -> None:
     place.release(place.folder / "log.csv", "r2", "care")
     capsys.readouterr()
-    place.ledger("cases")
+    place.ledger("list-cases")
     text = capsys.readouterr().out
     assert text.count("about 60 cases") == 2 and "The same cases under several accounts" in text
     assert "nearly all of the smaller: r1 (research, epsilon 1) and r2 (care, epsilon 1)" in text
     assert "case-" not in text and "not compared" not in text
     place.release(place.folder / "log.csv", "r3", "care", "--cases_kept_days", 0)
     capsys.readouterr()
-    place.ledger("cases")
+    place.ledger("list-cases")
     text = capsys.readouterr().out
     assert "not noted, and not compared:\n  r3 in " in text
 
@@ -289,7 +289,7 @@ def test_an_officer_erases_and_the_ledger_says_so(
     )  # fmt: skip
     place.ledger("verify")
     place.ledger("show")
-    place.ledger("cases")
+    place.ledger("list-cases")
 
 
 def test_a_day_that_is_none_erases_nothing(place: Place) -> None:

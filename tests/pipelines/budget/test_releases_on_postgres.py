@@ -38,7 +38,7 @@ class Ward:
 
     def flags(self, name: str) -> list[str]:
         given = {
-            "input": self._folder / "log.csv", "output": self.out, "key_store": self.keys,
+            "log": self._folder / "log.csv", "output": self.out, "key_store": self.keys,
             "ledger": self.url, "accounts": self._folder / "accounts.yaml", "account": "a",
             "method": "variant-histogram", "epsilon": "0.1", "delta": "1e-6",
             "release_id": name, "runner": "InMemory",
@@ -96,7 +96,7 @@ def die(ward: Ward, death: str) -> None:
     assert ward.actions("r") == said
     assert (ward.out / "run_id=r").exists() == is_there
     ward.check_totals(2, n_open=1)
-    assert "r  in " in ward.ledger("resume").text
+    assert "r  in " in ward.ledger("list-unfinished").text
 
 
 @pytest.mark.parametrize("death", EACH)
@@ -109,7 +109,7 @@ def test_what_died_is_finished_by_the_same_command_for_nothing(ward: Ward, death
     ward.check_totals(2, n_open=0)
     (paid,) = {e.key_fingerprint for e in Ledger(ward.url).entries() if e.release_id == "r"}
     assert manifest(ward.out / "run_id=r")["randomness"]["key_fingerprint"] == paid
-    assert "Nothing waits" in ward.ledger("resume").text
+    assert "Nothing waits" in ward.ledger("list-unfinished").text
     assert key_files(ward.keys) == []
 
 
@@ -127,7 +127,7 @@ def test_what_died_can_be_given_up_and_stays_spent(ward: Ward, death: str) -> No
         assert ward.actions("r") == [*DEATHS[death][0], "forfeit"]
     ward.check_totals(2, n_open=0)
     assert (ward.out / "run_id=r").exists() == is_there
-    assert "Nothing waits" in ward.ledger("resume").text
+    assert "Nothing waits" in ward.ledger("list-unfinished").text
     assert key_files(ward.keys) == []
     # The same name is another release then, which is paid for; a visible one is not made again.
     assert ward.release("r", SECOND).code == 0
@@ -139,7 +139,7 @@ def test_what_died_with_its_keys_is_paid_again_or_given_up(ward: Ward, is_run_ag
     """As where a node is gone with its disk: catches a second draw that nobody pays for."""
     die(ward, "after decide variants")
     ward.keys.rename(ward.keys.with_name("lost"))
-    assert "Its key is not in this key store" in ward.ledger("resume").text
+    assert "Its key is not in this key store" in ward.ledger("list-unfinished").text
     if is_run_again:
         assert ward.release("r", SECOND).code == 0
         ward.check_totals(3, n_open=1)
@@ -147,7 +147,7 @@ def test_what_died_with_its_keys_is_paid_again_or_given_up(ward: Ward, is_run_ag
     assert given_up.code == 0, given_up.text
     ward.check_totals(2 + is_run_again, n_open=0)
     assert (ward.out / "run_id=r").exists() == is_run_again
-    assert "Nothing waits" in ward.ledger("resume").text
+    assert "Nothing waits" in ward.ledger("list-unfinished").text
 
 
 # --- Many at once -----------------------------------------------------------------------------

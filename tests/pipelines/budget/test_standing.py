@@ -97,7 +97,7 @@ class World:
 
     def run(self) -> int:
         return tracecloak(
-            "release", "--input", self.log, "--output", self.out, "--key_store", self.keys,
+            "release", "--log", self.log, "--output", self.out, "--key_store", self.keys,
             "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
             "r", "--runner", "InMemory", "--cases_kept_days", 0, "--parts", 1, "--formats",
             "parquet",

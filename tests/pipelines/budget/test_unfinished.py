@@ -25,7 +25,7 @@ def release(tmp_path: Path, name: str = "r") -> int:
     if not log.exists():
         csv_log(log, list(small_rows(60)))
     return tracecloak(
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", name,
         "--runner", "InMemory",
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_what_waits_is_listed_with_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert release(tmp_path) == 0
-    assert ledger(tmp_path, "resume") == 0
+    assert ledger(tmp_path, "list-unfinished") == 0
     assert "Nothing waits" in capsys.readouterr().out
     cut_off(tmp_path, "drawn")
     cut_off(tmp_path, "read", EventSource, "read")
@@ -63,7 +63,7 @@ def test_what_waits_is_listed_with_what_to_do(
     keys = sorted(key_files(tmp_path / "keys"), key=lambda path: path.stat().st_mtime)
     keys[-1].unlink()
     capsys.readouterr()
-    assert ledger(tmp_path, "resume") == 0
+    assert ledger(tmp_path, "list-unfinished") == 0
     drawn, read, lost = capsys.readouterr().out.split("\n\n")
     assert drawn.startswith(f"drawn  in {tmp_path}/out\n  variant-histogram, epsilon 8, account ")
     assert "finishes it with the same noise and pays nothing" in drawn
@@ -71,7 +71,7 @@ def test_what_waits_is_listed_with_what_to_do(
     assert "Its key is not in this key store" in lost
     assert release(tmp_path, "drawn") == release(tmp_path, "read") == 0
     assert forfeit(tmp_path, "lost") == 0
-    assert ledger(tmp_path, "resume") == 0
+    assert ledger(tmp_path, "list-unfinished") == 0
     assert "Nothing waits" in capsys.readouterr().out
 
 

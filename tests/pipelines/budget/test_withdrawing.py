@@ -27,7 +27,7 @@ from tracecloak.transforms.stream.step_files import epoch_workplace
 def common(tmp_path: Path) -> list[object]:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
     ]  # fmt: skip
 

@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Path:
 def common(tmp_path: Path, log: Path) -> list[object]:
     """A release of the small log, without its id; in memory, as most tests are not about Beam."""
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "amun", "--guessing_advantage", "0.2", "--runner", "InMemory",
     ]  # fmt: skip
 
@@ -190,7 +190,7 @@ def test_a_yaml_file_says_the_same_as_the_flags(
     tracecloak(*common, "--release_id", "r1", "--where", "activity = A, B, D")
     config = tmp_path / "release.yaml"
     config.write_text(
-        f"input: {log}\noutput: {tmp_path / 'out2'}\nkey_store: {tmp_path / 'keys2'}\n"
+        f"log: {log}\noutput: {tmp_path / 'out2'}\nkey_store: {tmp_path / 'keys2'}\n"
         "method: amun\nparams: {guessing_advantage: 0.2}\nrunner: InMemory\nrelease_id: r1\n"
         "where: [{column: activity, equals: [A, B, D]}]\n"
     )
@@ -226,7 +226,7 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["relese"], "unknown command 'relese'; did you mean release?"),
         (["nothing"], "unknown command 'nothing'; tracecloak --help lists all"),
         (["release"], "method: required"),
-        (["release", "--method", "amun"], "input: required"),
+        (["release", "--method", "amun"], "log: required"),
         (
             ["release", "--method", "nope"],
             f"method must be one of {', '.join(sorted(METHODS))}, got 'nope'",
@@ -234,8 +234,8 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["release", "--guesing_advantage", "1"], "unknown flag --guesing_advantage"),
         (["release", "missing.yaml"], "cannot be read"),
         (["sample", "--cases", "3", "--output", "x.txt"], "format"),
-        (["evaluate", "--original", "x"], "required: --released"),
-        (["key", "new", "--output", "pyproject.toml"], "never overwritten"),
+        (["evaluate", "--log", "x"], "required: RELEASE"),
+        (["key", "make", "--output", "pyproject.toml"], "never overwritten"),
     ],
 )  # fmt: skip
 def test_usage_errors_say_the_mend_and_exit_with_2(
@@ -271,26 +271,26 @@ def test_wrong_values_are_named_before_anything_runs(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("command", ["release", "plan", "attack"])
+@pytest.mark.parametrize("command", [["release"], ["plan"], ["attack", "config"]])
 @pytest.mark.parametrize("in_file", [True, False])
 def test_a_parameter_that_the_method_lacks_is_told_with_those_that_it_has(
-    tmp_path: Path, command: str, in_file: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: list[str], in_file: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches the nearest flag of Beam, such as --region for --epsilon."""
-    (tmp_path / "c.yaml").write_text("input: x\noutput: y\nmethod: amun\n")
-    report = ["--report", "r.json"] if command == "attack" else []
-    given = [tmp_path / "c.yaml"] if in_file else ["--input", "x", "--output", "y"]
+    (tmp_path / "c.yaml").write_text("log: x\noutput: y\nmethod: amun\n")
+    report = ["--report", "r.json"] if command[0] == "attack" else []
+    given = [tmp_path / "c.yaml"] if in_file else ["--log", "x", "--output", "y"]
     method = [] if in_file else ["--method", "amun"]
     for flag in (["--epsilon", "1"], ["--epsilon=1"]):
-        assert tracecloak(command, *given, *method, *report, *flag) == 2
+        assert tracecloak(*command, *given, *method, *report, *flag) == 2
         told = capsys.readouterr().err
         assert "method amun has no parameter --epsilon; its parameters are --guessing_adv" in told
         assert "Methods that have it are private-dfg, " in told
         assert "region" not in told
-    assert tracecloak(command, "--input", "x", "--output", "y", *report, "--epsilon", 1) == 2
+    assert tracecloak(*command, "--log", "x", "--output", "y", *report, "--epsilon", 1) == 2
     told = capsys.readouterr().err
     assert "unknown flag --epsilon; a flag of a method's needs --method" in told
-    assert tracecloak(command, *given, *method, *report, "--epsilom", 1) == 2
+    assert tracecloak(*command, *given, *method, *report, "--epsilom", 1) == 2
     assert "region" not in capsys.readouterr().err
 
 
@@ -298,13 +298,13 @@ def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text("input: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\nshard: 3\n")
+    config.write_text("log: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\nshard: 3\n")
     assert tracecloak("release", config) == 2
     assert "shard: unknown key; did you mean shards?" in capsys.readouterr().err
-    config.write_text("input: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\n")
+    config.write_text("log: x\nmethod: amun\noutput: y\nparams: {gessing: 1}\n")
     assert tracecloak("release", config) == 2
     assert "gessing: unknown key; amun has guessing_advantage, mode, " in capsys.readouterr().err
-    config.write_text("input: x\nmethod: amun\nmethod: amun\noutput: y\n")
+    config.write_text("log: x\nmethod: amun\nmethod: amun\noutput: y\n")
     assert tracecloak("release", config) == 2
     assert "given twice: method" in capsys.readouterr().err
 
@@ -321,7 +321,7 @@ def test_a_filter_that_leaves_nothing_ends_with_5_and_shows_nothing(
     log = csv_log(tmp_path / "log.csv", rows)
     flags = ["--mode", "filtering", "--guessing_advantage", "0.9", "--start_precision_days", "9"]
     code = tracecloak(
-        "release", "--input", log, "--output", out, "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", out, "--key_store", tmp_path / "keys",
         "--method", "amun", "--release_id", "r1", *flags,
     )  # fmt: skip
     assert code == 5
@@ -400,7 +400,7 @@ def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_pa
     assert set(pq.read_table(log)["activity"].to_pylist()) <= set(listed)
     assert len(set(listed)) == len(listed) > 5
     assert tracecloak(
-        "release", "--input", log, "--output", tmp_path / "out", "--method", "private-dfg",
+        "release", "--log", log, "--output", tmp_path / "out", "--method", "private-dfg",
         "--epsilon", "1", "--l2_clip", "4", "--vocabulary", names, "--release_id", "r",
         "--runner", "InMemory", "--key_store", tmp_path / "keys",
     ) == 0  # fmt: skip
@@ -411,15 +411,15 @@ def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_pa
 def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
     tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--input", log, "--methods", "privtree", "--epsilon", "1", "--repetitions", "1"]
+    flags = ["--log", log, "--methods", "privtree", "--epsilons", "1", "--repetitions", "1"]
     assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
     assert (tmp_path / "new" / "page.md").read_text().startswith("# Releases at the same")
     (tmp_path / "file").write_text("")
     wrong = tmp_path / "file" / "page.md"
     for command in (
         ["compare", *flags, "--output", wrong],
-        ["evaluate", "--original", log, "--released", tmp_path, "--output", wrong],
-        ["attack", "--input", log, "--method", "variant-histogram", "--epsilon", "1",
+        ["evaluate", "--log", log, tmp_path, "--output", wrong],
+        ["attack", "config", "--log", log, "--method", "variant-histogram", "--epsilon", "1",
          "--report", wrong],
     ):  # fmt: skip
         assert tracecloak(*command) == 2
@@ -436,7 +436,7 @@ def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -
     (release / "manifest.json").write_text('{"outputs": [{"path": "log/part.parquet"}]}')
     report = tmp_path / "report.json"
     assert tracecloak(
-        "evaluate", "--original", tmp_path / "log.parquet", "--released", release,
+        "evaluate", "--log", tmp_path / "log.parquet", release,
         "--output", report,
     ) == 0  # fmt: skip
     found = json.loads(report.read_text())
@@ -457,7 +457,7 @@ def test_the_evaluation_counts_what_oversampling_added(
 ) -> None:
     tracecloak(*common, "--release_id", "r1", "--mode", "oversampling")
     report = tmp_path / "report.json"
-    tracecloak("evaluate", "--original", log, "--released", out, "--output", report)
+    tracecloak("evaluate", "--log", log, out, "--output", report)
     found = json.loads(report.read_text())
     assert found["variants_invented"] == found["variants_lost"] == 0
     assert found["jaccard_distance"] == 0
@@ -470,7 +470,7 @@ def test_evaluating_without_a_release_says_so(
     tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
-    code = tracecloak("evaluate", "--original", log, "--released", tmp_path, "--output", report)
+    code = tracecloak("evaluate", "--log", log, tmp_path, "--output", report)
     assert code == 2
     assert "neither manifest.json nor latest.json" in capsys.readouterr().err
 
@@ -479,10 +479,10 @@ def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
     from tracecloak.transforms.keys.reference import KeyReference
 
     path = tmp_path / "k" / "release.key"
-    assert tracecloak("key", "new", "--output", path) == 0
+    assert tracecloak("key", "make", "--output", path) == 0
     assert path.stat().st_mode & 0o077 == 0
     assert KeyReference(f"file:{path}").resolve().hex() == path.read_text()
-    assert tracecloak("key", "new", "--output", path) == 2
+    assert tracecloak("key", "make", "--output", path) == 2
 
 
 def test_help_shows_the_parameters_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:
@@ -500,7 +500,8 @@ def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None
         for path in room.glob("*.py")
         if "\ndef run(" in path.read_text()
     ]
-    assert sorted(files) == sorted(COMMANDS.ours)
+    of_attack = [action.module.rpartition(".")[2] for action in attack.ACTIONS.values()]
+    assert sorted(files) == sorted([*COMMANDS.ours, *of_attack])
     for name in COMMANDS.ours:
         command = command_named(name)
         assert callable(command.add_flags) and callable(command.run)
@@ -521,7 +522,7 @@ def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) 
     said = []
     for number, where in enumerate(([], ["--where", "activity = A"], ["--where", "activity = B"])):
         assert tracecloak(
-            "release", "--input", log, "--output", out, "--key_store", tmp_path / "keys",
+            "release", "--log", log, "--output", out, "--key_store", tmp_path / "keys",
             "--method", "amun", "--release_id", f"r{number}", "--runner", "InMemory", *where,
         ) == 0  # fmt: skip
         said.append(json.loads((out / f"run_id=r{number}" / "manifest.json").read_text()))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.releasing import as_typed
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.commands import attack
 from tracecloak.pipelines.commands import completion, ledger
 from tracecloak.pipelines.commands.table import COMMANDS
 
@@ -74,18 +75,19 @@ ASKED = [
     (["release", "--method", "private"], {"private-dfg", "private-log"}),
     (["plan", "--method", ""], set(METHODS)),
     (["ledger", ""], set(ledger.ACTIONS)),
-    (["ledger", "account", "default", "--un"], {"--unit"}),
-    (["ledger", "account", "default", "--unit", ""], {"case", "individual", "event"}),
+    (["ledger", "declare", "default", "--un"], {"--unit"}),
+    (["ledger", "declare", "default", "--unit", ""], {"case", "individual", "event"}),
     (["ledger", "show", "--q"], {"--quiet"}),
     (["release", "--method", "private-dfg", "--l2"], {"--l2_clip"}),
     (["release", "--method", "sacofa", "--l2"], set()),
     (["release", "--l2"], set()),
     (["release", "--method", "variant-histogram", "--noise", ""], {"laplace", "truncated"}),
-    (["attack", "--linkage", "--samp"], {"--samples"}),
-    (["attack", "--samp"], set()),
-    (["attack", "--checks", "--method", "private-dfg", "--l2"], {"--l2_clip"}),
+    (["attack", ""], set(attack.ACTIONS)),
+    (["attack", "linkage", "--samp"], {"--samples"}),
+    (["attack", "config", "--samp"], set()),
+    (["attack", "checks", "--method", "private-dfg", "--l2"], {"--l2_clip"}),
     (["release", "hosp"], {"hospital.csv"}),
-    (["release", "--input", "hosp"], {"hospital.csv"}),
+    (["release", "--log", "hosp"], {"hospital.csv"}),
     (["release", "--json", "hosp"], {"hospital.csv"}),
     (["completion", ""], set(completion.SHELLS)),
     (["--ver"], {"--version"}),

@@ -32,7 +32,7 @@ def common(tmp_path: Path) -> list[object]:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     (tmp_path / "accounts.yaml").write_text("accounts: {a: {epsilon: 1, delta: 1e-5, unit: case}}")
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "private-dfg", "--epsilon", "1", "--buy_vocabulary",
         "--release_id", "r", "--runner", "InMemory",
         "--account", "a", "--accounts", tmp_path / "accounts.yaml",
@@ -55,7 +55,7 @@ def _raises(error: BaseException) -> Callable[..., object]:
     [
         ([], 0, "released"),
         (["--epsilon", "-1"], 2, "epsilon"),
-        (["--input", "nowhere.csv"], 3, "'nowhere.csv' is not there"),
+        (["--log", "nowhere.csv"], 3, "'nowhere.csv' is not there"),
         (["--case_id", "claim"], 3, "no column 'claim'"),
         (["--timestamp_format", "%d.%m.%Y"], 0, "is for the operator alone"),
         (["--timestamp_format", "%d.%m.%Y", "--max_error_ratio", "0.5"], 3, "max_error_ratio"),
@@ -161,7 +161,7 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
 ) -> None:
     """Catches the traceback of Python, which ends with 1 and quotes what the error quotes."""
     monkeypatch.setattr("tracecloak.pipelines.planning.plan.source_of", _raises(KeyError(SECRET)))
-    arguments = ["plan", "--input", "x", "--output", "o", "--method", "private-dfg"]
+    arguments = ["plan", "--log", "x", "--output", "o", "--method", "private-dfg"]
     arguments.append("--buy_vocabulary")
     assert tracecloak(*arguments, "--epsilon", 1) == 6
     told = capsys.readouterr().err
@@ -192,7 +192,7 @@ def test_2_is_an_output_that_cannot_be_written_and_nothing_is_paid_for_it(
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-@pytest.mark.parametrize("flag", ["--output", "--dead_letter", "--input", "--worker_keys"])
+@pytest.mark.parametrize("flag", ["--output", "--dead_letter", "--log", "--worker_keys"])
 def test_2_is_a_file_system_whose_library_is_missing(
     common: list[object],
     tmp_path: Path,

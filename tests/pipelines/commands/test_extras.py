@@ -16,15 +16,15 @@ from tracecloak.transforms import sources
 
 # Command lines, each with a module that it needs, and the extra that has it.
 LACKING = [
-    ("evaluate --original LOG --released OUT --output page.json", "ot", "measures"),
-    ("report OUT --original LOG --output page.html", "ot", "measures"),
-    ("compare --input LOG --methods privtree --output page.md", "ot", "measures"),
-    ("compare --input LOG --methods privtree --output page.md --mine", "pm4py", "mining"),
-    ("mine --released OUT --miner inductive --output tree", "pm4py", "mining"),
-    ("experiment pretsa LOG --output page", "ot", "measures"),
-    ("experiment sacofa-sapa LOG --output page", "sklearn.ensemble", "mining"),
-    ("experiment sacofa-sapa LOG --output page", "pm4py", "mining"),
-    ("experiment sacofa-sapa LOG --output page", "matplotlib.figure", "report"),
+    ("evaluate --log LOG OUT --output page.json", "ot", "measures"),
+    ("report OUT --log LOG --output page.html", "ot", "measures"),
+    ("compare --log LOG --methods privtree --output page.md", "ot", "measures"),
+    ("compare --log LOG --methods privtree --output page.md --mine", "pm4py", "mining"),
+    ("mine OUT --miner inductive --output tree", "pm4py", "mining"),
+    ("experiment pretsa --log LOG --output page", "ot", "measures"),
+    ("experiment sacofa-sapa --log LOG --output page", "sklearn.ensemble", "mining"),
+    ("experiment sacofa-sapa --log LOG --output page", "pm4py", "mining"),
+    ("experiment sacofa-sapa --log LOG --output page", "matplotlib.figure", "report"),
 ]
 
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a log, LOG, and a release of it, OUT; commands run in it."""
     monkeypatch.chdir(tmp_path)
     log = csv_log(tmp_path / "LOG", list(small_rows(40))).rename(tmp_path / "LOG.csv")
-    given = ["--input", log, "--output", "OUT", "--method", "pretsa", "--k", 1, "--t", 1]
+    given = ["--log", log, "--output", "OUT", "--method", "pretsa", "--k", 1, "--t", 1]
     assert tracecloak("release", *given, "--runner", "InMemory", "--formats", "csv") == 0
     return tmp_path
 
@@ -83,8 +83,8 @@ def test_with_all_libraries_logs_are_opened(folder: Path, opened: list[str]) -> 
 def test_a_comparison_that_cannot_be_made_opens_no_log(
     folder: Path, opened: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = typed("compare --input LOG --methods privtree --output page.md")
-    assert tracecloak(*line, "--epsilon", "1,0") == 2
+    line = typed("compare --log LOG --methods privtree --output page.md")
+    assert tracecloak(*line, "--epsilons", "1,0") == 2
     assert tracecloak(*line, "--repetitions", "0") == 2
     assert "repetitions must be at least 1" in capsys.readouterr().err
     assert not opened

@@ -43,7 +43,7 @@ def as_accounts(folder: Path, text: str) -> list[object]:
 
 def as_rules(folder: Path, text: str) -> list[object]:
     (folder / "rules.json").write_text(text)
-    given = ["--input", folder / "log.csv", "--output", folder / "out", "--method", "sacofa"]
+    given = ["--log", folder / "log.csv", "--output", folder / "out", "--method", "sacofa"]
     return ["plan", *given, "--model", folder / "rules.json"]
 
 
@@ -52,7 +52,7 @@ def _plan(folder: Path) -> list[object]:
 
 
 def _rigorous(folder: Path) -> list[object]:
-    given = ["--input", folder / "log.csv", "--output", folder / "out"]
+    given = ["--log", folder / "log.csv", "--output", folder / "out"]
     return [*given, "--method", "private-dfg", "--epsilon", 1]
 
 
@@ -85,8 +85,8 @@ def test_a_release_whose_manifest_is_no_manifest_is_told(
     (release / "manifest.json").write_text(manifest)
     (release / "latest.json").write_text(json.dumps({"path": "run_id=r"}))
     given = {
-        "evaluate": ["--original", log, "--released", release, "--output", tmp_path],
-        "report": ["--original", log, release],
+        "evaluate": ["--log", log, release, "--output", tmp_path],
+        "report": ["--log", log, release],
         "verify": [release],
     }[command]
     assert tracecloak(command, *given) in ([3] if command != "verify" else [5])

@@ -8,16 +8,16 @@ import pytest
 
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.commands import attack
 from tracecloak.examination.experiments.run import GRIDS
 from tracecloak.pipelines.commands import key, ledger
 from tracecloak.pipelines.commands.table import COMMANDS
 
-OF_A_RELEASE = ("release", "plan", "attack")
+OF_A_RELEASE = (["release"], ["plan"], ["attack", "config"])
 LINES = [
     *([name] for name in COMMANDS),
-    *([name, "--method", method] for name in OF_A_RELEASE for method in METHODS),
-    ["attack", "--linkage"],
-    ["attack", "--checks"],
+    *([*names, "--method", method] for names in OF_A_RELEASE for method in METHODS),
+    *(["attack", name] for name in attack.ACTIONS),
     *(["experiment", name] for name in GRIDS),
     *(["key", name] for name in key.ACTIONS),
     *(["ledger", name] for name in ledger.ACTIONS),
@@ -51,21 +51,22 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
 @pytest.mark.parametrize(
     ("line", "required"),
     [
-        (["release"], {"input", "method", "output"}),
-        (["plan", "--method", "dpim"], {"input", "method", "output", "epsilon"}),
-        (["attack"], {"input", "method", "report"}),
-        (["attack", "--linkage"], {"original", "released", "report"}),
-        (["attack", "--checks"], {"input", "method", "report"}),
-        (["compare"], {"input", "output"}),
-        (["evaluate"], {"original", "released", "output"}),
-        (["experiment"], {"output"}),
+        (["release"], {"log", "method", "output"}),
+        (["plan", "--method", "dpim"], {"log", "method", "output", "epsilon"}),
+        (["attack"], set()),
+        (["attack", "config"], {"log", "method", "report"}),
+        (["attack", "linkage"], {"report"}),
+        (["attack", "checks"], {"log", "method", "report"}),
+        (["compare"], {"log", "output"}),
+        (["evaluate"], {"output"}),
+        (["experiment"], {"log", "output"}),
         (["key"], set()),
-        (["key", "new"], {"output"}),
+        (["key", "make"], {"output"}),
         (["key", "rewrap"], {"from", "to"}),
         (["ledger"], set()),
         (["ledger", "show"], set()),
-        (["ledger", "account"], {"epsilon", "delta", "unit", "by", "reason"}),
-        (["ledger", "dataset"], {"account", "by", "reason"}),
+        (["ledger", "declare"], {"epsilon", "delta", "unit", "by", "reason"}),
+        (["ledger", "bind"], {"account", "by", "reason"}),
         (["ledger", "withdraw"], {"output", "release_id", "by", "reason"}),
         (["ledger", "accept"], {"by", "reason"}),
         (

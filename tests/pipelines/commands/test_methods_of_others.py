@@ -89,12 +89,14 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
         ],
     )
     method = ["--method", "toy-kite", "--epsilon", "4", "--wind", "7"]
-    places = ["--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys"]
+    places = ["--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys"]
 
     def command(*arguments: object) -> str:
         return told(kites, "-m tracecloak", *arguments)
 
-    entries: dict[str, Any] = {e["name"]: e for e in json.loads(command("catalogue", "--json"))}
+    entries: dict[str, Any] = {
+        e["name"]: e for e in json.loads(command("catalogue", "--all", "--json"))
+    }
     assert "Force of the wind" in entries["toy-kite"]["params"]["wind"]["description"]
     assert entries["toy-tree"]["guarantee"] == "rigorous"
     assert entries["amun"]["guarantee"] == "published"  # a name of ours is nobody else's
@@ -111,7 +113,7 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
     ledger = json.loads(command("ledger", "show", "--json", "--key_store", tmp_path / "keys"))
     assert {entry["method"] for entry in ledger["entries"]} == {"toy-kite"}
     report = tmp_path / "report.json"
-    command("attack", "--input", log, *method, "--releases", 16, "--report", report)
+    command("attack", "config", "--log", log, *method, "--releases", 16, "--report", report)
     assert "toy-kite" in report.read_text()
 
 

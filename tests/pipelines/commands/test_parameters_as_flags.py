@@ -133,7 +133,7 @@ def planned(
     )
 
     def run(flags: list[str]) -> ReleaseConfig:
-        assert tracecloak("plan", "--input", log, "--output", tmp_path / "out", *flags) == 0
+        assert tracecloak("plan", "--log", log, "--output", tmp_path / "out", *flags) == 0
         return seen.pop()
 
     return run
@@ -225,11 +225,9 @@ def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_fil
         whole: dict[str, Any] = {**common, **product}
         (tmp_path / "ward.yaml").write_text(yaml.safe_dump(whole))
         assert tracecloak("stream", tmp_path / "ward.yaml") == 0
-        ends = whole.pop("end_activity")
         flags = {**whole, **whole.pop("log_params", {}), **whole.pop("columns", {})}
         flags = {n: v for n, v in flags.items() if n not in ("log_params", "columns")}
-        typed = [f"--end_activity={name}" for name in ends]
-        typed += [
+        typed = [
             f"--{n}={','.join(v) if n == 'formats' else form(n, v, tmp_path)}"
             for n, v in flags.items()
         ]
@@ -252,7 +250,7 @@ def test_a_text_that_stands_for_nothing_is_told_with_its_flag(
     flag: str, value: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    given = ["--input", log, "--output", "out", "--method", "dpim", "--epsilon", 1]
+    given = ["--log", log, "--output", "out", "--method", "dpim", "--epsilon", 1]
     assert tracecloak("plan", *given, f"--{flag}", value) == 2
     assert told in capsys.readouterr().err
 
@@ -261,7 +259,7 @@ def test_a_file_that_is_no_yaml_is_told_with_its_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bounds.yaml").write_text("[5, 20")
-    given = ["--input", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
+    given = ["--log", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
     assert tracecloak("plan", *given, "--size_bounds", f"@{tmp_path / 'bounds.yaml'}") == 2
     assert "is no YAML" in capsys.readouterr().err
 
@@ -278,7 +276,7 @@ def test_a_plan_reads_without_python(
     )
     for given in METHODS[name].examples:
         (tmp_path / "release.yaml").write_text(
-            json.dumps({"method": name, "params": dict(given), "input": str(log), "output": "out"})
+            json.dumps({"method": name, "params": dict(given), "log": str(log), "output": "out"})
         )
         unit = ["--individual_id=person"] if "max_cases_per_individual" in given else []
         assert tracecloak("plan", tmp_path / "release.yaml", "--cases=50", *unit) == 0
@@ -294,7 +292,7 @@ def test_a_plan_reads_without_python(
 
 def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    given = ["--input", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
+    given = ["--log", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
     given += ["--vocabulary", '["A", "B"]', "--cases", 100]
     parts = '{"org:resource": {values: [R1, "R, 2"]}}'
     assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 RELEASE = [
-    "release", "--input", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory",
+    "release", "--log", "log.csv", "--output", "out", "--release_id", "r", "--runner", "InMemory",
     "--method", "laplace-dfg", "--epsilon", "1", "--max_error_ratio", "1", "--new_ledger",
 ]  # fmt: skip
 
@@ -39,7 +39,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 def test_a_report_that_the_key_store_knows_nothing_of_is_the_owners_too(folder: Path) -> None:
     assert tracecloak(*RELEASE) == 0
-    own = ["report", "--original", "log.csv", "out", "--key_store", "others"]
+    own = ["report", "--log", "log.csv", "out", "--key_store", "others"]
     assert tracecloak(*own) == 0
     assert list((folder / "others" / "operator").glob("*/report.html"))
     assert not [name for name in open_to_others(folder) if name.startswith("others")]
@@ -56,20 +56,20 @@ def test_a_release_leaves_its_output_alone_to_others(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "files"),
     [
-        (["vocabulary", "--input", "log.csv", "--output", "v/x.txt"], {"v/x.txt"}),
+        (["vocabulary", "--log", "log.csv", "--output", "v/x.txt"], {"v/x.txt"}),
         (
-            ["evaluate", "--original", "log.csv", "--released", "out", "--output", "e.json"],
+            ["evaluate", "--log", "log.csv", "out", "--output", "e.json"],
             {"e.json", "e.md", "e.html"},
         ),
-        (["report", "--original", "log.csv", "out", "--output", "page.html"], {"page.html"}),
+        (["report", "--log", "log.csv", "out", "--output", "page.html"], {"page.html"}),
         (
-            ["attack", "--input", "log.csv", "--method", "private-dfg", "--epsilon", "1",
+            ["attack", "config", "--log", "log.csv", "--method", "private-dfg", "--epsilon", "1",
              "--vocabulary", "names.txt", "--releases", "20", "--report", "a.json"],
             {"a.json", "a.md", "a.html"},
         ),
         (
-            ["compare", "--input", "log.csv", "--output", "c.md", "--methods", "private-dfg",
-             "--epsilon", "1", "--repetitions", "1"],
+            ["compare", "--log", "log.csv", "--output", "c.md", "--methods", "private-dfg",
+             "--epsilons", "1", "--repetitions", "1"],
             {"c.md", "c.jsonl"},
         ),
     ],

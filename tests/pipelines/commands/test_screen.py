@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 RELEASE = [
-    "release", "--input", "log.csv", "--output", "out", "--release_id", "r1", "--runner",
+    "release", "--log", "log.csv", "--output", "out", "--release_id", "r1", "--runner",
     "InMemory", "--method", "laplace-dfg", "--epsilon", "1", "--max_error_ratio", "1",
 ]  # fmt: skip
 
@@ -74,7 +74,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     assert rows["open first"] == f"{out}/report.html"
     assert rows["took"].endswith("seconds")
     cap = ["--epsilon", "3", "--delta", "1e-5", "--unit", "case", "--by", "me", "--reason", "why"]
-    assert tracecloak("ledger", "account", "default", *cap) == 0
+    assert tracecloak("ledger", "declare", "default", *cap) == 0
     capsys.readouterr()
     assert (
         tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
@@ -107,7 +107,7 @@ def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFi
 KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "sample": (["--cases", "20", "--output", "s.csv"], {"sample", "cases", "vocabulary"}),
     "vocabulary": (
-        ["--input", "log.csv"],
+        ["--log", "log.csv"],
         {
             "names",
             "names_left_out",
@@ -126,24 +126,24 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
         },
     ),
     "evaluate": (
-        ["--original", "log.csv", "--released", "out", "--output", "e.json"],
+        ["--log", "log.csv", "out", "--output", "e.json"],
         {"report", "text", "numbers"},
     ),
-    "mine": (["--released", "out", "--output", "tree"], {"tree", "promise", "folder"}),
-    "attack": (
-        ["--linkage", "--original", "log.csv", "--released", "log.csv", "--report", "l.json"],
+    "mine": (["out", "--output", "tree"], {"tree", "promise", "folder"}),
+    "attack linkage": (
+        ["log.csv", "--log", "log.csv", "--report", "l.json"],
         {"report"},
     ),
     "ledger show": ([], {"accounts", "datasets", "entries", "forgotten"}),
     "ledger verify": ([], {"is_sound", "said"}),
-    "ledger new": ([], {"ledger", "entries"}),
-    "ledger resume": ([], {"said"}),
-    "ledger cases": ([], {"said"}),
+    "ledger begin": ([], {"ledger", "entries"}),
+    "ledger list-unfinished": ([], {"said"}),
+    "ledger list-cases": ([], {"said"}),
     "ledger erase": (["--by", "me", "--reason", "why"], {"releases"}),
     "ledger withdraw": (
         ["--output", "out", "--release_id", "r1", "--by", "me", "--reason", "why"], {"folder"}
     ),
-    "key new": (["--output", "release.key"], {"key"}),
+    "key make": (["--output", "release.key"], {"key"}),
     "catalogue": (["tlkc"], {"name", "summary", "guarantee", "statement", "example", "params"}),
 }  # fmt: skip
 

@@ -57,7 +57,7 @@ def test_the_version_help_and_wrong_flags_load_nothing_heavy() -> None:
 
 def test_flags_of_a_release_load_the_keys_of_its_configuration_only(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text("input: [")
+    wrong.write_text("log: [")
     lines = [
         ["release", "--help"],
         ["release", "--wrong"],
@@ -75,12 +75,12 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     names = tmp_path / "names.txt"
     names.write_text("A\nB\nC\nD\n")
-    places = ["--input", str(tmp_path / "*.csv"), "--output", str(tmp_path / "out")]
+    places = ["--log", str(tmp_path / "*.csv"), "--output", str(tmp_path / "out")]
     ours = ["--key_store", str(tmp_path / "keys")]
     amun = ["--method", "amun", "--guessing_advantage"]
     private = ["--method", "private-log", "--epsilon", "1", "--vocabulary", str(names)]
     lines = [
-        ["ledger", "new", *ours],
+        ["ledger", "begin", *ours],
         ["ledger", "show", *ours],
         ["ledger", "verify", *ours],
         ["ledger", "export", *ours],

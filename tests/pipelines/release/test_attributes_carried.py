@@ -24,7 +24,7 @@ from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
-from tracecloak.pipelines.configuration.config import load, load_source
+from tracecloak.pipelines.configuration.config import load, load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
@@ -90,7 +90,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: Any) -> Path:
     code = tracecloak(
-        "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
+        "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
         "--key_store", folder / "keys", "--release_id", "r", "--parts", 3,
         "--method", "generating", "--epsilon", 8, "--delta", "1e-5", "--max_trace_length", 2,
         "--vocabulary", inputs[0].parent / "names.txt", "--formats", "parquet,xes,csv",
@@ -222,7 +222,7 @@ def test_an_empty_release_still_has_the_columns(
     header = write_csv(tmp_path / "empty.csv", [], list(rows()[0]))
     flags = ("--epsilon", 8, "--vocabulary", inputs[0].parent / "names.txt")
     code = tracecloak(
-        "release", "--input", header, "--output", tmp_path / "out", "--key_store",
+        "release", "--log", header, "--output", tmp_path / "out", "--key_store",
         tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", method,
         "--formats", "parquet,xes,csv", "--attributes", json.dumps(DECLARED), "--runner", runner,
         *(flags if method == "generating" else ()),
@@ -243,7 +243,7 @@ def test_texts_of_the_source_are_never_written(
 ) -> None:
     """Catches a method that releases what it was given; `passing` can be told to."""
     flags = (
-        "release", "--input", ",".join(map(str, inputs)), "--key_store", tmp_path / "keys",
+        "release", "--log", ",".join(map(str, inputs)), "--key_store", tmp_path / "keys",
         "--method", "passing", "--attributes", json.dumps(DECLARED), "--runner", runner,
     )  # fmt: skip
     assert tracecloak(*flags, "--output", tmp_path / "right") == 0
@@ -256,7 +256,7 @@ def test_texts_of_the_source_are_never_written(
 
 def configuration(tmp_path: Path, inputs: Sequence[Path], declared: Any = None) -> Any:
     flags = {
-        "input": ",".join(map(str, inputs)), "output": str(tmp_path), "method": "passing",
+        "log": ",".join(map(str, inputs)), "output": str(tmp_path), "method": "passing",
         "attributes": json.dumps(declared or DECLARED),
     }  # fmt: skip
     return load(None, flags)
@@ -271,7 +271,7 @@ def test_a_release_maps_the_declared_columns_and_an_evaluation_none(
         ("case:age", "age"),
         ("amount", "amount"),
     )
-    assert source_of(load_source({"input": str(inputs[0])})).mapping.attributes == ()
+    assert source_of(load_log({"log": str(inputs[0])})).mapping.attributes == ()
 
 
 def test_a_missing_column_stops_before_anything_is_read(tmp_path: Path, inputs: list[Path]) -> None:

@@ -25,7 +25,7 @@ def out(tmp_path: Path) -> Path:
 
 def release(path: Path, out: Path, *flags: object) -> int:
     return tracecloak(
-        "release", "--input", path, "--output", out, "--key_store", out.parent / "keys",
+        "release", "--log", path, "--output", out, "--key_store", out.parent / "keys",
         "--method", "amun", "--guessing_advantage", "0.4", "--mode", "oversampling",
         "--release_id", "r", "--runner", "InMemory", *flags,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def common(tmp_path: Path, log: Path) -> list[object]:
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
         "--runner", "InMemory", "--parts", 2,
     ]  # fmt: skip

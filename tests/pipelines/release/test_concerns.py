@@ -18,7 +18,7 @@ def line(folder: Path, *more: object) -> list[object]:
     if not log.exists():
         csv_log(log, list(small_rows(20)))
     return [
-        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
         "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", "r",
         "--runner", "InMemory", "--parts", 1, "--cases_kept_days", 0, *more,
     ]  # fmt: skip
@@ -67,7 +67,7 @@ UNASKED = (
 
 
 def test_a_release_loads_nothing_of_what_it_does_not_ask_for(tmp_path: Path) -> None:
-    assert tracecloak("ledger", "new", "--key_store", tmp_path / "keys") == 0
+    assert tracecloak("ledger", "begin", "--key_store", tmp_path / "keys") == 0
     script = (
         "import sys\nfrom tracecloak.pipelines.commands.main import main\n"
         "assert main(sys.argv[1:]) == 0\n"

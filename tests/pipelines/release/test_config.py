@@ -23,11 +23,11 @@ from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
-MINIMAL: dict[str, Any] = {"input": "a.csv", "method": "amun", "output": "out"}
+MINIMAL: dict[str, Any] = {"log": "a.csv", "method": "amun", "output": "out"}
 
 GOOD: list[dict[str, Any]] = [
     MINIMAL,
-    {**MINIMAL, "input": ["a.csv", "b.csv"], "formats": ["csv"], "release_id": "x"},
+    {**MINIMAL, "log": ["a.csv", "b.csv"], "formats": ["csv"], "release_id": "x"},
     {**MINIMAL, "params": {"guessing_advantage": 0.2, "mode": "filtering"}},
     {**MINIMAL, "params": {"start_precision_days": "authors", "saturated_epsilon": 0.7}},
     {**MINIMAL, "where": [{"column": "activity", "begins_with": "A_"}]},
@@ -97,7 +97,7 @@ def test_no_option_of_ours_is_one_of_beams() -> None:
 
 
 def test_the_sign_of_a_filter_is_part_of_the_digest() -> None:
-    body = {"input": "a", "method": "amun", "params": {"guessing_advantage": 0.3}, "output": "o"}
+    body = {"log": "a", "method": "amun", "params": {"guessing_advantage": 0.3}, "output": "o"}
     digests = {
         ReleaseConfig(**body, where=[{"column": "x", key: "b"}]).digest
         for key in ("equals", "begins_with", "at_least", "above", "at_most", "below")
@@ -215,7 +215,7 @@ def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> Non
 
 
 def test_names_in_place_of_the_vocabularys_file_are_told_how_to_be_given() -> None:
-    flags = {"input": "x.csv", "output": "y", "method": "private-dfg", "epsilon": "1"}
+    flags = {"log": "x.csv", "output": "y", "method": "private-dfg", "epsilon": "1"}
     with pytest.raises(UsageError, match="or give their names as JSON"):
         load(None, {**flags, "vocabulary": "register,triage"})
     found = load(None, {**flags, "vocabulary": ["register", "triage"]})

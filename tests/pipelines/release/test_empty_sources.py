@@ -33,7 +33,7 @@ RIGOROUS = [
 def release(
     folder: Path, method: str, example: Mapping[str, Any], source: str | Path, **changes: object
 ) -> int:
-    body = {**example_config(folder, method, example, Path("x")), "input": str(source), **changes}
+    body = {**example_config(folder, method, example, Path("x")), "log": str(source), **changes}
     (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
     return tracecloak("release", folder / "release.yaml")
 
@@ -118,7 +118,7 @@ def test_the_plan_of_a_missing_partition_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = tracecloak(
-        "plan", "--input", f"{tmp_path}/day=1/", "--output", "o", "--method", "private-dfg",
+        "plan", "--log", f"{tmp_path}/day=1/", "--output", "o", "--method", "private-dfg",
         "--epsilon", 1, "--buy_vocabulary",
     )  # fmt: skip
     assert code == 0

@@ -33,7 +33,7 @@ class Place:
 
     def run(self, *more: object, keys: str = "keys", log: Path | None = None) -> int:
         return tracecloak(
-            "release", "--input", log or self.log, "--output", self.folder / "out", "--key_store",
+            "release", "--log", log or self.log, "--output", self.folder / "out", "--key_store",
             self.folder / keys, "--ledger", self.ledger, "--method", "variant-histogram",
             "--epsilon", 1, "--runner", "InMemory", "--parts", 1, "--release_id", "r",
             "--cases_kept_days", 0, *more,
@@ -56,7 +56,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    assert as_typed("ledger", "new", "--key_store", tmp_path / "keys") == 0
+    assert as_typed("ledger", "begin", "--key_store", tmp_path / "keys") == 0
     return Place(tmp_path)
 
 

@@ -37,7 +37,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def release(tmp_path: Path, source: Path, *flags: object) -> int:
     return tracecloak(
-        "release", "--input", source, "--output", tmp_path / "out", "--key_store",
+        "release", "--log", source, "--output", tmp_path / "out", "--key_store",
         tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary",
         "--release_id", "r", "--max_error_ratio", 0.01, *flags,
     )  # fmt: skip

@@ -31,7 +31,7 @@ def flags(folder: Path, rows: Sequence[Row], method: str, *more: object) -> list
     names.write_text("A\nB\nC\n")
     known = ["--vocabulary", names] if "--buy_vocabulary" not in more else []
     return [
-        "--input", csv_log(folder / "log.csv", rows), "--output", folder / "out", "--key_store",
+        "--log", csv_log(folder / "log.csv", rows), "--output", folder / "out", "--key_store",
         folder / "keys", "--method", method, "--epsilon", "50", "--release_id", "r", "--runner",
         "InMemory", *known, *more,
     ]  # fmt: skip

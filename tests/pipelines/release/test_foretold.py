@@ -28,7 +28,7 @@ def flags(tmp_path: Path) -> list[str]:
     log = tmp_path / "log.csv"
     log.write_text("\n".join(["case_id,activity,timestamp", *rows, ""]))
     return [
-        "--input", str(log), "--output", str(tmp_path / "out"), "--method", "amun",
+        "--log", str(log), "--output", str(tmp_path / "out"), "--method", "amun",
         "--guessing_advantage", "0.2",
     ]  # fmt: skip
 

@@ -39,7 +39,7 @@ class Folder:
 
     def release(self, *flags: object) -> int:
         return tracecloak(
-            "release", "--input", self.days, "--output", self.out, "--key_store", self.keys,
+            "release", "--log", self.days, "--output", self.out, "--key_store", self.keys,
             "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
             "r", "--runner", "InMemory", *flags,
         )  # fmt: skip

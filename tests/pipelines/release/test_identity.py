@@ -35,7 +35,7 @@ SCHEDULE = {
     "horizon": 12,
 }  # fmt: skip
 RELEASE: dict[str, Any] = {
-    "input": "a.csv", "output": "out", "method": "private-dfg",
+    "log": "a.csv", "output": "out", "method": "private-dfg",
     "params": {"epsilon": "1", "vocabulary": ["A", "B"]},
     "columns": {"individual_id": "person"},
 }  # fmt: skip
@@ -52,7 +52,7 @@ WHERE = "no byte: says where files are, and not what is in them"
 WHO = "no byte: says who pays, or who may, and not for what"
 HOW = "no byte: says what runs it, and a release is the same bytes whatever runs it"
 RELEASE_KEYS: Keys = {
-    "input": (BY_FILE, {"input": "b.csv"}),
+    "log": (BY_FILE, {"log": "b.csv"}),
     "input_format": (IN_DIGEST, {"input_format": "csv"}),
     "delimiter": (IN_DIGEST, {"delimiter": ";"}),
     "encoding": (IN_DIGEST, {"encoding": "latin-1"}),

@@ -42,7 +42,7 @@ def rows_of(n_people: int, n_cases: int, activities: str = "AB") -> list[Row]:
 def release(folder: Path, log: Path, *flags: object, code: int = 0) -> Path:
     # At epsilon 900 noise is 0 but with a probability below e^-290, so counts can be told exactly.
     got = tracecloak(
-        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
         "--epsilon", "900", "--release_id", "r", "--runner", "InMemory", "--parts", 1, *flags,
     )  # fmt: skip
     assert got == code
@@ -235,7 +235,7 @@ def test_where_the_case_is_the_unit_a_record_needs_no_individual(tmp_path: Path)
     """Catches a rule that reaches methods which do not look at individuals."""
     log = individual_log(tmp_path / "log.csv", with_missing(20))
     code = tracecloak(
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "amun", "--individual_id", "person", "--release_id", "r",
         "--runner", "InMemory",
     )  # fmt: skip

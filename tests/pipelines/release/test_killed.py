@@ -70,7 +70,7 @@ class Releases:
             self._inputs / flag if flag == "names.txt" else flag for flag in METHODS[self.method]
         ]
         return self._commands.run(
-            "release", "--input", self._inputs / "log.csv", "--output", self.out, "--key_store",
+            "release", "--log", self._inputs / "log.csv", "--output", self.out, "--key_store",
             self.keys, "--method", self.method, *flags, "--release_id", "r", "--runner", runner,
             "--parts", 2, "--accounts", self._inputs / "accounts.yaml", "--account",
             "free" if self.method == "amun" else "capped",

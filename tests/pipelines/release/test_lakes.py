@@ -11,7 +11,7 @@ import yaml
 
 from tests.support.releasing import csv_log, digests, fix_key, manifest, operator_folder, tracecloak
 from tests.support.searching import files_with
-from tracecloak.pipelines.configuration.config import ReleaseConfig, load, load_source
+from tracecloak.pipelines.configuration.config import ReleaseConfig, load, load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.plan import plan_of
 from tracecloak.schemas.errors import InputSchemaError
@@ -39,7 +39,7 @@ def lake(tmp_path: Path) -> Path:
 
 def release(folder: Path, name: str, source: object, *flags: object, **changes: Any) -> int:
     body = {
-        "input": source if isinstance(source, list) else str(source),
+        "log": source if isinstance(source, list) else str(source),
         "method": "variant-histogram",
         "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
         "output": str(folder / "out"),
@@ -92,7 +92,7 @@ def test_where_no_file_is_left_a_log_without_cases_is_released(
     assert any("no file, so a log without cases" in line for line in told)
     assert any("in all 0 files; 6 others are passed over" in line for line in told)
     with pytest.raises(InputSchemaError, match=r"of 6 input files none is left.*--where"):
-        source_of(load_source({"input": str(lake), "where": ["day >= 2027-01-01"]}))
+        source_of(load_log({"log": str(lake), "where": ["day >= 2027-01-01"]}))
 
 
 def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_plan_of_many_files_shows_the_first_and_how_many(tmp_path: Path) -> 
         part.mkdir(parents=True, exist_ok=True)
         csv_log(part / f"log-{number}.csv", [("c", "A", "2026-11-01")])
     config = ReleaseConfig(
-        input=f"{tmp_path}/lake",
+        log=f"{tmp_path}/lake",
         method="variant-histogram",
         params={"epsilon": 1, "vocabulary": ["A"]},
         output="out",

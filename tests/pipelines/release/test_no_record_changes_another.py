@@ -56,7 +56,7 @@ def released(folder: Path, files: dict[str, bytes], method: str, runner: str) ->
     }
     params = {**METHODS[method], "max_cases_per_individual": 2}
     body = {
-        "input": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
+        "log": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
         "release_id": "one", "method": method, "params": params, "columns": columns,
         "runner": runner, "parts": 1, "formats": ["parquet", "xes"],
     }  # fmt: skip

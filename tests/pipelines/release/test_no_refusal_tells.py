@@ -155,7 +155,7 @@ def configuration(
     if "max_cases_per_individual" in params:
         columns["individual_id"] = "person"
     body = {
-        "input": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
+        "log": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
         "method": method, "params": params, "columns": columns, "runner": runner,
         "release_id": "r", "formats": ["parquet", "xes", "csv"], "parts": 2, "shards": 2,
     }  # fmt: skip

@@ -42,7 +42,7 @@ class Places:
 
     def release(self, output: object, *flags: object) -> int:
         return tracecloak(
-            "release", "--input", self.log, "--output", output, "--key_store", self.keys,
+            "release", "--log", self.log, "--output", output, "--key_store", self.keys,
             "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
             "a", "--runner", "InMemory", "--parts", 1, *flags,
         )  # fmt: skip
@@ -288,13 +288,13 @@ def test_another_spelling_of_an_input_is_the_same_file(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
         assert places.release("out") == 6
-    assert places.release("out", "--input", spelled) == 0
+    assert places.release("out", "--log", spelled) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.release("out", "--input", spelled, "--release_id", "b") == 6
+        assert places.release("out", "--log", spelled, "--release_id", "b") == 6
     (places.folder / "elsewhere").mkdir()
     monkeypatch.chdir(places.folder / "elsewhere")
-    assert places.release("../out", "--input", "../log.csv", "--release_id", "b") == 0
+    assert places.release("../out", "--log", "../log.csv", "--release_id", "b") == 0
     assert places.actions() == ["reserve", "draw", "commit"] * 2
 
 
@@ -307,8 +307,8 @@ def test_files_are_read_in_the_order_of_the_first_run(places: Places) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
         # By name the first of these is the last of those.
-        assert places.release("out", "--input", f"{files[0]},y.csv") == 6
-    assert places.release("out", "--input", f"x/b.csv,{files[1]}") == 0
+        assert places.release("out", "--log", f"{files[0]},y.csv") == 6
+    assert places.release("out", "--log", f"x/b.csv,{files[1]}") == 0
     assert places.actions() == ["reserve", "draw", "commit"]
 
 

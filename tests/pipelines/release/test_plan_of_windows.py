@@ -36,7 +36,7 @@ def plan(
     of_noise = {"epsilon": 1, "vocabulary": list("ABCD")} if method == "private-dfg" else {}
     csv_log(folder / "log.csv", list(small_rows()))
     body: dict[str, Any] = {
-        "input": str(folder / "log.csv"),
+        "log": str(folder / "log.csv"),
         "output": str(folder / "out"),
         "method": method,
         "params": {**of_noise, **params},
@@ -141,7 +141,7 @@ def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
     assert "with noise" not in text and "A window with fewer cases than are to be alike" in text
     alone = plan(tmp_path, None, method="pretsa", k=2)
     assert "If the log grows and is released again, both side by side can single out" in alone
-    assert "attack --linkage --growing" in alone
+    assert "attack linkage --growing" in alone
     assert "Of several releases" not in plan(tmp_path, SECTION)
 
 

@@ -30,7 +30,7 @@ def log(folder: Path, n_cases: int = 60) -> Path:
 
 def release(folder: Path, method: str, *flags: object) -> int:
     return tracecloak(
-        "release", "--input", log(folder), "--output", folder / "out", "--key_store",
+        "release", "--log", log(folder), "--output", folder / "out", "--key_store",
         folder / "keys", "--method", method, *NEEDED.get(method, ["--epsilon", "1"]),
         "--release_id", "r", "--runner", "InMemory", *flags,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_list_and_buying_exclude_each_other(
 def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tracecloak("vocabulary", "--input", log(tmp_path)) == 0
+    assert tracecloak("vocabulary", "--log", log(tmp_path)) == 0
     shown = capsys.readouterr().out
     head, _, names = shown.partition("\n\n")
     assert names.splitlines() == ["A", "B", "C", "Visit of Dr Odd"]
@@ -99,7 +99,7 @@ def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
 def test_what_is_struck_out_is_in_no_byte_of_the_release(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
     names.touch(mode=0o644)
-    assert tracecloak("vocabulary", "--input", log(tmp_path), "--output", names) == 0
+    assert tracecloak("vocabulary", "--log", log(tmp_path), "--output", names) == 0
     assert names.stat().st_mode & 0o077 == 0
     names.write_text(names.read_text().replace("Visit of Dr Odd\n", ""))
     assert release(tmp_path, "private-dfg", "--epsilon", "50", "--vocabulary", names) == 0
@@ -117,7 +117,7 @@ def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
         for name in ("A\nB", "C")
     ]
     path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    assert tracecloak("vocabulary", "--input", path) == 0
+    assert tracecloak("vocabulary", "--log", path) == 0
     told = capsys.readouterr()
     assert "\nC\n" in told.out and "B" not in told.out.partition("\n\n")[2]
     assert "# 1 names hold a line break" in told.out and not told.err
@@ -129,20 +129,20 @@ def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
     """And no list takes the place of one that was read before."""
     path = csv_log(tmp_path / "log.csv", [("1", "A", "1.2.2026"), ("2", "B", "3.2.2026")])
     reason = "2 of 2: timestamp not readable as ISO 8601, first at record 1 of"
-    assert tracecloak("vocabulary", "--input", path) == 3
+    assert tracecloak("vocabulary", "--log", path) == 3
     told = capsys.readouterr()
     assert reason in told.out
     assert "timestamp not readable as ISO 8601; set --timestamp_format" in told.err
     assert "2" not in told.err
-    assert tracecloak("vocabulary", "--input", path, "--json") == 3
+    assert tracecloak("vocabulary", "--log", path, "--json") == 3
     body = json.loads(capsys.readouterr().out)
     assert (body["names"], body["records"], body["records_left_out"]) == ([], 2, 2)
     assert body["reasons"][0].startswith(reason)
     names = tmp_path / "names.txt"
     names.write_text("A\n")
-    assert tracecloak("vocabulary", "--input", path, "--output", names) == 3
+    assert tracecloak("vocabulary", "--log", path, "--output", names) == 3
     assert names.read_text() == "A\n"
-    assert tracecloak("vocabulary", "--input", csv_log(tmp_path / "none.csv", [])) == 3
+    assert tracecloak("vocabulary", "--log", csv_log(tmp_path / "none.csv", [])) == 3
     assert "there is none, or none passes the filters" in capsys.readouterr().err
 
 
@@ -151,10 +151,10 @@ def test_records_that_name_nothing_are_told_beside_the_list(
 ) -> None:
     path = csv_log(tmp_path / "log.csv", [("1", "A", "2026-01-01"), ("2", "B", "soon")])
     reason = "1 of 2: timestamp not readable as ISO 8601, first at record 2 of"
-    assert tracecloak("vocabulary", "--input", path) == 0
+    assert tracecloak("vocabulary", "--log", path) == 0
     shown = capsys.readouterr().out
     assert reason in shown and read_vocabulary(shown.encode()) == ("A",)
-    assert tracecloak("vocabulary", "--input", path, "--output", tmp_path / "names.txt") == 0
+    assert tracecloak("vocabulary", "--log", path, "--output", tmp_path / "names.txt") == 0
     assert reason in capsys.readouterr().out
 
 
@@ -178,7 +178,7 @@ def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_nam
 ) -> None:
     path = tmp_path / "names.txt"
     output = ["--output", path] if is_file else []
-    assert tracecloak("vocabulary", "--input", harmful_log(tmp_path), *output) == 0
+    assert tracecloak("vocabulary", "--log", harmful_log(tmp_path), *output) == 0
     printed = capsys.readouterr().out
     text = path.read_text() if is_file else printed
     assert text.replace("\n", "").isprintable() and printed.replace("\n", "").isprintable()
@@ -194,7 +194,7 @@ def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_nam
 def test_a_list_as_json_has_the_names_and_no_character_that_steers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tracecloak("vocabulary", "--input", harmful_log(tmp_path), "--json") == 0
+    assert tracecloak("vocabulary", "--log", harmful_log(tmp_path), "--json") == 0
     printed = capsys.readouterr().out
     assert printed.replace("\n", "").isprintable()
     found = json.loads(printed)
@@ -206,7 +206,7 @@ def test_a_list_as_json_has_the_names_and_no_character_that_steers(
 def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
     formats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--input", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
+    given = ["--log", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
     names = ["--vocabulary", json.dumps([*FORMULAS, *HARMFUL])]
     assert tracecloak("plan", *given, "--method", "markov-log", "--epsilon", "1", *names) == 0
     printed = capsys.readouterr().out

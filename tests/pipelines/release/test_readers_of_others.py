@@ -14,7 +14,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")
     tracecloak("sample", "--cases", 150, "--output", folder / "log.parquet")
     code = tracecloak(
-        "release", "--input", folder / "log.parquet", "--output", folder / "out",
+        "release", "--log", folder / "log.parquet", "--output", folder / "out",
         "--key_store", folder / "keys", "--method", "amun", "--release_id", "r",
         "--runner", "InMemory",
     )  # fmt: skip

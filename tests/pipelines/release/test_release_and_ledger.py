@@ -57,7 +57,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def common(tmp_path: Path, log: Path) -> list[object]:
     return [
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
         "--runner", "InMemory", "--parts", 2,
     ]  # fmt: skip
@@ -290,7 +290,7 @@ def test_a_full_disk_of_the_ledger_releases_nothing_and_reads_nothing(
         with no_page_more():
             assert tracecloak(*common, "--account", LONG) == 2  # it cannot even be made
             assert mend in capsys.readouterr().err
-        assert tracecloak("ledger", "new", "--key_store", keys) == 0
+        assert tracecloak("ledger", "begin", "--key_store", keys) == 0
         with no_page_more():
             assert tracecloak(*common, "--account", LONG) == 6  # its entry cannot be written
             assert mend in capsys.readouterr().err
@@ -361,7 +361,7 @@ def test_a_locked_ledger_ends_the_run_with_75_before_anything_is_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches a run that does without the ledger, or waits for ever."""
-    assert tracecloak("ledger", "new", "--key_store", keys) == 0
+    assert tracecloak("ledger", "begin", "--key_store", keys) == 0
     with monkeypatch.context() as patch, locked(keys):
         nothing_was_read(patch)
         assert tracecloak(*common) == 75
@@ -683,7 +683,7 @@ def test_an_account_of_individuals_pays_for_a_release_of_individuals(
     log = individual_log(
         tmp_path / "people.csv", [(f"p{i % 20}", *row) for i, row in enumerate(small_rows(60))]
     )
-    command = [*common, "--input", log, "--individual_id", "person"]
+    command = [*common, "--log", log, "--individual_id", "person"]
     assert tracecloak(*command, "--accounts", accounts, "--account", "people") == 0
     (charge,) = counting_charges(keys)
     assert (charge.unit, charge.epsilon) == ("individual", "8")
@@ -736,7 +736,7 @@ def check_numbers(chosen: dict[str, Any]) -> tuple[str, ...]:
 
     The manifest is read back from its JSON text, numbers as the decimals that stand there.
     """
-    config = ReleaseConfig(input=("x.csv",), output="/nowhere", **chosen)
+    config = ReleaseConfig(log=("x.csv",), output="/nowhere", **chosen)
     folder = ReleaseFolder("/nowhere", "r")
     text = json.dumps(
         manifest_of(config, Receipt("r", "/nowhere", "", "", "k", "2026-11-23")).to_json(())

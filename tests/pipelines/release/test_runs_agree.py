@@ -28,7 +28,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def release(folder: Path, inputs: str, *flags: object) -> Path:
     code = tracecloak(
-        "release", "--input", inputs, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", inputs, "--output", folder / "out", "--key_store", folder / "keys",
         "--method", "amun", "--guessing_advantage", 0.3, "--release_id", "r",
         "--formats", "parquet,xes,csv", *flags,
     )  # fmt: skip
@@ -234,7 +234,7 @@ def released(
     names.write_text("\n".join(NAMES) + "\n")
     has_delta = "delta" in METHODS[str(flags[flags.index("--method") + 1])].Params.model_fields
     code = tracecloak(
-        "release", "--input", ",".join(map(str, inputs)), "--output", folder / "out",
+        "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
         "--key_store", folder / "keys", "--release_id", release_id,
         *(("--delta", "1e-5") if has_delta and "--delta" not in flags else ()), "--parts", 3,
         *(names if flag == "names.txt" else flag for flag in flags), *more,

@@ -33,7 +33,7 @@ LEAST: dict[str, Any] = {
     "horizon": 24,
 }
 RELEASE: dict[str, Any] = {
-    "input": "a.csv",
+    "log": "a.csv",
     "method": "amun",
     "output": "out",
     "params": {"guessing_advantage": 0.2},
@@ -145,7 +145,7 @@ def test_it_is_no_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         tracecloak("release", "--help")
     assert "--schedule" not in capsys.readouterr().out
-    given = ["--input", "a.csv", "--output", "out", "--method", "amun"]
+    given = ["--log", "a.csv", "--output", "out", "--method", "amun"]
     assert tracecloak("plan", *given, "--schedule", "x") == 2
     for key in IN_FILES_ONLY:
         assert key in ReleaseConfig.model_fields

@@ -22,7 +22,7 @@ SIGNED = ("manifest.json.pub", "manifest.json.sig")
 def release(folder: Path, *flags: object, runner: str = "InMemory", out: str = "out") -> int:
     log = csv_log(folder / "log.csv", list(small_rows(60)))
     return tracecloak(
-        "release", "--input", log, "--output", folder / out, "--key_store", folder / f"{out}-keys",
+        "release", "--log", log, "--output", folder / out, "--key_store", folder / f"{out}-keys",
         "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", "a",
         "--runner", runner, "--parts", 1, *flags,
     )  # fmt: skip

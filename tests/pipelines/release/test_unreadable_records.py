@@ -25,7 +25,7 @@ SECRET = "patient-4711"
 
 def flags(source: Path, *more: object) -> list[object]:
     return [
-        "--input", source, "--output", source.parent / "out", "--key_store", source.parent / "keys",
+        "--log", source, "--output", source.parent / "out", "--key_store", source.parent / "keys",
         "--method", "private-dfg", "--epsilon", 1, "--release_id", "r", "--runner", "InMemory",
         "--buy_vocabulary", *more,
     ]  # fmt: skip

@@ -112,7 +112,7 @@ def test_no_verdict_depends_on_the_input(
     for number, log in enumerate((rows, [(f"{i}{c}", *r) for i in range(100) for c, *r in rows])):
         path = csv_log(tmp_path / f"log{number}.csv", log)
         assert tracecloak(
-            "plan", "--input", path, "--output", tmp_path / "o", "--method", "private-dfg",
+            "plan", "--log", path, "--output", tmp_path / "o", "--method", "private-dfg",
             "--epsilon", "1", "--vocabulary", names, "--cases", "50,500",
         ) == 0  # fmt: skip
         said.append(capsys.readouterr().out.partition("\nVerdict\n")[2])
@@ -123,7 +123,7 @@ def test_a_published_method_gets_no_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tracecloak(
-        "plan", "--input", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
+        "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
         "--method", "pretsa", "--k", "2", "--t", "1",
     ) == 0  # fmt: skip
     assert "\nVerdict\n  Not judged: " in capsys.readouterr().out
@@ -154,7 +154,7 @@ def test_what_would_help_is_on_the_screen_of_a_release_that_is_mostly_noise(
     rows = [(f"c{i}", name, f"2026-01-01T00:0{k}:00Z") for i in range(60) for k, name in
             enumerate(NAMES[:3])]  # fmt: skip
     flags = [
-        "--input", csv_log(tmp_path / "log.csv", rows), "--method", "markov-log", "--vocabulary",
+        "--log", csv_log(tmp_path / "log.csv", rows), "--method", "markov-log", "--vocabulary",
         names, "--max_trace_length", "6", "--output", tmp_path / "out", "--key_store",
         tmp_path / "keys", "--runner", "InMemory",
     ]  # fmt: skip

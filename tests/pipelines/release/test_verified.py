@@ -28,7 +28,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def release(folder: Path, inputs: str, runner: str, formats: str = "parquet") -> int:
     return tracecloak(
-        "release", "--input", inputs, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", inputs, "--output", folder / "out", "--key_store", folder / "keys",
         "--method", "k-anonymous-variants", "--k", 3, "--release_id", "r", "--runner", runner,
         "--formats", formats, "--parts", 3,
     )  # fmt: skip

@@ -124,7 +124,7 @@ def ran(logs: Sequence[tuple[Path, Log, str, list[str]]]) -> list[Said]:
         for file, text in {".": log}.items() if isinstance(log, str) else log.items():
             (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / name / file).write_text(text)
-        common = ["--input", name, "--output", "out", "--key_store", "keys", "--new_ledger"]
+        common = ["--log", name, "--output", "out", "--key_store", "keys", "--new_ledger"]
         jobs.append((str(folder), ["release", *common, "--release_id", "r", *flags]))
     subprocess.run([sys.executable, "-c", _RUN, json.dumps(jobs)], timeout=300, check=True)
     texts = [[(f / n).read_text() for n in ("code.txt", "out.txt", "err.txt")] for f, *_ in logs]
@@ -217,7 +217,7 @@ def test_too_many_malformed_records_end_it_without_a_number_of_them(tmp_path: Pa
 
 _RELEASE = """
 from tracecloak.pipelines.commands.main import main
-main("release --input log.csv --output out --key_store keys --new_ledger --method private-dfg "
+main("release --log log.csv --output out --key_store keys --new_ledger --method private-dfg "
      "--epsilon 1 --buy_vocabulary --release_id r --runner InMemory {}".split())
 """
 
@@ -236,7 +236,7 @@ def test_a_terminal_shows_the_operator_what_was_found_but_for_programs(
 
 def test_a_command_without_a_folder_says_that_a_terminal_shows_it(tmp_path: Path) -> None:
     (tmp_path / "log.xes").write_text(as_xes("<trace><event></trace>\n"))
-    command = [sys.executable, "-m", "tracecloak", "vocabulary", "--input", "log.xes"]
+    command = [sys.executable, "-m", "tracecloak", "vocabulary", "--log", "log.xes"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3 and done.stdout == ""
     assert "268" not in done.stderr and "xmllint" in done.stderr
@@ -246,7 +246,7 @@ def test_a_command_without_a_folder_says_that_a_terminal_shows_it(tmp_path: Path
 def test_why_a_window_failed_is_said_where_a_scheduler_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(as_csv())
     (tmp_path / "ward.yaml").write_text(
-        "{input: log.csv, output: out, key_store: keys, release_id: ward, runner: InMemory, "
+        "{log: log.csv, output: out, key_store: keys, release_id: ward, runner: InMemory, "
         "method: variant-histogram, params: {epsilon: '3', delta: '1e-5'}, "
         "columns: {case_id: patient}, schedule: {dataset: d, origin: 2026-01-01, period: month, "
         "gap: 5d, max_lifetime: 20d, release_delay: 2d, horizon: 4}}"

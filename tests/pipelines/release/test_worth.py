@@ -88,7 +88,7 @@ def test_a_plan_says_it_for_the_sizes_that_are_asked_for(
     names = tmp_path / "names.txt"
     names.write_text("A\nB\n")
     common = [
-        "plan", "--input", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
+        "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
         "--method", "variant-histogram", "--epsilon", "0.01", "--vocabulary", names,
     ]  # fmt: skip
     assert tracecloak(*common, "--cases", "70,300000") == 0
@@ -104,7 +104,7 @@ def test_a_published_method_is_not_judged_by_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tracecloak(
-        "plan", "--input", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
+        "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
         "--method", "pretsa", "--k", "2", "--t", "1",
     ) == 0  # fmt: skip
     assert "Is worth" not in capsys.readouterr().out

@@ -52,7 +52,7 @@ def one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def release(folder: Path, inputs: str, *more: object) -> int:
     return tracecloak(
-        "release", "--input", inputs, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", inputs, "--output", folder / "out", "--key_store", folder / "keys",
         "--release_id", "r", *more,
     )  # fmt: skip
 

@@ -192,7 +192,7 @@ def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
 
 def of_release(tmp_path: Path, inputs: Sequence[Path | str]) -> dict[str, Any]:
     return {
-        "input": [str(path) for path in inputs],
+        "log": [str(path) for path in inputs],
         "output": str(tmp_path / "out"),
         "method": "amun",
         "guessing_advantage": 0.3,
@@ -348,7 +348,7 @@ def test_workers_tracebacks_do_not_reach_the_terminal(tmp_path: Path) -> None:
     for more in ((), ("--traceback",)):
         done = subprocess.run(
             [
-                sys.executable, "-m", "tracecloak", "release", "--input", log, "--output",
+                sys.executable, "-m", "tracecloak", "release", "--log", log, "--output",
                 tmp_path / "out", "--key_store", tmp_path / "keys", "--method", "amun",
                 "--guessing_advantage", "0.2", "--direct_running_mode", "multi_processing",
                 "--direct_num_workers", "2", "--new_ledger", *more,

@@ -375,7 +375,7 @@ def test_an_activity_that_is_called_as_the_start_is_leaves_the_page_unsure(tmp_p
     )
     (tmp_path / "names.txt").write_text("▶\nA\n", encoding="utf-8")
     assert tracecloak(
-        "release", "--input", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
         "--method", "private-dfg", "--epsilon", 9, "--vocabulary", tmp_path / "names.txt",
         "--release_id", "r", "--runner", "InMemory",
     ) == 0  # fmt: skip
@@ -390,7 +390,7 @@ def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: 
         folder = tmp_path / verdict
         folder.mkdir()
         assert tracecloak(
-            "release", "--input", csv_log(folder / "log.csv", rows), "--output", folder / "out",
+            "release", "--log", csv_log(folder / "log.csv", rows), "--output", folder / "out",
             "--key_store", folder / "keys", "--method", "k-anonymous-variants", "--k", 3,
             "--formats", formats, "--runner", "InMemory",
         ) == 0  # fmt: skip

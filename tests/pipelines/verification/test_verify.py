@@ -122,7 +122,7 @@ def test_names_and_titles_of_any_kind_are_on_the_page_as_they_were(tmp_path: Pat
         csv.writer(stream).writerows([("case_id", "activity", "timestamp"), *rows])
     for form in ("parquet", "csv", "xes"):
         assert tracecloak(
-            "release", "--input", tmp_path / "log.csv", "--output", tmp_path / form,
+            "release", "--log", tmp_path / "log.csv", "--output", tmp_path / form,
             "--key_store", tmp_path / "keys", "--method", "k-anonymous-variants", "--k", 3,
             "--formats", form, "--release_id", form, "--runner", "InMemory",
             "--title", "A <b>&\u2028 title", "--contact", "</script>",

@@ -79,7 +79,7 @@ class World:
         columns = {} if max_cases is None else {"individual_id": "person"}
         cap = {} if max_cases is None else {"max_cases_per_individual": max_cases}
         self._config = ReleaseConfig.model_validate({
-            "input": ["lake"], "output": self._output, "key_store": str(folder / "keys"),
+            "log": ["lake"], "output": self._output, "key_store": str(folder / "keys"),
             "schedule": SCHEDULE, "book_key": f"file:{key}", "release_id": "r", "columns": columns,
             "method": method["method"],
             "params": {**{k: v for k, v in method.items() if k != "method"}, **cap},

@@ -55,7 +55,7 @@ class Lake:
             self.write(month, rows)
         self.config = folder / "release.yaml"
         self.body = {
-            "input": str(folder / "lake"), "output": str(folder / "out"),
+            "log": str(folder / "lake"), "output": str(folder / "out"),
             "key_store": str(folder / "keys"), "release_id": "ward", "runner": "InMemory", **METHOD,
             "parts": 1,
             "schedule": {
@@ -251,7 +251,7 @@ def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does
     assert not warned("2026-02")  # there already
     (told,) = warned("2026-02", "--release_id", "again")
     assert told.startswith(f"{lake.released('2026-02')} may have cases of this release, and")
-    assert "`tracecloak attack --linkage --growing`" in told
+    assert "`tracecloak attack linkage --growing`" in told
     # Another schedule, and a release without one: whatever window the cases were in.
     lake.configure(
         method="k-anonymous-variants", params={"k": 1}, release_id="other",

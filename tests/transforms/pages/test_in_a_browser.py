@@ -62,12 +62,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
             bought = ("k-anonymous-variants",)
             names = () if flags[1] in bought else ("--vocabulary", folder / "names.txt")
             assert tracecloak(
-                "release", "--input", log, "--output", folder / "out",
+                "release", "--log", log, "--output", folder / "out",
                 "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
                 "--title", f"A page of a {name}", "--controller", "A hospital", *flags, *names,
             ) == 0  # fmt: skip
         assert tracecloak(
-            "report", folder / "out" / "run_id=log", "--original", folder / "log.csv",
+            "report", folder / "out" / "run_id=log", "--log", folder / "log.csv",
             "--key_store", folder / "keys", "--curve", "1",
             "--output", folder / "out" / "run_id=internal" / "report.html",
         ) == 0  # fmt: skip

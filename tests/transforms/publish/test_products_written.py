@@ -44,7 +44,7 @@ def rows_of(names: tuple[str, ...], n_cases: int) -> list[tuple[str, str, str]]:
 
 def release(folder: Path, log: Path, *flags: object) -> Path:
     assert tracecloak(
-        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
         "--release_id", "r", "--runner", "InMemory", "--parts", 2, *flags,
     ) == 0  # fmt: skip
     return folder / "out" / "run_id=r"

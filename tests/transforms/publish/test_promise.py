@@ -54,7 +54,7 @@ def test_every_place_that_shows_the_promise_says_it(
 ) -> None:
     names = tmp_path / "names.txt"
     names.write_text("A\nB\n")
-    flags = ["--input", csv_log(tmp_path / "log.csv", ROWS), "--output", tmp_path / "out",
+    flags = ["--log", csv_log(tmp_path / "log.csv", ROWS), "--output", tmp_path / "out",
              "--method", "private-dfg", "--epsilon", epsilon, "--vocabulary", names, "--l2_clip",
              "2", "--release_id", "r", "--key_store", tmp_path / "keys", "--runner",
              "InMemory"]  # fmt: skip

@@ -36,7 +36,7 @@ def release(folder: Path, name: str, *flags: object) -> Path:
     log = csv_log(folder / "log.csv", ROWS)
     given = [part for key, text in ABOUT.items() for part in (f"--{key}", text)]
     assert tracecloak(
-        "release", "--input", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
         "--release_id", name, "--runner", "InMemory", "--parts", 2, *flags, *given,
     ) == 0  # fmt: skip
     return folder / "out" / f"run_id={name}"

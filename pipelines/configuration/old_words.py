@@ -1,0 +1,56 @@
+"""Words of the command line and of configurations that are no longer used, and what says it now.
+
+It is loaded where a command line or a configuration is refused, so it costs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ACTIONS = {
+    ("attack", "--checks"): "attack checks",
+    ("attack", "--linkage"): "attack linkage",
+    ("key", "new"): "key make",
+    ("key", "sign-pair"): "key make-pair",
+    ("ledger", "account"): "ledger declare",
+    ("ledger", "cases"): "ledger list-cases",
+    ("ledger", "dataset"): "ledger bind",
+    ("ledger", "new"): "ledger begin",
+    ("ledger", "resume"): "ledger list-unfinished",
+}
+"""Commands with the word that said what they do, and what they are called now."""
+
+_READERS = ("release", "plan", "windows", "attack", "vocabulary", "compare")
+_RELEASE_FIRST = "RELEASE, which stands first and without a flag"
+FLAGS = {
+    "--input": (_READERS, "--log"),
+    "--original": (("report", "evaluate", "attack"), "--log"),
+    "--released": (("evaluate", "mine", "attack"), _RELEASE_FIRST),
+    "--epsilon": (("compare",), "--epsilons"),
+}
+"""Flags with the commands that had them, and what they are called now."""
+
+KEYS = {"input": "log"}
+"""Keys of the configuration of a release, and their names now."""
+
+
+def told_of_line(argv: Sequence[str]) -> str | None:
+    """Returns what to type in place of an old word of a line that was refused; None: it has none.
+
+    Args:
+        argv: What was typed, the command first.
+    """
+    command, rest = argv[0], argv[1:]
+    for (of, word), new in ACTIONS.items():
+        if of == command and (word in rest if word.startswith("--") else rest[:1] == [word]):
+            return f"{of} {word} is tracecloak {new} now"
+    if command == "attack" and rest and rest[0] not in ("config", "linkage", "checks"):
+        return "attack [CONFIG] is tracecloak attack config [CONFIG] now"
+    for word in rest:
+        flag = word.split("=", 1)[0]
+        commands, new = FLAGS.get(flag, ((), ""))
+        if command in commands:
+            return f"{flag} is {new} now"
+    if command == "experiment" and len(rest) > 1 and not rest[1].startswith("-"):
+        return "logs of an experiment are given with --log now, separated by commas"
+    return None

@@ -1,0 +1,45 @@
+"""What the parsers of all commands take: what each acts on, and its flags."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.table import COMMANDS, command_named
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Returns the parser of every command, or of each of its actions, by its words."""
+    return dict(_parsers())
+
+
+def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for name, line in COMMANDS.ours.items():
+        parser = argparse.ArgumentParser()
+        command_named(name).add_flags(parser, [], None)
+        if not line.has_actions:
+            add_form_flags(parser)
+            yield name, parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from ((f"{name} {word}", own) for word, own in action.choices.items())
+
+
+def acts_on(words: str, parser: argparse.ArgumentParser) -> list[str]:
+    """Returns the words without dashes that a command takes, as its help writes them."""
+    name, _, action = words.partition(" ")
+    line = COMMANDS[name]
+    config = ["CONFIG"] if line.takes_config or action in line.config_actions else []
+    found = [a for a in parser._actions if not a.option_strings]
+    return [*config, *(str(a.metavar or a.dest).upper() for a in found)]
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Returns its flags but for that of the help, by name."""
+    return {
+        flag: action
+        for action in parser._actions
+        for flag in action.option_strings
+        if not isinstance(action, argparse._HelpAction)
+    }
