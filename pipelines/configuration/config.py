@@ -182,7 +182,16 @@ class About(_Section):
     """What the release is for; by default nothing is said."""
 
 
-class SourceConfig(_Section):
+class MappedConfig(_Section):
+    """Which parts of a record are read, of files as of messages."""
+
+    columns: Columns = Columns()
+    """Which columns, or fields of a JSON object, play which part; undeclared ones are dropped."""
+    where: tuple[Where, ...] = ()
+    """Filters; a record that does not pass all of them is not there."""
+
+
+class SourceConfig(MappedConfig):
     """Which files hold an event log, and how they are read."""
 
     log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
@@ -195,10 +204,6 @@ class SourceConfig(_Section):
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
     """Column names of a CSV without a header line; by default its first line has them."""
-    columns: Columns = Columns()
-    """Column mapping; undeclared columns are dropped."""
-    where: tuple[Where, ...] = ()
-    """Row filters; all must pass."""
 
     @property
     def mapping(self) -> ColumnMapping:

@@ -22,8 +22,8 @@ from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.pipelines.configuration.config import (
     Columns,
+    MappedConfig,
     OneOf,
-    Where,
     parse_where,
     read_yaml,
 )
@@ -107,7 +107,7 @@ IN_DIGEST = (
 """Fields that change what is published. Others say where it goes, who pays, and what runs it."""
 
 
-class StreamConfig(PayingConfig):
+class StreamConfig(PayingConfig, MappedConfig):
     """Everything that a stream depends on, and where it goes. Its JSON goes to the output, too."""
 
     release_id: Name
@@ -131,10 +131,6 @@ class StreamConfig(PayingConfig):
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
     message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
-    columns: Columns = Columns()
-    """Fields of a JSON object that play a part."""
-    where: tuple[Where, ...] = ()
-    """Filters; messages that do not pass are not there."""
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
     id_attribute: str | None = None
