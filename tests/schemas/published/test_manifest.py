@@ -287,14 +287,16 @@ def objects(part: Any, place: str = "$") -> Iterator[tuple[str, dict[str, Any]]]
 def test_the_schema_is_closed_and_complete_everywhere():
     found = dict(objects(SCHEMA))
     methods_own = found.pop("$.properties.params")
-    assert "additionalProperties" not in methods_own  # the parameters are the method's
+    concerns_own = found.pop("$.properties.noted")
+    # The parameters are the method's, and what is noted is a concern's.
+    assert not {"additionalProperties"} & {*methods_own, *concerns_own}
     assert len(found) == 14
     about = found.pop("$.properties.about")
     assert about["additionalProperties"] is False and "required" not in about
     # Of an epoch of a stream alone, of a window alone, of releases since they say so, of a log with
     # times alone, and of a joint mechanism alone.
     some = {
-        "$": {"stream", "about", "released_on", "window", "time_caveats"},
+        "$": {"stream", "about", "released_on", "window", "time_caveats", "noted"},
         "$.$defs.spend": {"blocks", "choices", "instead"},
     }
     for place, part in found.items():
