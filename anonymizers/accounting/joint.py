@@ -159,7 +159,7 @@ def joint_deviation(
             f"epsilon {float(epsilon)} is too small beside delta {float(delta)} for cells that "
             "nobody declared: raise epsilon"
         )
-    # What `calibration.gaussian_scale` proves for discrete noise, of all coordinates together.
+    # What `gaussian_scale` proves for discrete noise, of all coordinates together.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
     losses = _losses(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]
@@ -232,7 +232,7 @@ def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tup
 
     Returns:
         (numerator, denominator): sqrt(s^2 D^2 / f + 4), rounded up to 8 digits; the 4 are what
-        `calibration.gaussian_scale` adds for noise on a lattice.
+        `gaussian_scale` adds for noise on a lattice.
 
     Raises:
         UsageError: The share is none, or sigma would be 2^50 or more.

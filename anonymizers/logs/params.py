@@ -20,11 +20,7 @@ from tracecloak.anonymizers.logs.handovers import (
     most_names_of_handovers,
 )
 from tracecloak.anonymizers.logs.sizes import sizes_part
-from tracecloak.anonymizers.rigorous.bought import (
-    known_vocabulary,
-    length_part,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import ListedParams
@@ -348,6 +344,8 @@ def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
 def _vocabulary(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     if params.vocabulary is not None:
         return ()
+    from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+
     of_unit = params.max_activities, params.max_units
     return (vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names),)
 
@@ -363,6 +361,8 @@ def _time_range(params: PrivateLogParams) -> Part:
 
 
 def _length(params: PrivateLogParams) -> Part:
+    from tracecloak.anonymizers.rigorous.bought_length import length_part
+
     quantile = Fraction(params.length_quantile)
     return length_part(quantile, params.max_units, "does not exceed", KNOWN)
 

@@ -29,13 +29,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.calibration import (
-    gaussian_scale,
-    laplace_scale,
-    stability_threshold,
-)
-from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, composed_epsilon
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.accounting.thresholds import stability_threshold
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -262,7 +261,7 @@ class ContinualNoise:
         Of Gaussian noise delta is that of the promise. Of Laplace noise both are `n_times` those of
         the promise: a unit has so many times as many counts, yet in each count no more than its
         cases, so what the threshold is made for holds of each count, and there are more of them
-        (see `anonymizers.accounting.calibration.stability_threshold`). Of Gaussian noise with a
+        (see `anonymizers.accounting.thresholds.stability_threshold`). Of Gaussian noise with a
         threshold, which divides a budget with other noise, this cannot tell; the parameters can.
 
         Args:
@@ -358,7 +357,7 @@ def variant_noise(
 
     Only what occurs in a step is measured (`ContinualNoise.add`), and published iff it reaches the
     threshold. All steps together are one histogram by (step, variant), to which a unit adds as much
-    as it has cases; so `anonymizers.accounting.calibration.stability_threshold` holds for the whole
+    as it has cases; so `anonymizers.accounting.thresholds.stability_threshold` holds for the whole
     stream.
 
     Args:

@@ -162,13 +162,13 @@ RUNS: Mapping[str, Callable[[Path], None]] = {
 
 class _Message(NamedTuple):
     data: bytes
-    attributes: Mapping[str, str] = {}  # noqa: RUF012 - nobody changes it
+    attributes: Mapping[str, str] = {}
 
 
 class _Service:
     """A service with the messages of two cases, and then the end of time."""
 
-    positions: Mapping[str, Any] = {}  # noqa: RUF012 - nobody changes it
+    positions: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
         self._is_read = False
@@ -247,4 +247,4 @@ if __name__ == "__main__":
 
     _, _run, _folder = sys.argv
     os.environ["TRACECLOAK_KEY_STORE"] = str(Path(_folder) / "keys")
-    print(json.dumps(_counted(lambda: RUNS[_run](Path(_folder)))))
+    sys.stdout.write(json.dumps(_counted(lambda: RUNS[_run](Path(_folder)))))

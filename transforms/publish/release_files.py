@@ -11,7 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import (
@@ -36,6 +35,9 @@ from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.report import LogCounts, report_html
 from tracecloak.transforms.publish.statement import publishable_statement
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 _READ_ROWS = 1 << 16
 GZIP_LEVEL = 6

@@ -43,7 +43,8 @@ from tracecloak.anonymizers.logs.handovers import (
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision

@@ -23,12 +23,8 @@ from scipy import special
 from tests.support.tiers import at_night
 from tracecloak.anonymizers import registry
 from tracecloak.anonymizers.accounting import calibration, joint
-from tracecloak.anonymizers.accounting.composition import (
-    Spend,
-    composed_epsilon,
-    decimal_text,
-    total,
-)
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
 from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
