@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from tracecloak.transforms.formats.base import TypedReader as TypedReader
     from tracecloak.transforms.formats.base import Writer as Writer
     from tracecloak.transforms.formats.base import require_columns as require_columns
-    from tracecloak.transforms.formats.csv import iso_utc as iso_utc
+    from tracecloak.transforms.formats.csv_writer import iso_utc as iso_utc
     from tracecloak.transforms.formats.registry import Format as Format
     from tracecloak.transforms.formats.registry import SourceFormat as SourceFormat
     from tracecloak.transforms.publish.products import ProductKind as ProductKind
@@ -124,7 +124,7 @@ else:
             "transforms.formats.base": (
                 "DeclaringReader RawBatch Reader TypedReader Writer require_columns"
             ),
-            "transforms.formats.csv": "iso_utc",
+            "transforms.formats.csv_writer": "iso_utc",
             "transforms.formats.registry": "Format SourceFormat",
             "transforms.publish.products": "ProductKind",
         },

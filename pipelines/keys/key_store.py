@@ -23,12 +23,7 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.receipts import InputFile, KeyStoreError, Origin, Receipt, today
 from tracecloak.pipelines.keys.store_folder import StoreFolder
-from tracecloak.transforms.files import (
-    is_on_this_machine,
-    read_if_there,
-    write_anew,
-    write_private,
-)
+from tracecloak.transforms.files import is_on_this_machine, read_if_there, write_anew, write_private
 from tracecloak.transforms.keys.reference import KeyReference
 
 # What a stream on this machine knows, in the folder of its operator.

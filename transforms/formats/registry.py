@@ -93,7 +93,7 @@ FORMATS: Plugins[Format] = Plugins(
         "csv": Format(
             (".csv", ".tsv"),
             "tracecloak.transforms.formats.csv:reader",
-            "tracecloak.transforms.formats.csv:writer",
+            "tracecloak.transforms.formats.csv_writer:writer",
             is_of_releases=True,
         ),
         "parquet": Format(
