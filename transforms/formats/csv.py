@@ -1,4 +1,4 @@
-"""Delimited text: reads CSV of any delimiter, quote and encoding, and writes RFC 4180.
+"""Delimited text: reads CSV of any delimiter, quote and encoding.
 
 Every field is text: `NA`, `null` and the empty field are values like any other, and nothing is
 guessed from the first rows. A record with the wrong number of fields is malformed; blank lines are

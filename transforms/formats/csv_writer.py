@@ -1,4 +1,4 @@
-"""Delimited text as RFC 4180 has it, of released rows."""
+"""Released rows as delimited text, as RFC 4180 has it."""
 
 from __future__ import annotations
 

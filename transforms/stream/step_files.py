@@ -31,7 +31,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.publish.release_files import packed_for
+from tracecloak.transforms.publish.log_files import packed_for
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 

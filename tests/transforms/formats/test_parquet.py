@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import parquet
-from tracecloak.transforms.formats.parquet import ParquetReader, ParquetWriter
+from tracecloak.transforms.formats.parquet import ParquetReader
+from tracecloak.transforms.formats.parquet_writer import ParquetWriter
 
 
 def parquet_of(table: pa.Table, **options: Any) -> bytes:
