@@ -51,6 +51,11 @@ class Reach(NamedTuple):
         """Functions entered in all of them."""
         return sum(self.functions.values())
 
+    @property
+    def n_files(self) -> int:
+        """Files of which a function is entered."""
+        return sum(n > 0 for n in self.functions.values())
+
     def by_room(self) -> dict[str, tuple[int, int]]:
         """(lines, functions) by room, the largest first."""
         lines, functions = Counter[str](), Counter[str]()
@@ -90,14 +95,6 @@ def n_statements(source: str) -> int:
                 if isinstance(child.value.value, str):
                     lines -= set(range(child.lineno, (child.end_lineno or child.lineno) + 1))
     return len(lines)
-
-
-def statements_by_floor() -> dict[str, int]:
-    """Returns the lines of code by floor."""
-    return {
-        floor: sum(n_statements(path.read_text()) for path in (ROOT / floor).rglob("*.py"))
-        for floor in FLOORS
-    }
 
 
 # --- The runs, each in a process of its own -------------------------------------------------------
