@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
@@ -40,10 +40,13 @@ from tracecloak.anonymizers.variants.generator import (
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute, HandoverDeclarations, declared
+from tracecloak.schemas.events.declarations import HandoverDeclarations
 from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import Plugins
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.attributes import Attribute
 
 GENERATORS: Plugins[VariantGenerator] = Plugins(
     "variants",
@@ -273,6 +276,10 @@ class PrivateLogParams(ListedParams):
     @property
     def declared(self) -> tuple[Attribute, ...]:
         """The declared attributes."""
+        if not self.attributes:
+            return ()
+        from tracecloak.schemas.events.attributes import declared
+
         return declared(self.attributes)
 
     @property

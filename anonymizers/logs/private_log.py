@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -33,11 +33,13 @@ from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
-from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.attributes import Attribute
 
 
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:

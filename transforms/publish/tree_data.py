@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 
 
 def tree_data(tree: ReleasedTree) -> list[dict[str, Any]]:

@@ -50,7 +50,8 @@ from tracecloak.anonymizers.times.step_durations import most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import MAX_VALUES, Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import MAX_VALUES, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first

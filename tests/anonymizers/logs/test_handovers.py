@@ -50,7 +50,8 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.attributes import Attribute, HandoverDeclaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import HandoverDeclaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
