@@ -152,7 +152,7 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
 # Libraries that one of ours loads, and where we ask whether they are there: Beam opens `s3://` and
 # hands over to Dataflow, SQLAlchemy reaches PostgreSQL by the driver that a URL names.
 LOADED_BY_OTHERS = {
-    "aws": ("transforms/files.py", "boto3"),
+    "aws": ("transforms/file_systems.py", "boto3"),
     "gcp": ("pipelines/runners/options.py", "apache_beam.runners.dataflow.internal.apiclient"),
     "postgresql": ("pipelines/ledger/database.py", "psycopg"),
 }

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tracecloak._names import offered
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.accounting.calibration import gaussian_scale as gaussian_scale
     from tracecloak.anonymizers.accounting.calibration import laplace_interval as laplace_interval
     from tracecloak.anonymizers.accounting.calibration import laplace_scale as laplace_scale
     from tracecloak.anonymizers.accounting.composition import Spend as Spend
+    from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale as gaussian_scale
     from tracecloak.anonymizers.accounting.sensitivity import Sensitivity as Sensitivity
     from tracecloak.anonymizers.accounting.sensitivity import of_one_cell as of_one_cell
     from tracecloak.anonymizers.contract.bounding import ContributionBounds as ContributionBounds
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from tracecloak.transforms.formats.base import TypedReader as TypedReader
     from tracecloak.transforms.formats.base import Writer as Writer
     from tracecloak.transforms.formats.base import require_columns as require_columns
-    from tracecloak.transforms.formats.csv import iso_utc as iso_utc
+    from tracecloak.transforms.formats.csv_writer import iso_utc as iso_utc
     from tracecloak.transforms.formats.registry import Format as Format
     from tracecloak.transforms.formats.registry import SourceFormat as SourceFormat
     from tracecloak.transforms.publish.products import ProductKind as ProductKind
@@ -88,8 +88,9 @@ else:
     __getattr__, __dir__, __all__ = offered(
         globals(),
         {
-            "anonymizers.accounting.calibration": "gaussian_scale laplace_interval laplace_scale",
+            "anonymizers.accounting.calibration": "laplace_interval laplace_scale",
             "anonymizers.accounting.composition": "Spend",
+            "anonymizers.accounting.gaussian_scale": "gaussian_scale",
             "anonymizers.accounting.sensitivity": "Sensitivity of_one_cell",
             "anonymizers.contract.bounding": "ContributionBounds",
             "anonymizers.contract.counters": "CollectNames CountVariants",
@@ -123,7 +124,7 @@ else:
             "transforms.formats.base": (
                 "DeclaringReader RawBatch Reader TypedReader Writer require_columns"
             ),
-            "transforms.formats.csv": "iso_utc",
+            "transforms.formats.csv_writer": "iso_utc",
             "transforms.formats.registry": "Format SourceFormat",
             "transforms.publish.products": "ProductKind",
         },

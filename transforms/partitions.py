@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.periods import span_of_period
-from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.inputs.source_files import SourceFile
 
 
 def can_hold(

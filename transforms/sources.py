@@ -18,7 +18,6 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import CASE_ID, TIMESTAMP, is_case_attribute
 from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
-from tracecloak.transforms.files import SourceFile, open_source, position_in
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
     GroupedReader,
@@ -27,6 +26,7 @@ from tracecloak.transforms.formats.base import (
     TypedReader,
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 

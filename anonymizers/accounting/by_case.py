@@ -38,7 +38,7 @@ The deltas do not fall with S, and randomised response at t e_i has its upper lo
 e^(t e_i) / (1 + e^(t e_i)) that grows with t. So the mean of f(t) over the signs with the chances
 of t is at most that with the chances of 1, which is at most t times the delta of m cases.
 
-Noise is discrete. What that loses, 2 d eta (`calibration.gaussian_scale`), does not fall with t, so
+Noise is discrete. What that loses, 2 d eta (see `gaussian_scale`), does not fall with t, so
 at t epsilon the proof needs e - 2 d eta / t in place of e. `COORDINATES_LOSS`, which was taken from
 epsilon, is more than 1,000 times 2 d eta, and m is 1,000 at most.
 
@@ -50,8 +50,8 @@ j in place of m. So in every situation t times what m cases lose is enough, by t
 The other direction follows from the first where e >= v / 2 + 2 q (see `joint`); for t of a unit it
 needs t e >= t^2 v / 2 + 2 t q, which is weaker.
 
-*Thresholds of Laplace noise* are made for it: `calibration.stability_threshold` and
-`calibration.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
+*Thresholds of Laplace noise* are made for it: `thresholds.stability_threshold` and
+`thresholds.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
 
 *Something in place of all blocks* (`composition.Way`) divides by case if both ways do: they make
 the same choices, at t e_i, and what is done follows from these.

@@ -1,12 +1,9 @@
-"""From epsilon and delta to noise scales and thresholds that provably keep them.
+"""From epsilon and delta to noise scales that provably keep them; see also `thresholds`.
 
 Epsilons and deltas are exact fractions. Scales and thresholds are rounded up and bounds on what an
 attacker gains are rounded up; whether a candidate keeps its promise is decided on enclosures of the
 true value (`anonymizers.accounting.intervals`), never on floats, and what cannot be decided counts
 as not kept. The unit is one case or one individual that is added or removed.
-
-Notation: b is the scale of discrete Laplace noise X, a = exp(-1/b), and
-P(X = x) = (1 - a) / (1 + a) a^|x|, so that P(X >= s) = a^s / (1 + a) for s >= 0.
 """
 
 from __future__ import annotations
@@ -17,15 +14,8 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 
-from tracecloak.anonymizers.accounting.gaussian_loss import (
-    COORDINATES_LOSS,
-    ROUNDING_DEVIATION,
-    discrete_gaussian_interval,
-    gaussian_delta,
-    rough_gaussian_delta,
-)
-from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
+from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.schemas.errors import UsageError
 
 _SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the samplers stay in int64
@@ -72,7 +62,12 @@ def check_epsilon(epsilon: Fraction | int) -> Fraction:
     return Fraction(epsilon)
 
 
-def _check_delta(delta: Fraction | int) -> Fraction:
+def check_delta(delta: Fraction | int) -> Fraction:
+    """Returns delta as a fraction.
+
+    Raises:
+        UsageError: It is not an exact number in (0, 1/2].
+    """
     if isinstance(delta, float) or not 0 < delta <= Fraction(1, 2):
         raise UsageError(
             f"delta must be an exact number above 0 and at most 1/2 here, got {delta!r}; with "
@@ -81,7 +76,12 @@ def _check_delta(delta: Fraction | int) -> Fraction:
     return Fraction(delta)
 
 
-def _check_whole(name: str, value: int) -> int:
+def check_whole(name: str, value: int) -> int:
+    """Returns a whole number.
+
+    Raises:
+        UsageError: It is none of at least 1.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
     return value
@@ -121,131 +121,6 @@ def laplace_scale(epsilon: Fraction | int, sensitivity: Sensitivity) -> tuple[in
     return scale.numerator, scale.denominator
 
 
-def _decay(epsilon: Fraction | int, max_units: int, digits: int) -> Interval:
-    """The number a of the noise that `laplace_scale` gives."""
-    numerator, denominator = laplace_scale(epsilon, of_one_cell(max_units))
-    return (-Interval.of(Fraction(denominator, numerator), digits)).exp()
-
-
-def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1) -> int:
-    """Returns the threshold of a stability histogram: a noisy count is published iff it reaches it.
-
-    The histogram counts what occurs (variants, say), adds discrete Laplace noise of the scale that
-    `laplace_scale` gives for m = max_units, and publishes the keys and noisy counts >= t
-    (Korolova, Kenthapadi, Mishra, Ntoulas 2009). One unit adds j_v to the count of key v, with
-    sum j_v <= m = max_units: one key m times, m keys once, or anything between. The result is the
-    smallest t with which a unit of j <= m cases costs at most (epsilon j / m, delta j / m), so that
-    the whole histogram is (epsilon, delta)-DP, and so are several of them among which a unit's m
-    cases are divided (`anonymizers.accounting.by_case`).
-
-    Proof. Let the unit have j <= m cases and add k in total to keys that occur without it, and
-    j_1, …, j_r to keys that do not, with k + j_1 + … + j_r <= j. The common part of the histogram
-    is (k / b)-DP, b >= m / epsilon. Key i of the others is published with probability p(j_i) =
-    P(X >= t - j_i) with the unit and never without it; let q = prod (1 - p(j_i)). With the unit
-    against without it, all outputs that publish such a key are lost, 1 - q, and the others have a
-    ratio of at most e^(k/b) q <= e^(epsilon j / m), so the divergence is exactly 1 - q for the
-    worst common part. Without against with, outputs have a ratio of at most e^(k/b) / q, and the
-    divergence at epsilon j / m is at most 1 - q e^(epsilon j / m - k/b) <= 1 - q. For t > m,
-    p(j) = a^(t-j) / (1 + a) is convex in j. So where p(1) <= delta / m and p(m) <= delta, p(j) is
-    at most j delta / m for all j between them, and 1 - q <= sum p(j_i) <= j delta / m. Both
-    conditions are necessary, as a unit may have one case, or m of one new key; delta <= 1/2 implies
-    t > m by the second, as P(X >= 0) > 1/2. Of m new keys with a case each 1 - (1 - p(1))^m is
-    lost, which is less than m p(1) by m delta / 2 of it at most: so little does it cost to bound a
-    part of the cases as well.
-
-    Args:
-        epsilon: Above 0, of the whole histogram.
-        delta: In (0, 1/2], of the whole histogram.
-        max_units: m, at least 1; 1 where the unit is the case.
-
-    Returns:
-        t > max_units.
-
-    Raises:
-        UsageError: A parameter is out of range, or t would pass 2^62.
-    """
-    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    _check_whole("max_units", max_units)
-
-    def is_enough(t: int) -> bool:
-        def claim(digits: int) -> bool | None:
-            a = _decay(epsilon, max_units, digits)
-            total = a + 1
-            verdicts = (
-                (a.power(t - max_units) / total).is_at_most(delta),
-                (a.power(t - 1) / total).is_at_most(delta / max_units),
-            )
-            return False if False in verdicts else (None if None in verdicts else True)
-
-        return is_proven(claim)
-
-    return smallest(is_enough, max_units + 1, "threshold")
-
-
-def truncated_noise_bound(
-    epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1
-) -> int:
-    """Returns the bound k of truncated noise, with which a count is published iff n + X > k.
-
-    X is discrete Laplace noise of the scale that `laplace_scale` gives for m units, conditioned on
-    |X| <= k, so a count of 0 is never published (Desfontaines, Voss, Gipson, Mandayam 2022, for
-    one unit in one partition; there k = ceil(ln((e^eps + 2 delta - 1) / ((e^eps + 1) delta)) /
-    eps)). The result is the smallest k that makes the whole histogram (epsilon, delta)-DP if one
-    unit adds j_v to the count of key v with sum j_v <= m = max_units.
-
-    Proof. Let T(j) = P(X > k - j), the j largest values. For one key that the unit raises by j, the
-    outputs of n + j + X outside the reach of n + X have probability T(j), and on the others the
-    ratio is at most e^(j/b); the other way round it is the j smallest values, again T(j) by
-    symmetry. For a key that does not occur without the unit, its publication has probability T(j)
-    with the unit and 0 without it, and not to publish it loses at most the mass T(j) either way.
-    Publishing or not is post-processing. So over all keys the divergence is at most
-    1 - prod (1 - T(j_v)). With c = (1 - a) / (1 + a - 2 a^(k+1)), the norm of the law,
-    T(j) = c (a^(k+1-j) - a^(k+1)) / (1 - a) for j <= k + 1, which is convex in j with T(0) = 0. So
-    -log(1 - T) is convex with value 0 at 0, hence superadditive: the worst unit puts everything on
-    one key, and (epsilon, delta) holds if T(m) <= delta. It is necessary, for a new key of m cases
-    is published with probability T(m). A unit of j cases loses no more than T(j) <= j T(m) / m, by
-    convexity, at ratios of e^(epsilon j / m): j of m cases cost j/m of epsilon and delta at most
-    (`anonymizers.accounting.by_case`). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
-    (1 + a).
-
-    Args:
-        epsilon: Above 0, of the whole histogram.
-        delta: In (0, 1/2], of the whole histogram.
-        max_units: m, at least 1.
-
-    Returns:
-        k >= max_units.
-
-    Raises:
-        UsageError: A parameter is out of range, or k would pass 2^62.
-    """
-    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    _check_whole("max_units", max_units)
-
-    def is_enough(k: int) -> bool:
-        def claim(digits: int) -> bool | None:
-            a, d = _decay(epsilon, max_units, digits), Interval.of(delta, digits)
-            left = a.power(k + 1 - max_units) - a.power(k + 1) * (1 - d * 2)
-            return left.is_at_most(d * (a + 1))
-
-        return is_proven(claim)
-
-    return smallest(is_enough, max_units, "bound")
-
-
-@lru_cache(maxsize=256)
-def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A standard deviation that keeps (epsilon, delta) at L2 sensitivity 1, at most 1e-9 over."""
-
-    def is_enough(deviation: Fraction) -> bool:
-        return gaussian_delta(deviation, epsilon).is_at_most(delta) is True
-
-    def seems_enough(deviation: Fraction) -> bool:
-        return rough_gaussian_delta(float(deviation), float(epsilon)) <= float(delta)
-
-    return proven_deviation(is_enough, seems_enough)
-
-
 def proven_deviation(
     is_enough: Callable[[Fraction], bool], seems_enough: Callable[[Fraction], bool]
 ) -> Fraction:
@@ -283,54 +158,6 @@ def _bisected(is_enough: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction
     return low, high
 
 
-def gaussian_scale(
-    epsilon: Fraction | int, delta: Fraction | int, sensitivity: Sensitivity
-) -> tuple[int, int]:
-    """Returns the parameter sigma of discrete Gaussian noise on integers, in any dimension.
-
-    The noise N_Z(sigma^2) has P(x) proportional to exp(-x^2 / (2 sigma^2)) on the integers and is
-    drawn for each of at most 10^9 coordinates (Canonne, Kamath, Steinke 2020).
-
-    Proof. Let rho_r(x) = exp(-x^2 / (2 r^2)), sigma^2 = s^2 + r^2 and r = 2. Post-process the
-    continuous Gaussian mechanism of deviation s, coordinate by coordinate: from its output u draw
-    the integer y with probability rho_r(y - u) / rho_r(Z - u). By Poisson's formula rho_r(Z - u) =
-    r sqrt(2 pi) (1 + 2 sum_{i>=1} exp(-2 pi^2 r^2 i^2) cos(2 pi i u)), within a factor 1 +- h of
-    r sqrt(2 pi), with h < 2.01 exp(-2 pi^2 r^2) < 1.1e-34 (regularity of discrete Gaussians:
-    Micciancio and Regev 2007; Genise, Micciancio, Peikert, Walter 2020). The convolution of both
-    densities is the Gaussian of variance sigma^2, so y has probability N(y - f; sigma^2) up to a
-    factor in [1 / (1 + h), 1 / (1 - h)] around the exact value f, and the discrete Gaussian
-    N(y - f; sigma^2) up to a factor in [1 / (1 + h), 1]. Their log ratio is at most eta =
-    2 artanh(h) < 3e-34 per coordinate, d eta < 3e-25 in d <= 10^9 coordinates. If the continuous
-    mechanism is (epsilon - 2 d eta, delta e^(-d eta))-DP, the discrete one is (epsilon, delta)-DP.
-    s comes from `gaussian_delta`, evaluated in enclosures.
-
-    Args:
-        epsilon: At least 10^-9.
-        delta: In (0, 1/2].
-        sensitivity: Whose L2 norm bounds what one unit changes, in lattice units; the counts that
-            it changes are whole numbers.
-
-    Returns:
-        (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
-        1.00001 times s from s = 500 on, but a third more than one count needs by
-        `discrete_gaussian_delta` at sensitivity 1 and epsilon 2.
-
-    Raises:
-        UsageError: A parameter is out of range, or sigma would be 2^50 or more.
-    """
-    epsilon, delta = check_epsilon(epsilon), _check_delta(delta)
-    if epsilon < LEAST_EPSILON:
-        raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
-    one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
-    try:
-        return rounded_root((one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2)
-    except UsageError:
-        raise UsageError(
-            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
-            "use a coarser lattice or raise epsilon"
-        ) from None
-
-
 def gaussian_threshold(scale: tuple[int, int], value: int, passing: Fraction) -> int:
     """Returns a number that a value with discrete Gaussian noise seldom reaches.
 
@@ -347,7 +174,7 @@ def gaussian_threshold(scale: tuple[int, int], value: int, passing: Fraction) ->
         value + 1 + sigma z, rounded up, for a z of which Q(z) is at most `passing` and less than
         1e-6 too large.
     """
-    return value + 1 + math.ceil(Fraction(*scale) * _upper_quantile(_check_delta(passing)))
+    return value + 1 + math.ceil(Fraction(*scale) * _upper_quantile(check_delta(passing)))
 
 
 @lru_cache(maxsize=256)
@@ -383,31 +210,6 @@ def rounded_root(variance: Fraction) -> tuple[int, int]:
         raise UsageError("noise of scale 2^50 or more: use a coarser lattice or raise epsilon")
     sigma = Fraction(numerator, denominator)
     return sigma.numerator, sigma.denominator
-
-
-def discrete_gaussian_delta(
-    sigma: tuple[int, int], sensitivity: int, epsilon: Fraction | int
-) -> float:
-    """Returns an upper bound of the delta of one integer with discrete Gaussian noise.
-
-    See `anonymizers.accounting.gaussian_loss.discrete_gaussian_interval`.
-
-    Args:
-        sigma: (numerator, denominator) of the parameter, both positive.
-        sensitivity: At least 1: the most that one unit changes the integer by.
-        epsilon: Above 0.
-
-    Returns:
-        A float in [0, 1], not below the exact hockey-stick sum.
-
-    Raises:
-        UsageError: A parameter is out of range.
-    """
-    epsilon, k = check_epsilon(epsilon), _check_whole("sensitivity", sensitivity)
-    if min(sigma) < 1:
-        raise UsageError(f"sigma must be positive, got {sigma[0]}/{sigma[1]}")
-    bound = discrete_gaussian_interval(Fraction(*sigma), k, epsilon).float_above()
-    return min(max(bound, 0.0), 1.0)
 
 
 def laplace_interval(scale: Fraction, confidence: float = 0.95) -> int:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from tracecloak.anonymizers.accounting.intervals import Interval
 
 # Discrete Gaussian noise counts as continuous one of a variance smaller by the square of this, with
-# a rounding behind it. `anonymizers.accounting.calibration.gaussian_scale` proves it for this
+# a rounding behind it. `anonymizers.accounting.gaussian_scale` proves it for this
 # deviation and the next constant, which is 2 d eta there, rounded up: a thousand times over, as a
 # thousandth of a unit loses 2 d eta just as all of it does (`anonymizers.accounting.by_case`).
 ROUNDING_DEVIATION = 2

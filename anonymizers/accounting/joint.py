@@ -161,7 +161,7 @@ def joint_deviation(
             "nobody declared: raise epsilon"
         )
     # Discrete noise on all coordinates together loses so much more than continuous noise;
-    # `calibration.gaussian_scale` has the proof.
+    # `gaussian_scale.gaussian_scale` has the proof.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
     losses = _losses(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]
@@ -234,7 +234,7 @@ def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tup
 
     Returns:
         (numerator, denominator): sqrt(s^2 D^2 / f + 4), rounded up to 8 digits; the 4 are what
-        `calibration.gaussian_scale` adds for noise on a lattice.
+        `gaussian_scale` adds for noise on a lattice.
 
     Raises:
         UsageError: The share is none, or sigma would be 2^50 or more.

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from tracecloak.anonymizers.accounting.calibration import discrete_gaussian_delta
 from tracecloak.anonymizers.accounting.composition import Block, Spend, Way
 from tracecloak.anonymizers.accounting.gaussian_loss import (
     COORDINATES_LOSS,
@@ -15,6 +14,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
     continuous_deviation,
     gaussian_delta,
 )
+from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations
 

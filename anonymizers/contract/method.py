@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, ClassVar, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
 import pydantic
 
@@ -26,12 +26,14 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
-from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.attributes import Attribute
+    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 class Params(pydantic.BaseModel):

@@ -7,14 +7,17 @@ only, so they cost no privacy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.durations import ReleasedDurations
 
 # Occurrences of a pair beyond which floats, and so flow conservation, lose the unit.
 MAX_COUNT = 1e12
@@ -120,6 +123,8 @@ def released_durations(
         graph: What is released of the pairs.
         borders_us: int64[n_bins-1], borders of the duration bins in microseconds.
     """
+    from tracecloak.schemas.published.durations import ReleasedDurations
+
     n_bins, start = len(borders_us) + 1, len(graph.names)
     inner = np.flatnonzero((graph.sources < start) & (graph.targets < start))
     totals = graph.counts[inner]

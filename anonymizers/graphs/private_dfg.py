@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -40,11 +40,7 @@ from tracecloak.anonymizers.graphs.noisy_graph import (
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
     Allowance,
@@ -74,12 +70,13 @@ from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.durations import ReleasedDurations
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
-from tracecloak.schemas.statistics.durations import duration_borders
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.graph import ReleasedGraph
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
 # clip takes away.
@@ -175,6 +172,8 @@ class PrivateDfgParams(ListedParams):
         """What the budget is divided among: a round each."""
         bought = []
         if self.vocabulary is None:
+            from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+
             other = "; all others count as __other__"
             most = most_names_of_pairs(self.n_bins)
             of_unit = self.max_activities, self.max_units
@@ -196,7 +195,11 @@ class PrivateDfgParams(ListedParams):
     @property
     def borders_us(self) -> np.ndarray | None:
         """Borders of the duration bins, or None without durations."""
-        return duration_borders(self.n_duration_bins) if self.durations else None
+        if not self.durations:
+            return None
+        from tracecloak.schemas.statistics.durations import duration_borders
+
+        return duration_borders(self.n_duration_bins)
 
     def sensitivity(self, clip_units: int) -> Sensitivity:
         """How far one unit moves the sums.

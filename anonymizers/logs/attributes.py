@@ -44,11 +44,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
-    within_length,
-)
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part

@@ -7,24 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import attribute_part
-from tracecloak.anonymizers.logs.handovers import (
-    excess_of_handovers,
-    handovers_part,
-    most_names_of_handovers,
-)
 from tracecloak.anonymizers.logs.sizes import sizes_part
-from tracecloak.anonymizers.rigorous.bought import (
-    known_vocabulary,
-    length_part,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import ListedParams
@@ -50,10 +40,13 @@ from tracecloak.anonymizers.variants.generator import (
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute, HandoverDeclarations, declared
+from tracecloak.schemas.events.declarations import HandoverDeclarations
 from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import Plugins
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.attributes import Attribute
 
 GENERATORS: Plugins[VariantGenerator] = Plugins(
     "variants",
@@ -188,13 +181,21 @@ class PrivateLogParams(ListedParams):
         if self.n_words is not None and self.is_timed:
             if excess := excess_of_durations(self.n_words, self.most_bins):
                 raise ValueError(excess)
-            for attribute in self.handed_over:
-                if excess := excess_of_handovers(attribute, self.n_words):
-                    raise ValueError(excess)
+            if excess := self._excess_of_handovers(self.n_words):
+                raise ValueError(excess)
         if excess := excess_of_names(self.generator, self.n_words):
             raise ValueError(excess)
         self.check_names()
         return self
+
+    def _excess_of_handovers(self, n_words: int) -> str:
+        """What is wrong with so many names where values are handed over; empty if nothing is."""
+        if not self.handed_over:
+            return ""
+        from tracecloak.anonymizers.logs.handovers import excess_of_handovers
+
+        found = (excess_of_handovers(attribute, n_words) for attribute in self.handed_over)
+        return next(filter(None, found), "")
 
     def _check_pure(self) -> None:
         if not self.generator.is_pure:
@@ -227,8 +228,11 @@ class PrivateLogParams(ListedParams):
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
         durations = most_names_of_durations(self.most_bins) if self.is_timed else None
-        handovers = (most_names_of_handovers(attribute) for attribute in self.handed_over)
-        each = (self.generator.most_names, durations, *handovers)
+        each = [self.generator.most_names, durations]
+        if self.handed_over:
+            from tracecloak.anonymizers.logs.handovers import most_names_of_handovers
+
+            each += map(most_names_of_handovers, self.handed_over)
         return min((most for most in each if most is not None), default=None)
 
     @property
@@ -273,6 +277,10 @@ class PrivateLogParams(ListedParams):
     @property
     def declared(self) -> tuple[Attribute, ...]:
         """The declared attributes."""
+        if not self.attributes:
+            return ()
+        from tracecloak.schemas.events.attributes import declared
+
         return declared(self.attributes)
 
     @property
@@ -349,6 +357,8 @@ def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
 def _vocabulary(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     if params.vocabulary is not None:
         return ()
+    from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+
     of_unit = params.max_activities, params.max_units
     return (vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names),)
 
@@ -364,6 +374,8 @@ def _time_range(params: PrivateLogParams) -> Part:
 
 
 def _length(params: PrivateLogParams) -> Part:
+    from tracecloak.anonymizers.rigorous.bought_length import length_part
+
     quantile = Fraction(params.length_quantile)
     return length_part(quantile, params.max_units, "does not exceed", KNOWN)
 
@@ -390,7 +402,11 @@ def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
 
 
 def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    each = weight / max(len(params.declared), 1)
+    if not params.declared:
+        return ()
+    from tracecloak.anonymizers.logs.attributes import attribute_part
+
+    each = weight / len(params.declared)
     return tuple(
         attribute_part(a, params, each if a.is_of_case else each * (1 - params.clip_share))
         for a in params.declared
@@ -398,7 +414,11 @@ def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
 
 
 def _handovers(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    each = weight * (1 - params.clip_share) / max(len(params.handed_over), 1)
+    if not params.handed_over:
+        return ()
+    from tracecloak.anonymizers.logs.handovers import handovers_part
+
+    each = weight * (1 - params.clip_share) / len(params.handed_over)
     return tuple(handovers_part(attribute, params, each) for attribute in params.handed_over)
 
 

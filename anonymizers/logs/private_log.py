@@ -17,13 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
-from tracecloak.anonymizers.logs.handovers import decided_handovers, handed_over, handovers_name
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
@@ -35,11 +33,13 @@ from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
-from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.attributes import Attribute
 
 
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
@@ -186,7 +186,10 @@ class PrivateLog(PartsMethod):
             together = {**known, **parts}
             vocabulary = known_vocabulary(params.words, together)
             parts |= tied(together, vocabulary, given.randomness)
-            parts |= decided_handovers(params.declared, parts)
+            if params.handed_over:
+                from tracecloak.anonymizers.logs.handovers import decided_handovers
+
+                parts |= decided_handovers(params.declared, parts)
         return PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -230,14 +233,9 @@ class PrivateLog(PartsMethod):
             drawn["propensities"],
         )
         traces = timed(traces, cases, timing, randomness)
-        values = {}
-        for attribute in params.declared:
-            decision, given = drawn[part_name(attribute)], (cases, randomness)
-            if attribute.has_handovers:
-                following = drawn[handovers_name(attribute)]
-                values[attribute.name] = handed_over(following, decision, attribute, traces, *given)
-            else:
-                values[attribute.name] = attribute_of_traces(
-                    decision, attribute, traces, classes, *given
-                )
+        if not params.declared:
+            return traces
+        from tracecloak.anonymizers.logs.generated_values import generated_values
+
+        values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
         return replace(traces, attributes=values)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import noisy_sums
-from tracecloak.anonymizers.rigorous.bought import LengthsOfCases
+from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.rigorous.parts import Given, Part

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.variants.distance import PenaltyDirection
-from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Declarations
 
 
 class PretsaCaseParams(contract.Params):

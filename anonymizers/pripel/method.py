@@ -49,7 +49,8 @@ from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Declarations
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary

@@ -10,7 +10,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
-from tracecloak.anonymizers.rigorous.bought import length_grid
+from tracecloak.anonymizers.rigorous.bought_length import length_grid
 from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.sequences import encode_sequences

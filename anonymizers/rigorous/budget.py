@@ -14,11 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from tracecloak.anonymizers.accounting.calibration import (
-    gaussian_threshold,
-    laplace_scale,
-    stability_threshold,
-)
+from tracecloak.anonymizers.accounting.calibration import gaussian_threshold, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Block, Spend, Way, decimal_text
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,
@@ -181,6 +177,8 @@ class Allowance:
             units: As of `noise`; Laplace noise is for whole counts.
         """
         if self.deviation is None:
+            from tracecloak.anonymizers.accounting.thresholds import stability_threshold
+
             return stability_threshold(self.epsilon, self.delta, int(changed.l1))
         noise = self.noise(changed, units)
         alone = int(changed.linf) * (noise.units if units is None else 1)
@@ -457,3 +455,8 @@ def _error(budget: Budget) -> float:
         total += float(need.share) * math.log(error)
         weight += float(need.share)
     return total / weight
+
+
+def least_cases(allowance: Allowance, changed: Sensitivity) -> int:
+    """Returns from how many cases on what nobody declared is about to be released."""
+    return math.ceil(allowance.threshold(changed) / allowance.noise(changed).units)

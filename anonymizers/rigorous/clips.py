@@ -29,7 +29,6 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
-from tracecloak.schemas.statistics.durations import duration_borders
 
 RANKS_SHARE = Fraction(1, 20)
 """The share that the choice of a clip takes of the budget that it shares with the sums."""
@@ -62,7 +61,11 @@ class NormsOfCases:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> CaseNorms:
         """Counts a batch."""
-        borders = None if self.n_bins is None else duration_borders(self.n_bins)
+        borders = None
+        if self.n_bins is not None:
+            from tracecloak.schemas.statistics.durations import duration_borders
+
+            borders = duration_borders(self.n_bins)
         return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.rigorous.params import RigorousParams
-from tracecloak.anonymizers.rigorous.weighted_names import names_found
 from tracecloak.schemas.errors import UsageError
 
 
@@ -50,6 +49,8 @@ class ListedParams(RigorousParams, ABC):
         """
         if self.vocabulary is not None or self.buy_vocabulary:
             return
+        from tracecloak.anonymizers.rigorous.weighted_names import names_found
+
         try:
             found = f"finds {names_found(self.for_names, self.max_activities, self.max_units)}"
         except UsageError:  # the noise would be wider than any that is drawn

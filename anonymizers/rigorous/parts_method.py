@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from tracecloak.anonymizers.accounting.by_case import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
@@ -112,7 +111,11 @@ class PartsMethod(contract.Anonymizer):
 
     def shares_by_case(self, params: Any) -> bool:
         """Returns whether j of m cases cost at most j/m of what is paid; see `moves_by_case`."""
-        return self.moves_by_case(params) and divides_by_case(self.spends(params))
+        if not self.moves_by_case(params):
+            return False
+        from tracecloak.anonymizers.accounting.by_case import divides_by_case
+
+        return divides_by_case(self.spends(params))
 
     def guarantee(self, params: Any) -> Guarantee:
         """Returns the promise."""

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.accounting.composition import Spend, composed_epsilon
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of

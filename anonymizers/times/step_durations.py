@@ -37,11 +37,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
-    within_length,
-)
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip

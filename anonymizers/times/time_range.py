@@ -22,7 +22,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import choice_part, choose_quantile
+from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError

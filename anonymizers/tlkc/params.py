@@ -10,7 +10,8 @@ import pydantic
 from pydantic import AwareDatetime, Field
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Declarations
 from tracecloak.schemas.statistics.background_knowledge import (
     Kind,
     Knowledge,

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_scaled_pairs, of_shares
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
-from tracecloak.anonymizers.rigorous.bought import vocabulary_part
+from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, norm_grid, ranks_need

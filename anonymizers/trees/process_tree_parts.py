@@ -21,11 +21,8 @@ from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import noisy_sums
-from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
+from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.bought import least_cases
-from tracecloak.anonymizers.rigorous.budget import Means, Need, Sums, scaled
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Sums, least_cases, scaled
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants

@@ -45,12 +45,16 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 )
 from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov import largest_sums, lattice_units, sums_sensitivity
 from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
     chain_of,
     drawn_cases,
     walks_beside,
+)
+from tracecloak.anonymizers.variants.markov_sums import (
+    largest_sums,
+    lattice_units,
+    sums_sensitivity,
 )
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.merging import sum_groups

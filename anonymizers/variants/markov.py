@@ -26,71 +26,35 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
     of_clipped_cells,
-    of_directly_follows,
-    of_one_cell,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure, Sums
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_sums import (
+    largest_sums,
+    lattice_units,
+    sums_sensitivity,
+    whole_sums_sensitivity,
+)
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # How much an error by noise weighs against one by clipping when the clip is chosen.
 _WEIGHT_OF_NOISE = 1.5
-# Lattice steps of one occurrence, fewer where the noise could not be drawn on so fine a lattice.
-_MOST_UNITS = 1024
 # A fine lattice that stands for any other where only the ratio of noise and clip matters.
 _FINE = 1 << 20
 # Cells that noise is drawn for, in about a second, unless the vocabulary alone needs more.
 _CELLS = 2_000_000
-
-
-def sums_sensitivity(clip_squared: int, units: int, max_units: int) -> Sensitivity:
-    """Returns that of the clipped vectors and the cases, in lattice steps.
-
-    The norm of a case's vector and its 1 is rounded up to a whole step.
-    """
-    norm = math.isqrt((clip_squared + 1) * units**2 - 1) + 1
-    return of_clipped_cells(norm, max_units)
-
-
-def whole_sums_sensitivity(max_length: int, max_units: int) -> Sensitivity:
-    """Returns that of directly-follows pairs and the cases, none of them clipped."""
-    return of_directly_follows(max_length).beside(of_one_cell()).of_cases(max_units)
-
-
-def lattice_units(allowance: Allowance, max_units: int) -> int:
-    """Returns the lattice steps of one occurrence, a power of two: public, whatever the clip.
-
-    Raises:
-        UsageError: Even on the coarsest lattice the noise would be too wide to be drawn.
-    """
-    units = _MOST_UNITS
-    while units > 1:
-        try:
-            allowance.noise(largest_sums(units, max_units), units)
-        except UsageError:
-            units //= 2
-        else:
-            break
-    return units
-
-
-def largest_sums(units: int, max_units: int) -> Sensitivity:
-    """Returns that of the sums at the largest clip, in lattice steps."""
-    return sums_sensitivity(int(norm_grid()[-1]), units, max_units)
 
 
 class MarkovVariants:

@@ -16,7 +16,9 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.bought import known_vocabulary, length_part, vocabulary_part
+from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.rigorous.bought_length import length_part
+from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
     Need,

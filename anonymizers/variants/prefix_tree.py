@@ -22,7 +22,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
-from tracecloak.anonymizers.rigorous.bought import length_grid
+from tracecloak.anonymizers.rigorous.bought_length import length_grid
 from tracecloak.anonymizers.rigorous.budget import Means, Need, Sums
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups

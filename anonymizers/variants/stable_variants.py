@@ -14,8 +14,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import least_cases
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums, least_cases
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first

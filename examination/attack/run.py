@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.composition import Spend, composed_epsilon
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.audit.bounds import (
     averaging_gain,
     clopper_pearson,

@@ -17,7 +17,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.evidence import evidence_of
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.publish.report_data import map_data
+from tracecloak.transforms.publish.map_data import map_data
 
 # Half of the 95 % interval of a sum of many cells, in standard deviations: it is nearly normal,
 # whatever the noise of each.

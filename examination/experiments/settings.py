@@ -15,7 +15,7 @@ from tracecloak.examination.experiments.grids import listed
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import MAX_VALUES
+from tracecloak.schemas.events.declarations import MAX_VALUES
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import TimeUnit
 

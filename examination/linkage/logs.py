@@ -24,8 +24,8 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource
 

@@ -28,7 +28,7 @@ from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.models.forms import forms_of_tree
+from tracecloak.transforms.models.tree_forms import forms_of_tree
 
 MINERS = ("precise", "inductive", "infrequent")
 NAME = "tree"

@@ -10,8 +10,8 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource

@@ -6,7 +6,8 @@ from typing import Any
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.transforms.publish.report_data import MAX_PATHS, MAX_VARIANTS, map_data
+from tracecloak.transforms.publish.map_data import MAX_PATHS, map_data
+from tracecloak.transforms.publish.variants_data import MAX_VARIANTS
 
 
 def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, Any]:

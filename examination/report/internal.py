@@ -44,15 +44,11 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
-from tracecloak.transforms.publish.report_data import (
-    graph_of_log,
-    map_data,
-    times_data,
-    variants_data,
-    variants_of_log,
-)
+from tracecloak.transforms.publish.times_data import times_data
+from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")

@@ -18,7 +18,8 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import UNDRAWN, OfKey
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.files import SourceFile, is_on_this_machine
+from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.inputs.source_files import SourceFile
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.files import SourceFile, match_files
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.partitions import can_hold
 from tracecloak.transforms.sources import EventSource
 

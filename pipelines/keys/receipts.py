@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import SourceFile, absolute, is_on_this_machine
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.inputs.source_files import SourceFile
 
 
 class KeyStoreError(TracecloakError):

@@ -26,7 +26,7 @@ from tracecloak.pipelines.planning.verdict import Verdict, verdicts
 from tracecloak.pipelines.planning.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
-from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource

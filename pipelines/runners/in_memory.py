@@ -127,7 +127,7 @@ def _write_log(
     from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
     from tracecloak.schemas.statistics.log_times import LogTimes
     from tracecloak.schemas.statistics.variants import VariantHistogram
-    from tracecloak.transforms.publish.release_files import write_dfg, write_export, write_part
+    from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
     from tracecloak.transforms.publish.report import LogCounts
 
     folder, manifest = target.folder, target.manifest

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
@@ -41,10 +41,11 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
-from tracecloak.transforms.services.kafka_topic import SCHEME as KAFKA
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
+from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.stream.step_files import default_forms, possible_forms
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -277,7 +278,8 @@ class StreamConfig(PayingConfig, MappedConfig):
         kind = STREAM_PRODUCTS[self.product]
         if doubled := self.log_params.keys() & StreamConfig.model_fields.keys():
             raise ValueError(f"log_params: {min(doubled)} is a key beside it, not in it")
-        optional = {n for n, field in StreamConfig.model_fields.items() if field.default is None}
+        # Whatever is a parameter of a product changes what is published.
+        optional = (n for n in IN_DIGEST if StreamConfig.model_fields[n].default is None)
         given = {*self.log_params, *(n for n in optional if getattr(self, n) is not None)}
         for name in sorted(given - kind.Params.model_fields.keys()):
             if takers := [n for n, k in STREAM_PRODUCTS.items() if name in k.Params.model_fields]:
@@ -310,6 +312,8 @@ class StreamConfig(PayingConfig, MappedConfig):
     def _kafka(self, topic: str | None) -> KafkaTopic | None:
         if topic is None or not topic.startswith(KAFKA):
             return None
+        from tracecloak.transforms.services.kafka_topic import KafkaTopic
+
         return KafkaTopic.parse(topic, self.kafka_properties)
 
     @property
@@ -317,7 +321,11 @@ class StreamConfig(PayingConfig, MappedConfig):
         """Shards of open cases."""
         if self.shards is not None:
             return self.shards
-        return 1 if is_local(self.runner) else DEFAULT_SHARDS
+        if is_local(self.runner):
+            return 1
+        from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
+
+        return DEFAULT_SHARDS
 
     @property
     def by_individual(self) -> bool:
@@ -446,7 +454,8 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
     """
     body = {} if path is None else read_yaml(path)
     own = _own_fields()
-    fields = _product_fields() | {_ENDS: own[_ENDS]}
+    fields = _fields_of(flags.get("product", body.get("product", own["product"].default)))
+    fields = {**fields, _ENDS: own[_ENDS]}
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -519,6 +528,12 @@ def _own_fields() -> dict[str, FieldInfo]:
         for name, field in StreamConfig.model_fields.items()
         if name not in ("columns", "where", "log_params")
     }
+
+
+def _fields_of(product: Any) -> Mapping[str, FieldInfo]:
+    """Those of one product; none of what is no product, which is told where it is checked."""
+    is_one = isinstance(product, str) and product in STREAM_PRODUCTS
+    return STREAM_PRODUCTS[product].Params.model_fields if is_one else {}
 
 
 def _product_fields() -> dict[str, FieldInfo]:

@@ -21,19 +21,9 @@ from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, 
 from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.pubsub_clock import PubSubClock
-from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.local_sinks import (
-    FileSink,
-    KafkaSink,
-    LineSink,
-    NoteSink,
-    PubSubSink,
-)
+from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
 from tracecloak.transforms.stream.sources import Source
 from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
@@ -74,6 +64,8 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             except Exception as error:
                 raise failure_of(error) from error
     if epoch.is_spent and config.input_kafka is None:
+        from tracecloak.transforms.stream.pubsub_source import delete_subscription
+
         if config.input_topic is not None:
             delete_subscription(_subscription(config))
         delete_subscription(_clock_subscription(config))
@@ -176,10 +168,16 @@ def stopping() -> Iterator[threading.Event]:
 def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     """Returns (what opens the configured source, its name), when it is known to be there."""
     if (topic := config.input_kafka) is not None:
+        from tracecloak.transforms.services.kafka_clock import KafkaClock
+        from tracecloak.transforms.stream.kafka_source import KafkaSource
+
         clock = KafkaClock(topic, config.clock_topic)
         check_kafka(topic, clock, config, is_begun=not is_new)
         opening = functools.partial(KafkaSource, topic, config.consumer_group, clock, config.start)
         return opening, f"Kafka topic {topic.name}"
+    from tracecloak.transforms.services.pubsub_clock import PubSubClock
+    from tracecloak.transforms.stream.pubsub_source import PubSubSource
+
     subscription = _subscription(config)
 
     def opened(_: Mapping[str, Any]) -> PubSubSource:
@@ -194,9 +192,15 @@ def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
 def _sinks_of(config: StreamConfig) -> list[Sink]:
     """Returns what takes the steps beside their files, when it is known to be there."""
     if config.output_kafka is not None:
+        from tracecloak.transforms.stream.topic_sinks import KafkaSink
+
         config.output_kafka.check(is_read=False)
         return [KafkaSink(config.output_kafka)]
-    return [] if config.output_topic is None else [PubSubSink(config.output_topic)]
+    if config.output_topic is None:
+        return []
+    from tracecloak.transforms.stream.topic_sinks import PubSubSink
+
+    return [PubSubSink(config.output_topic)]
 
 
 def _subscription(config: StreamConfig) -> str:
@@ -220,7 +224,11 @@ def _clock_subscription(config: StreamConfig) -> str:
 def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:
     """Returns what lists messages that cannot be read, in a folder and the configured topic."""
     topic = epoch.config.reject_topic
-    lines = None if topic is None else LineSink(topic)
+    lines = None
+    if topic is not None:
+        from tracecloak.transforms.stream.topic_sinks import LineSink
+
+        lines = LineSink(topic)
 
     def reject(rejects: pa.RecordBatch) -> None:
         written = write_rejects(rejects, epoch.places.rejected)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.operator_log import operator_log
-from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
 from tracecloak.transforms.stream.now_and_then import NowAndThen
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.services.kafka_clock import KafkaClock
+    from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -67,6 +69,8 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
             brokers tell no time.
         RetryLater: No broker answers, or clocks differ.
     """
+    from tracecloak.transforms.services.kafka_topic import check_history
+
     topic.check()
     clock.passed_us()
     if is_begun:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 
 def yield_of_log(graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVocabulary) -> Yield:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.rows import part_rows
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
@@ -270,4 +269,6 @@ class StepLog:
 
     def to_rows(self) -> pa.RecordBatch:
         """Returns the rows of the log in the canonical order of its cases."""
+        from tracecloak.schemas.published.rows import part_rows
+
         return part_rows([self.traces])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 @dataclass(frozen=True, eq=False)

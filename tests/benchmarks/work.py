@@ -37,8 +37,8 @@ from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 Counts = dict[str, int]

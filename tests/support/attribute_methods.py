@@ -28,7 +28,8 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.schemas.events.attributes import Attribute, Declarations, declared
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Declarations
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee, Kind

@@ -445,7 +445,7 @@ class _Spent:
                 if cut_off_at is not None:
                     own.passing[told] += _tail(noisy, cut_off_at + 1 - abs(change), cut_off_at)
             else:
-                # What makes up for its being discrete: see `calibration.gaussian_scale`.
+                # What makes up for its being discrete: see `gaussian_scale`.
                 own.squared[told] += float(change * change / (noisy.scale**2 - 4))
         own.pure[told] += abs(split)
         self.merge(told, own)

@@ -10,8 +10,8 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 

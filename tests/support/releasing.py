@@ -32,7 +32,7 @@ from tracecloak.pipelines.keys import key_store
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.transforms.formats.csv import CsvWriter
+from tracecloak.transforms.formats.csv_writer import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 
 ROOT = Path(__file__).parents[2]

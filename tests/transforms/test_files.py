@@ -20,13 +20,8 @@ from hypothesis import strategies as st
 
 from tests.support.object_store import ObjectStore
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.transforms.files import (
-    SourceFile,
-    is_on_this_machine,
-    match_files,
-    require_file_system,
-    require_writable,
-)
+from tracecloak.transforms.files import is_on_this_machine, require_file_system, require_writable
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
 NAMES = (
     "a.csv", "b.csv", "b.csv.gz", ".hidden.csv", "[a].csv", "a^b.csv", "a b.csv", "é.csv", "ab",

@@ -23,9 +23,9 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.transforms.files import SourceFile, match_files, partitions_of
 from tracecloak.transforms.formats.parquet import ParquetReader
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files, partitions_of
 from tracecloak.transforms.partitions import can_hold
 from tracecloak.transforms.sources import EventSource
 

@@ -14,8 +14,8 @@ from apache_beam.io.filesystem import FileMetadata
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms import files
-from tracecloak.transforms.files import match_files
+from tracecloak.transforms.inputs import source_files
+from tracecloak.transforms.inputs.source_files import match_files
 
 MARKERS = {
     "Delta": "_delta_log/00000000000000000000.json",
@@ -190,7 +190,7 @@ def test_files_are_listed_once_and_what_lies_above_is_not(folder: Path, counted:
 def test_this_machine_is_walked_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[str] = []
     walk = os.walk
-    monkeypatch.setattr(files.os, "walk", lambda top: walked.append(top) or walk(top))
+    monkeypatch.setattr(source_files.os, "walk", lambda top: walked.append(top) or walk(top))
     for day in range(3, 60):
         put(folder / f"lake/claims/day={day}/part-0.csv")
     match_files([f"{folder}/lake/claims/*/*.csv"])

@@ -10,7 +10,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.batch.job import Target
-from tracecloak.transforms.publish.release_files import read_log, write_report, write_statement
+from tracecloak.transforms.publish.release_files import write_report, write_statement
 from tracecloak.transforms.publish.report import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
@@ -53,6 +53,8 @@ def commit(target: Target, written: Written) -> None:
     spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
     method = method_named(spec.method)
     if method.verifies:
+        from tracecloak.transforms.publish.log_files import read_log
+
         try:
             method.verify(read_log(folder, len(parts)), spec.params)
         except GuaranteeError as error:

@@ -12,7 +12,7 @@ from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.transforms.files import SourceFile
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import EventSource
 

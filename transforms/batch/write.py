@@ -24,12 +24,8 @@ from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.commit import Written, commit
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import Target
-from tracecloak.transforms.publish.release_files import (
-    write_dfg,
-    write_export,
-    write_part,
-    write_products,
-)
+from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
+from tracecloak.transforms.publish.release_files import write_products
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.report import LogCounts
 

@@ -1,4 +1,4 @@
-"""Delimited text: reads CSV of any delimiter, quote and encoding, and writes RFC 4180.
+"""Delimited text: reads CSV of any delimiter, quote and encoding.
 
 Every field is text: `NA`, `null` and the empty field are values like any other, and nothing is
 guessed from the first rows. A record with the wrong number of fields is malformed; blank lines are
@@ -16,7 +16,7 @@ import io
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -39,10 +38,7 @@ HEADER_CHARACTERS = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _TRIED_CUTS = 8
 _PASSED_CUTS = 1000
-_WRITTEN_ROWS = 1 << 16
 
-_YEAR_1 = pa.scalar(-62135596800000000, pa.timestamp("us", "UTC"))
-_YEAR_9999 = pa.scalar(253402300799999999, pa.timestamp("us", "UTC"))
 
 # A year, two groups of digits as in 1/2 or 10:15, or the name of a month beside a digit.
 _DATE = re.compile(
@@ -547,69 +543,6 @@ def _decodes_text(encoding: str) -> bool:
         return False
 
 
-def iso_utc(stamps: pa.Array) -> pa.Array:
-    """Formats instants as ISO 8601 in UTC with microseconds, as 2010-01-01T00:00:00.000000+00:00.
-
-    Args:
-        stamps: timestamp('us', 'UTC').
-
-    Returns:
-        string array of the same length.
-
-    Raises:
-        ValueError: A stamp lies outside the years 1 to 9999, which ISO 8601 cannot write.
-    """
-    if pc.any(pc.less(stamps, _YEAR_1)).as_py() or pc.any(pc.greater(stamps, _YEAR_9999)).as_py():
-        raise ValueError("a time stamp lies outside the years 1 to 9999")
-    # Without the zone the cast needs no time-zone database, which slim images lack.
-    text = stamps.cast(pa.timestamp("us")).cast(pa.string())
-    return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "+00:00", "")
-
-
-class CsvWriter:
-    """Writes released rows as RFC 4180 text in UTF-8 with a header line.
-
-    Lines end with a line feed; fields are quoted only where they must be. An attribute without a
-    value is an empty field.
-
-    Args:
-        stream: Where the bytes go.
-        schema: Of the rows: RELEASED_SCHEMA, or that with attributes.
-    """
-
-    def __init__(self, stream: BinaryIO, schema: pa.Schema = RELEASED_SCHEMA) -> None:
-        self._stream = stream
-        self._schema = schema
-        names = _quoted(pa.array(schema.names, pa.string())).to_pylist()
-        stream.write((",".join(names) + "\n").encode())
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Appends rows of the schema."""
-        rows = rows.cast(self._schema)
-        for start in range(0, rows.num_rows, _WRITTEN_ROWS):
-            case_id, activity, timestamp, *attributes = rows.slice(start, _WRITTEN_ROWS).columns
-            lines = pc.binary_join_element_wise(
-                _quoted(case_id),
-                _quoted(activity),
-                iso_utc(timestamp),
-                *(_quoted(pc.fill_null(values.cast(pa.string()), "")) for values in attributes),
-                ",",
-            )
-            self._stream.write(("\n".join(lines.to_pylist()) + "\n").encode())
-
-    def close(self) -> None:
-        """Does nothing more: every row is written by then."""
-
-
-def _quoted(text: pa.Array) -> pa.Array:
-    doubled = pc.replace_substring(text, '"', '""')
-    return pc.if_else(
-        pc.match_substring_regex(text, '[",\r\n]'),
-        pc.binary_join_element_wise('"', doubled, '"', ""),
-        text,
-    )
-
-
 def reader(how: SourceFormat, path: str) -> CsvReader:
     """Returns what reads a file of this format; tabs are told by the name's ending."""
     tabs = path.removesuffix(".gz").lower().endswith(".tsv")
@@ -619,8 +552,3 @@ def reader(how: SourceFormat, path: str) -> CsvReader:
         header=how.header or True,
         goes_on=how.goes_on,
     )
-
-
-def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> CsvWriter:
-    """Returns what writes rows of the schema; the file says nothing of a release."""
-    return CsvWriter(stream, schema)

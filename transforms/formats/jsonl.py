@@ -21,7 +21,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
-from tracecloak.transforms.formats.csv import iso_utc
+from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")

@@ -93,13 +93,13 @@ FORMATS: Plugins[Format] = Plugins(
         "csv": Format(
             (".csv", ".tsv"),
             "tracecloak.transforms.formats.csv:reader",
-            "tracecloak.transforms.formats.csv:writer",
+            "tracecloak.transforms.formats.csv_writer:writer",
             is_of_releases=True,
         ),
         "parquet": Format(
             (".parquet",),
             "tracecloak.transforms.formats.parquet:reader",
-            "tracecloak.transforms.formats.parquet:writer",
+            "tracecloak.transforms.formats.parquet_writer:writer",
             is_packed=True,
             is_of_releases=True,
         ),

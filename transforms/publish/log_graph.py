@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 
 def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> dict[str, Any]:

@@ -53,13 +53,13 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
     {
         "graph": ProductKind(
             "tracecloak.schemas.published.graph:ReleasedGraph",
-            "tracecloak.transforms.models.forms:forms_of_graph",
+            "tracecloak.transforms.models.graph_forms:forms_of_graph",
         ),
         "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
         "variants": ProductKind("tracecloak.schemas.published.variants:ReleasedVariants"),
         "tree": ProductKind(
             "tracecloak.schemas.published.tree:ReleasedTree",
-            "tracecloak.transforms.models.forms:forms_of_tree",
+            "tracecloak.transforms.models.tree_forms:forms_of_tree",
         ),
     },
     make=_checked,
@@ -72,8 +72,9 @@ def kind_of(product: ReleasedProduct) -> ProductKind:
     Raises:
         TypeError: There is no kind of its class.
     """
-    for kind in PRODUCTS.values():
+    place = f"{type(product).__module__}:{type(product).__qualname__}"
+    # That of its own place comes first, so that the classes of others are not loaded.
+    for kind in sorted(PRODUCTS.values(), key=lambda kind: kind.product != place):
         if load(kind.product) is type(product):
             return kind
-    place = f"{type(product).__module__}:{type(product).__qualname__}"
     raise TypeError(f"{place} is no product: it is of no kind in the table of products")

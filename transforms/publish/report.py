@@ -9,47 +9,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
-from tracecloak.schemas.published.durations import ReleasedDurations
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
-from tracecloak.schemas.published.product import ReleasedProduct
-from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
-from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
-from tracecloak.transforms.publish.references import references_beside
-from tracecloak.transforms.publish.report_data import (
+from tracecloak.transforms.publish.map_data import (
     Medians,
     graph_of_log,
     graph_of_variants,
     map_data,
     medians_of,
-    times_data,
-    tree_data,
-    variants_data,
-    variants_of_log,
 )
+from tracecloak.transforms.publish.products import PRODUCTS, kind_of
+from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
+from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.wording import (
     operations_in_words,
     printable,
     protected_by,
     value_in_words,
 )
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+    from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.graph import ReleasedGraph
+    from tracecloak.schemas.published.product import ReleasedProduct
+    from tracecloak.schemas.published.tree import ReleasedTree
+    from tracecloak.schemas.published.variants import ReleasedVariants
+    from tracecloak.schemas.published.yields import Yield
+    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+    from tracecloak.schemas.statistics.log_times import LogTimes
+    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 _N_CURVE = 100
@@ -226,10 +225,10 @@ class _Shown:
     @classmethod
     def of(cls, products: list[ReleasedProduct], log: LogCounts | None) -> _Shown:
         shown = cls()
-        graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
-        variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
-        tree = next((p for p in products if isinstance(p, ReleasedTree)), None)
-        durations = next((p for p in products if isinstance(p, ReleasedDurations)), None)
+        graph: ReleasedGraph | None = _first(products, "graph")
+        variants: ReleasedVariants | None = _first(products, "variants")
+        tree: ReleasedTree | None = _first(products, "tree")
+        durations: ReleasedDurations | None = _first(products, "durations")
         medians: Medians = {}
         if graph is not None:
             medians = {} if durations is None else medians_of(durations, graph)
@@ -253,19 +252,27 @@ class _Shown:
                     "page."
                 )
         if variants is None and log is not None:
+            from tracecloak.transforms.publish.variants_data import variants_of_log
+
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
             shown._show_variants(variants)
         if log is not None and len(log.times.spans):
+            from tracecloak.transforms.publish.times_data import times_data
+
             shown.times = times_data(log.times)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
         if tree is not None:
+            from tracecloak.transforms.publish.tree_data import tree_data
+
             shown.tree = tree_data(tree)
             shown.tree_text = tree.text
             shown.tree_told = "" if tree.is_found else _NOT_FOUND
         return shown
 
     def _show_variants(self, variants: ReleasedVariants) -> None:
+        from tracecloak.transforms.publish.variants_data import variants_data
+
         names = []
         if self.map is not None:
             ends = (self.map["start"], self.map["end"])
@@ -283,6 +290,11 @@ class _Shown:
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
         self.variants_told = told
+
+
+def _first(products: list[ReleasedProduct], kind: str) -> Any:
+    """The first product of a kind; the classes of kinds that there are none of are not loaded."""
+    return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
 
 
 _NOT_FOUND = (

@@ -18,10 +18,10 @@ from typing import Any
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_topic import (
     ASK_OFTEN_SECONDS,
-    SCHEME,
     KafkaTopic,
     confluent_kafka,
 )
+from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.services.service_clock import StampedProbe, check_clocks
 
 # Between two questions; what was answered stays true, so steps come later by that at most.
@@ -91,9 +91,9 @@ class KafkaClock:
             )
         self._producer.flush(ASK_OFTEN_SECONDS + 1)
         if len(answers) < self._n_partitions:
-            raise RetryLater(f"{SCHEME}{self._topic.servers} does not tell its time")
+            raise RetryLater(f"{KAFKA}{self._topic.servers} does not tell its time")
         probes = [self._probe(sent_us, *answer) for answer in answers]
-        check_clocks(f"{SCHEME}{self._topic.servers}", probes)
+        check_clocks(f"{KAFKA}{self._topic.servers}", probes)
         return min(probe.stamp_us for probe in probes)
 
     def _probe(self, sent_us: int, error: Any, message: Any, taken_us: int) -> StampedProbe:
@@ -150,9 +150,7 @@ class KafkaClock:
             codes.INVALID_CONFIG,
         )
         if error.code() not in refusals:
-            return RetryLater(
-                f"{SCHEME}{self._topic.servers} does not tell its time: {error.str()}"
-            )
+            return RetryLater(f"{KAFKA}{self._topic.servers} does not tell its time: {error.str()}")
         return UsageError(
             f"clock_topic {self._name!r} can neither be made nor written, and without it a wrong "
             f"clock of this machine would publish steps too early: {error.str()}. Make a topic of "

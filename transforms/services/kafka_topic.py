@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
-SCHEME = "kafka://"
 
 ASK_OFTEN_SECONDS = 5.0
 _ASK_SECONDS = 20.0
@@ -59,8 +59,8 @@ class KafkaTopic:
         Raises:
             UsageError: It is no such address.
         """
-        servers, slash, name = text.removeprefix(SCHEME).partition("/")
-        is_named = text.startswith(SCHEME) and slash and name and "/" not in name
+        servers, slash, name = text.removeprefix(KAFKA).partition("/")
+        is_named = text.startswith(KAFKA) and slash and name and "/" not in name
         if not is_named or not all(server.strip() for server in servers.split(",")):
             raise UsageError(f"a topic of Kafka is {_FORM}, got {text!r}")
         return cls(servers, name, properties)
@@ -99,7 +99,7 @@ class KafkaTopic:
             client.poll(0)
             raise self.unreached(error, *told) from None
         if self.name not in found:
-            raise UsageError(f"{SCHEME}{self.servers} has no topic {self.name!r}")
+            raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
         if not is_read:
             return
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
@@ -132,10 +132,10 @@ class KafkaTopic:
         for one in (*told, error.args[0]):
             if one.code() in refusals:
                 return UsageError(
-                    f"{SCHEME}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
+                    f"{KAFKA}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
                     "see kafka_properties"
                 )
-        return RetryLater(f"{SCHEME}{self.servers} cannot be asked for {self.name!r}: {error}")
+        return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {error}")
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class PartitionReader:
         except self._library.KafkaException as error:
             # A client that knows the topic never learns of a partition that is added to it.
             self._client = None
-            raise RetryLater(f"{SCHEME}{self._topic.servers} does not answer: {error}") from None
+            raise RetryLater(f"{KAFKA}{self._topic.servers} does not answer: {error}") from None
 
     def _raise(self, error: Any) -> None:
         """Raises what must not be passed over; the client tries the others again by itself."""
@@ -317,7 +317,7 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
     try:
         found = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
         if found is None:
-            raise UsageError(f"{SCHEME}{topic.servers} has no topic {topic.name!r}")
+            raise UsageError(f"{KAFKA}{topic.servers} has no topic {topic.name!r}")
         return {
             number: consumer.get_watermark_offsets(
                 library.TopicPartition(topic.name, number), _ASK_SECONDS
@@ -325,7 +325,7 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
             for number in sorted(found.partitions)
         }
     except library.KafkaException as error:
-        raise RetryLater(f"{SCHEME}{topic.servers} does not answer: {error}") from None
+        raise RetryLater(f"{KAFKA}{topic.servers} does not answer: {error}") from None
     finally:
         consumer.close()
 
@@ -361,7 +361,7 @@ def check_history(
     finally:
         consumer.close()
     if any(one.error is not None for one in found):
-        raise RetryLater(f"{SCHEME}{topic.servers} cannot be asked for the past of {topic.name!r}")
+        raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
     # The offset is that of the first message since the start, and negative where there is none.
     n_doubtful = sum(0 <= one.offset <= oldest[one.partition] for one in found)
     n_empty = sum(low == high for low, high in bounds)

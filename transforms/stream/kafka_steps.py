@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.local_sinks import KafkaSink
+from tracecloak.transforms.stream.topic_sinks import KafkaSink
 
 
 class PublishToKafka(beam.PTransform):

@@ -31,7 +31,6 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import is_on_this_machine, write_anew
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.publish.release_files import packed_for
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
@@ -212,6 +211,8 @@ def _table(table: pa.Table, manifest: ReleaseManifest) -> bytes:
 
 
 def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes:
+    from tracecloak.transforms.publish.log_files import packed_for
+
     stream = io.BytesIO()
     with packed_for(form, stream) as target:
         writer = form.open_writer(target, rows.schema, manifest.to_json())

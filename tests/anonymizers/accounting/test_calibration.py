@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 
 from tests.support.privacy_loss import ONE, discrete_gaussian
 from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting.calibration import (
-    discrete_gaussian_delta,
-    exact,
-    gaussian_scale,
-    gaussian_threshold,
-    laplace_scale,
-    stability_threshold,
-    truncated_noise_bound,
-)
+from tracecloak.anonymizers.accounting import gaussian_scale as scales
+from tracecloak.anonymizers.accounting.calibration import exact, gaussian_threshold, laplace_scale
 from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
+from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta, gaussian_scale
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
 from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")
@@ -401,7 +396,7 @@ def without_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_floats_only_say_where_to_look(epsilon: Fraction, delta: Fraction) -> None:
-    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    found = scales._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
 
 
@@ -409,9 +404,9 @@ def test_floats_only_say_where_to_look(epsilon: Fraction, delta: Fraction) -> No
 def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a scale that is taken from floats without its proof, too small by a thousandth."""
     epsilon, delta = BUDGETS[0]
-    rough = calibration.rough_gaussian_delta
-    monkeypatch.setattr(calibration, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
-    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    rough = scales.rough_gaussian_delta
+    monkeypatch.setattr(scales, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
+    found = scales._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)
 
 
@@ -420,7 +415,7 @@ def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.Monke
 def test_floats_say_so_at_the_largest_epsilon_too(epsilon: int, deviation: Fraction) -> None:
     """Above 709 e^epsilon is no float."""
     exact_delta = float(gaussian_delta(deviation, Fraction(epsilon)).low)
-    found = calibration.rough_gaussian_delta(float(deviation), epsilon)
+    found = scales.rough_gaussian_delta(float(deviation), epsilon)
     assert found == pytest.approx(exact_delta, rel=1e-9)
 
 
@@ -429,6 +424,6 @@ def test_floats_that_overflow_change_no_scale(monkeypatch: pytest.MonkeyPatch) -
         raise OverflowError
 
     epsilon, delta = BUDGETS[0]
-    monkeypatch.setattr(calibration, "rough_gaussian_delta", fail)
-    found = calibration._deviation_of_one.__wrapped__(epsilon, delta)
+    monkeypatch.setattr(scales, "rough_gaussian_delta", fail)
+    found = scales._deviation_of_one.__wrapped__(epsilon, delta)
     assert found == without_floats(epsilon, delta)

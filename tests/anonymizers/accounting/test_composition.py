@@ -21,19 +21,17 @@ from hypothesis import strategies as st
 
 from tests.support.privacy_loss import Law, delta_between, discrete_gaussian, discrete_laplace
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import (
-    exact,
-    gaussian_scale,
-)
+from tracecloak.anonymizers.accounting.calibration import exact
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
     Way,
-    composed_epsilon,
     decimal_text,
     joint_sentence,
     total,
 )
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
@@ -543,7 +541,7 @@ def test_a_delta_out_of_range_is_refused(delta: Fraction) -> None:
 
 def test_dp_accounting_is_loaded_only_to_compose() -> None:
     code = (
-        "import sys, tracecloak.anonymizers.accounting.composition as a\n"
+        "import sys, tracecloak.anonymizers.accounting.composed as a\n"
         "from fractions import Fraction as F\n"
         "assert 'dp_accounting' not in sys.modules\n"
         "a.composed_epsilon([a.Spend('x', 'pure', F(1), F(0))] * 2, F(1, 100))\n"

@@ -18,7 +18,8 @@ from tests.support.privacy_loss import (
     power_of_e,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import exact, gaussian_scale
+from tracecloak.anonymizers.accounting.calibration import exact
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,

@@ -33,9 +33,10 @@ from tracecloak.anonymizers.times.step_durations import StepDurations, whole_nor
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
-from tracecloak.anonymizers.variants.markov import sums_sensitivity, whole_sums_sensitivity
+from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.models.process_tree import parse_tree

@@ -37,7 +37,7 @@ from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.sums import variance_of
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS, changed_names

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.silence import Noting
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
-from tracecloak.anonymizers.accounting.composition import composed_epsilon, total
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
@@ -38,7 +40,8 @@ from tracecloak.anonymizers.logs.attributes import (
 )
 from tracecloak.anonymizers.logs.value_clip import clip_of_values
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
@@ -47,7 +50,8 @@ from tracecloak.anonymizers.times.step_durations import most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import MAX_VALUES, Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import MAX_VALUES, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first

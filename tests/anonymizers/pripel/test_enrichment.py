@@ -22,7 +22,8 @@ from tracecloak.anonymizers.pripel.enrichment import (
     pair_groups,
 )
 from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
-from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable

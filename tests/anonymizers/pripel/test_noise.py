@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from tracecloak.anonymizers.pripel.noise import bounded_laplace, perturbed_cells
-from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Declaration
 
 # Words at the middles of so many equal parts of their range: the draws are the law's quantiles.
 N = 1 << 14

@@ -28,15 +28,15 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_one_cell,
 )
 from tracecloak.anonymizers.noise.drawing import EXACT
-from tracecloak.anonymizers.rigorous.bought import (
+from tracecloak.anonymizers.rigorous.bought import in_vocabulary
+from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     ActivitiesOfCases,
     VocabularyDecision,
-    choose_quantile,
     choose_vocabulary,
-    in_vocabulary,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
+from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.weighted_names import (
     NAME_UNITS,

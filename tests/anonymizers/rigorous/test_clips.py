@@ -12,7 +12,7 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, changed_ranks
 from tracecloak.anonymizers.rigorous.clips import (

@@ -18,7 +18,7 @@ from scipy import stats
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.continual_errors import error_of_totals, errors_of_normalised_sums
 from tests.support.keys import randomness
-from tracecloak.anonymizers.accounting.composition import composed_epsilon
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.streams.continual import (
     ContinualNoise,

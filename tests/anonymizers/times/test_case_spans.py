@@ -21,7 +21,8 @@ from tests.support.rounds import Recording
 from tests.support.silence import Noting
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans
 from tracecloak.anonymizers.times.case_spans import (

@@ -24,11 +24,12 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
 from tests.support.rounds import Recording
-from tracecloak.anonymizers.accounting.calibration import gaussian_scale, laplace_scale
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid

@@ -40,8 +40,8 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.rows import part_rows
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 HALF = Fraction(1, 2)

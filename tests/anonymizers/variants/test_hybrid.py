@@ -18,9 +18,10 @@ from tests.support.generators import answer_of, budget, explanation_of, spends_o
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.silence import Silence
-from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
+from tracecloak.anonymizers.accounting.thresholds import stability_threshold
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.variants import hybrid as hybrid_variants
@@ -141,7 +142,7 @@ def test_each_part_has_its_share_and_sees_all_cases(monkeypatch: pytest.MonkeyPa
 def test_the_histogram_adds_noise_and_cuts_at_the_threshold(is_alone: bool, max_units: int) -> None:
     """Laplace noise where nothing else is released, and Gaussian beside a chain.
 
-    `calibration.stability_threshold` proves what that scale and that threshold keep, and
+    `thresholds.stability_threshold` proves what that scale and that threshold keep, and
     `joint.joint_deviation` the other.
     """
     generator: Any = StableVariants() if is_alone else HYBRID

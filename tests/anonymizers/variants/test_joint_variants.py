@@ -33,7 +33,7 @@ from tracecloak.anonymizers.variants.joint_variants import (
     JointVariants,
     balance,
 )
-from tracecloak.anonymizers.variants.markov import sums_sensitivity
+from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

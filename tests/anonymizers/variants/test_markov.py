@@ -34,8 +34,9 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure, lattice_units
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.anonymizers.variants.markov_chain import Chain, KnownEnds, chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_sums import lattice_units
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

@@ -42,7 +42,8 @@ from tracecloak.examination.attack.report import INTERNAL, markdown_lines, summa
 from tracecloak.examination.attack.run import _reruns, attack
 from tracecloak.examination.attack.views import before_publication, is_log_seen, seen_in, with_noise
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.attributes import Attribute, Declaration
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 
 EXAMPLES = [(name, k) for name in sorted(METHODS) for k in range(len(METHODS[name].examples))]

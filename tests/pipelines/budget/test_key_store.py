@@ -19,7 +19,8 @@ from tracecloak.pipelines.keys.receipts import (
     snapshot_of,
 )
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.files import match_files, write_private
+from tracecloak.transforms.files import write_private
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.reference import KeyReference
 
 

@@ -375,8 +375,8 @@ def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -
     from tracecloak.examination.evaluation.evaluate import _traces
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.statistics.variants import VariantHistogram
-    from tracecloak.transforms.files import match_files
     from tracecloak.transforms.formats.registry import SourceFormat
+    from tracecloak.transforms.inputs.source_files import match_files
     from tracecloak.transforms.sources import EventSource
 
     def traces(path: Path) -> list[object]:

@@ -14,8 +14,8 @@ from tracecloak.examination.demo.hospital_file import write_sample
 from tracecloak.pipelines.screen import progress
 from tracecloak.pipelines.screen.progress import Estimate, showing_progress
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 LOG = logging.getLogger("tracecloak")

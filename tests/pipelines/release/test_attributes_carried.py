@@ -29,8 +29,8 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
 from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
-from tracecloak.transforms.files import match_files
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sources import EventSource
 

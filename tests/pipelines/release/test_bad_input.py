@@ -12,8 +12,8 @@ from tests.support.releasing import csv_log, operator_folder, small_rows, tracec
 from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
-from tracecloak.transforms.files import open_source
 from tracecloak.transforms.formats.xes import XesReader
+from tracecloak.transforms.inputs.source_files import open_source
 
 SECRET = "patient-4711"  # stands for data: no error and no log line may show it
 
@@ -224,8 +224,8 @@ def test_every_unicode_plane_survives_in_names(tmp_path: Path, out: Path) -> Non
     assert release(path, out, "--formats", "parquet,xes,csv") == 0
     assert set(released(out)["activity"]) == set(names)
     assert set(pd.read_csv(out / "run_id=r" / "log.csv.gz")["activity"]) == set(names)
-    from tracecloak.transforms.files import open_source
     from tracecloak.transforms.formats.xes import XesReader
+    from tracecloak.transforms.inputs.source_files import open_source
 
     with open_source(str(out / "run_id=r" / "log.xes.gz")) as stream:
         read = [

@@ -15,8 +15,8 @@ from tracecloak.pipelines.configuration.config import Columns
 from tracecloak.pipelines.planning.findings import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, Finding
-from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
 SECRET = "patient-4711"

@@ -154,7 +154,7 @@ def test_small_files_that_are_read_together_make_the_same_release(
 
 
 def test_files_are_read_together_up_to_a_number_and_a_size() -> None:
-    from tracecloak.transforms.files import SourceFile
+    from tracecloak.transforms.inputs.source_files import SourceFile
 
     def sizes(*n_bytes: int) -> list[list[int]]:
         files = [SourceFile(i, f"{i}", n) for i, n in enumerate(n_bytes)]

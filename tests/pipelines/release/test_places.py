@@ -26,7 +26,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
-from tracecloak.transforms.files import match_files
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource

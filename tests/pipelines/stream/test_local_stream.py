@@ -45,7 +45,8 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.stream import local_stream
+from tracecloak.transforms.services import pubsub_clock
+from tracecloak.transforms.stream import local_stream, pubsub_source
 from tracecloak.transforms.stream.local_state import LocalState
 from tracecloak.transforms.stream.sources import Pulled
 
@@ -471,9 +472,9 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
                 raise TracecloakError("cut off")
             return super().pull(max_messages, timeout_seconds)
 
-    monkeypatch.setattr(local_run, "PubSubSource", Subscription)
-    monkeypatch.setattr(local_run, "PubSubClock", lambda *_: None)
-    monkeypatch.setattr(local_run, "delete_subscription", deleted.append)
+    monkeypatch.setattr(pubsub_source, "PubSubSource", Subscription)
+    monkeypatch.setattr(pubsub_clock, "PubSubClock", lambda *_: None)
+    monkeypatch.setattr(pubsub_source, "delete_subscription", deleted.append)
     changes = {"input_subscription": None, "input_topic": "projects/p/topics/events"}
     config, other = (stream_config(tmp_path, epoch=epoch, **changes) for epoch in "12")
     with pytest.raises(TracecloakError, match="cut off"):

@@ -19,8 +19,10 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.services import answered
 from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.services import kafka_topic, pubsub_clock
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.stream import pubsub_source
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Away:
     monkeypatch.setattr(services, "_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(KafkaTopic, "check", lambda self, is_read=True: made.ask(self.name))
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
-    monkeypatch.setattr(services, "check_history", lambda *_: made.ask("history"))
+    monkeypatch.setattr(kafka_topic, "check_history", lambda *_: made.ask("history"))
     monkeypatch.setattr(stream, "check_ready", lambda _: None)
     for module in (local_run, stream):
         monkeypatch.setattr(module, "paid_epoch", pay)
@@ -151,7 +153,7 @@ def test_what_was_deleted_is_told_to_the_operator_alone(
         tell("17 partitions")
         raise UsageError("set start to another moment")
 
-    monkeypatch.setattr(services, "check_history", refuse)
+    monkeypatch.setattr(kafka_topic, "check_history", refuse)
     with pytest.raises(UsageError, match="another moment"):
         run_stream(of_kafka(tmp_path, "Local"))
     (kept,) = (tmp_path / "keys" / "operator").rglob("operator.log")
@@ -180,8 +182,8 @@ def test_a_subscription_is_waited_for_as_well(
         def close(self) -> None:
             away.asked.append("closed")
 
-    monkeypatch.setattr(local_run, "PubSubSource", Source)
-    monkeypatch.setattr(local_run, "PubSubClock", lambda *_: None)
+    monkeypatch.setattr(pubsub_source, "PubSubSource", Source)
+    monkeypatch.setattr(pubsub_clock, "PubSubClock", lambda *_: None)
     name = "projects/p/subscriptions/s"
     away.n_refusals[name] = 2
     if not is_mended:

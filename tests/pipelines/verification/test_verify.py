@@ -34,7 +34,7 @@ from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.keys.signing import new_pair
-from tracecloak.transforms.publish.release_files import GZIP_LEVEL
+from tracecloak.transforms.publish.log_files import GZIP_LEVEL
 
 Change = Callable[[Path], None]
 CHECKS = (

@@ -20,15 +20,14 @@ from tests.support.logs import trace_batch
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.attributes import (
+from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.declarations import (
     KEY_PREFIXES,
-    Attribute,
     Declaration,
     Declarations,
     HandoverDeclarations,
-    declared,
 )
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import (
     EVENT_SCHEMA,
     attribute_column,

@@ -28,8 +28,8 @@ from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.files import match_files, open_source
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files, open_source
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource

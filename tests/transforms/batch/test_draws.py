@@ -14,7 +14,7 @@ import pytest
 from tests.support.keys import randomness, release_key
 from tracecloak.anonymizers.contract.draws import Unkept, decided
 from tracecloak.anonymizers.contract.method import Decision
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError, UsageError

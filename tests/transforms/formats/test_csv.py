@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import csv as csv_format
-from tracecloak.transforms.formats.csv import CsvReader, CsvWriter, iso_utc
+from tracecloak.transforms.formats.csv import CsvReader
+from tracecloak.transforms.formats.csv_writer import CsvWriter, iso_utc
 
 HEADER = b"case_id,activity,timestamp\n"
 

@@ -29,9 +29,9 @@ from tracecloak.schemas.events.tally import (
     TallyOfFile,
 )
 from tracecloak.transforms import sources
-from tracecloak.transforms.files import SourceFile
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
 Event = tuple[str | None, ...]

@@ -15,17 +15,18 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.publish import report_data
-from tracecloak.transforms.publish.report_data import (
+from tracecloak.transforms.publish import map_data as map_module
+from tracecloak.transforms.publish import times_data as times_module
+from tracecloak.transforms.publish import variants_data as variants_module
+from tracecloak.transforms.publish.map_data import (
     graph_of_log,
     graph_of_variants,
     map_data,
     medians_of,
-    times_data,
-    tree_data,
-    variants_data,
-    variants_of_log,
 )
+from tracecloak.transforms.publish.times_data import times_data
+from tracecloak.transforms.publish.tree_data import tree_data
+from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 
@@ -77,7 +78,7 @@ def test_a_path_is_doubtful_if_its_interval_reaches_nought() -> None:
 
 
 def test_rare_paths_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_data, "MAX_PATHS", 2)
+    monkeypatch.setattr(map_module, "MAX_PATHS", 2)
     shown = map_data(
         graph(("▶", "A", 9, 9, 9), ("A", "B", 1, 1, 1), ("A", "■", 8, 8, 8), ("B", "■", 1, 1, 1)),
         {},
@@ -107,8 +108,8 @@ def test_variants_have_the_codes_of_the_map() -> None:
 
 
 def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_data, "MAX_VARIANTS", 1)
-    monkeypatch.setattr(report_data, "_MAX_EVENTS", 3)
+    monkeypatch.setattr(variants_module, "MAX_VARIANTS", 1)
+    monkeypatch.setattr(variants_module, "_MAX_EVENTS", 3)
     traces = log(("ABABAB", 0), ("ABABAB", 0), ("B", 0))
     variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
     [row] = variants_data(variants, [])["rows"]
@@ -166,7 +167,7 @@ def test_durations_of_cases_are_in_few_bars_that_hold_all() -> None:
     lasted = np.round(np.exp(rng.uniform(-2, 19, 500)) * 1e6).astype(np.int64).tolist()
     traces = trace_batch([(f"c{i}", "A", t) for i, s in enumerate(lasted) for t in (0, s)])
     spans = times_data(LogTimes.from_traces(traces))["spans"]
-    assert len(spans) <= report_data._MAX_BARS + 1
+    assert len(spans) <= times_module._MAX_BARS + 1
     assert all(a["to_s"] <= b["from_s"] for a, b in itertools.pairwise(spans))
     for bar in spans:
         n_in = sum(bar["from_s"] <= s / 1e6 < bar["to_s"] for s in lasted)

@@ -1,0 +1,84 @@
+"""Beam's file systems elsewhere: whether they can be reached, and what they hold."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+
+from tracecloak.schemas.errors import UsageError, missing_extra
+
+
+def told_by_beam(
+    pattern: str, listed: Sequence[str], limit: int | None = None
+) -> Iterator[tuple[str, int]]:
+    """Yields the paths and sizes of the files that match one of the patterns in `listed`."""
+    from apache_beam.io.filesystem import BeamIOError
+    from apache_beam.io.filesystems import FileSystems
+
+    if not listed:
+        return
+    try:
+        limits = None if limit is None else [limit] * len(listed)
+        results = FileSystems.match(list(listed), limits)
+    except (BeamIOError, ValueError) as error:
+        raise UsageError(
+            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
+            "this machine's rights and credentials there"
+        ) from error
+    for found in results:
+        yield from ((file.path, file.size_in_bytes) for file in found.metadata_list)
+
+
+# The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
+_FILE_SYSTEMS = {
+    "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
+    "s3": ("boto3", "boto3", "aws"),
+}
+# Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
+_OF_BEAM = {
+    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
+    "hdfs": ("hdfs", "hdfs", "hadoop"),
+}
+_OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
+
+
+def class_of(error: BaseException) -> str:
+    """Returns the class of an error of a file system, which Beam wraps: its text could be data."""
+    while details := getattr(error, "exception_details", None):
+        error = next(iter(details.values()))
+    return type(error).__name__
+
+
+def require_known(name: str, path: str) -> None:
+    """Makes sure that files at a path elsewhere can be reached; see `files.require_file_system`."""
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    scheme = str(FileSystems.get_scheme(path)).strip()
+    if scheme in _FILE_SYSTEMS:
+        module, library, extra = _FILE_SYSTEMS[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise missing_extra(f"{name} {path!r}", library, extra) from None
+    if scheme in _OF_BEAM:
+        module, library, extra = _OF_BEAM[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise UsageError(
+                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
+                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
+                f"pip install 'apache-beam[{extra}]'"
+            ) from None
+    try:
+        FileSystems.get_filesystem(path)
+    except (ValueError, OSError, ImportError):
+        flags = ", or give --hdfs_host, --hdfs_port and --hdfs_user" if scheme == "hdfs" else ""
+        raise UsageError(
+            f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
+            f"{_OFFERED}{flags}"
+        ) from None
+    if FileSystems._pipeline_options is None:
+        # Without any, some file systems cannot be asked before there is a pipeline.
+        FileSystems.set_options(PipelineOptions([]))

@@ -1,0 +1,5 @@
+"""The files that a release reads: which ones its patterns match, and their bytes.
+
+Here: this machine's, those of Beam's file systems, tables of a lake, whose files are no log, and
+streams of gzip. Not here: what the bytes hold, which is the formats' affair.
+"""

@@ -1,0 +1,70 @@
+"""The files that patterns match on file systems of Beam's, such as an object store."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.file_systems import told_by_beam
+from tracecloak.transforms.files import require_file_system
+from tracecloak.transforms.inputs.listing import Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.tables import (
+    Table,
+    patterns_of_markers,
+    table_told_by,
+)
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
+    """Asks for one file of each kind of marker: above an input can lie a whole lake."""
+    marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
+    try:
+        paths = [path for path, _ in told_by_beam(pattern, marks, 1)]
+    except UsageError:  # who may read an input need not be allowed to list what is around it
+        _LOG.warning(
+            "the folders around log %r cannot be listed, so it is not known whether it is a part "
+            "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
+            pattern,
+        )
+        paths = []
+    tables = {table.folder: table for table in map(table_told_by, paths) if table is not None}
+    return {folder: tables.get(folder) for folder in folders}
+
+
+def listed_elsewhere(pattern: str) -> Listing:
+    """Lists what Beam would for a pattern, by one question of its file system.
+
+    What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
+    """
+    require_file_system("log", pattern)
+    first = first_wildcard(pattern)
+    if first is None and not pattern.endswith("/"):
+        found = dict(told_by_beam(pattern, [pattern]))
+        if found:
+            return Listing(pattern.rpartition("/")[0], found, is_root_seen=False)
+    folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
+    whole = f"{folder}/**" if first is None else pattern
+    if whole.endswith("/"):  # what lies in the folders that match
+        whole += "*"
+    listed = whole if first is None else f"{pattern[:first]}**"
+    test = _expression_of_beam(pattern, whole)
+    listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
+    for path, n_bytes in told_by_beam(pattern, [listed]):
+        listing.note(path)
+        is_file = test.match(path) and not path.endswith("/")
+        if is_file and not is_passed_over(path, folder, whole):
+            listing.sizes[path] = n_bytes
+    return listing
+
+
+def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
+    from apache_beam.io.filesystem import FileSystem
+
+    try:
+        return re.compile(FileSystem.translate_pattern(whole))
+    except re.error as error:  # such as [z-a]
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None

@@ -1,0 +1,285 @@
+"""The files that a release reads: which ones its patterns match, and their bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+from urllib.parse import unquote_to_bytes
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.transforms.files import is_on_this_machine, open_raw
+from tracecloak.transforms.inputs.listing import Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.tables import (
+    FOLDERS,
+    Table,
+    folders_above,
+    refuse_tables,
+    table_told_by,
+)
+
+# As long as a path of Linux may be; the expressions below are slow on texts without an end.
+_LONGEST_PATTERN = 4096
+
+# A folder for the records of one value, as Hive and Spark name them.
+_PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
+# What Hive and Spark write where the value is null, or empty text.
+_NULL = ("__HIVE_DEFAULT_PARTITION__", "")
+# What stands for other characters in a pattern: as in Beam, ? is any one, a slash too.
+_WILDCARD = re.compile(r"\*\*|\*|\?|\[!?+\]?+[^\]]*+\]")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One input file.
+
+    Attributes:
+        rank: Its place in the sorted list of all inputs, which orders events with equal stamps.
+        path: Where it is.
+        n_bytes: Its size.
+        partitions: The columns that its path gives all of its records, with their value; None: it
+            is null. See `partitions_of`.
+    """
+
+    rank: int
+    path: str
+    n_bytes: int
+    partitions: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The folder that it lies in, with all partitions: what is before the first of them."""
+        folder = self.path.rpartition("/")[0]
+        partition = _PARTITION.search(folder + "/")
+        return folder if partition is None else folder[: partition.start()].rstrip("/")
+
+
+def partitions_of(path: str) -> tuple[tuple[str, str | None], ...]:
+    """Returns the columns that a file's path gives its records, sorted by name.
+
+    Of `lake/claims/day=2026-11-01/hospital=A%2FB/part-0.parquet` these are `day` and `hospital`,
+    whose value is `A/B`. `__HIVE_DEFAULT_PARTITION__` is null, and so are empty text and what is no
+    UTF-8, as in every other column. Where a name stands in the path twice, the last one counts.
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        name, sign, value = folder.partition("=")
+        column = _unescaped(name)
+        if sign and column:
+            found[column] = None if value in _NULL else _unescaped(value)
+    return tuple(sorted(found.items()))
+
+
+def _unescaped(text: str) -> str | None:
+    """Returns text without its percent signs for bytes; None if that is no UTF-8."""
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeError:
+        return None
+
+
+def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[SourceFile]:
+    """Returns the files that the patterns match, sorted by path, each once.
+
+    A pattern is a file, a folder, whose files count at any depth, or a glob. In folders and globs,
+    what begins with `.` or `_` is passed over unless the glob says so: such as `_SUCCESS`, which
+    says that a folder is complete, and no part of it.
+
+    Args:
+        patterns: On this machine or any Beam file system.
+        may_be_none: Whether a folder or a glob may hold no file, as a partition without events
+            does. The folder before its first wildcard, and before its first part that is named
+            `column=value`, must be there all the same.
+
+    Raises:
+        InputSchemaError: A file is not there, or a folder or a glob holds none and must hold one,
+            or what is there is a table of a lake (`tables.py`).
+        UsageError: A pattern cannot be listed.
+    """
+    sizes: dict[str, int] = {}
+    looked_into: dict[str, Table | None] = {}  # as many patterns can lie in one folder
+    for pattern in patterns:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise UsageError(
+                f"log {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
+                f"{_LONGEST_PATTERN:,} at most, and several are a list"
+            )
+        listing = _listed(pattern)
+        if not listing.sizes and not (may_be_none and _may_be_empty(pattern)):
+            raise InputSchemaError(_nothing_at(pattern, may_be_none))
+        around = _tables_around(pattern, listing, looked_into)
+        refuse_tables(pattern, listing.root, listing.sizes, listing.tables, around)
+        sizes.update(listing.sizes)
+    paths = enumerate(sorted(sizes))
+    return [SourceFile(i, path, sizes[path], partitions_of(path)) for i, path in paths]
+
+
+def _nothing_at(pattern: str, may_be_none: bool) -> str:
+    if first_wildcard(pattern) is not None:
+        return f"log {pattern!r} matches no file; correct the glob or its folder"
+    if os.path.isdir(pattern):
+        return f"log {pattern!r} is a folder without files"
+    told = f"log {pattern!r} is not there; correct the path"
+    if may_be_none:
+        told += (
+            ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
+        )
+    return told
+
+
+def _may_be_empty(pattern: str) -> bool:
+    """Returns whether a pattern that matches nothing is a source without cases."""
+    is_here = is_on_this_machine(pattern)
+    if is_here and os.path.isdir(pattern):
+        return True
+    wildcard = first_wildcard(pattern)
+    if wildcard is None and not pattern.endswith("/"):
+        return False
+    folder = pattern if wildcard is None else pattern[:wildcard].rpartition("/")[0]
+    partition = _PARTITION.search(folder)
+    if partition is not None:
+        folder = folder[: partition.start()]
+    if is_here:
+        # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
+        return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
+    # There, folders are but the beginnings of names: one is there if anything is in it.
+    from tracecloak.transforms.file_systems import told_by_beam
+
+    return any(told_by_beam(pattern, [f"{folder.rstrip('/')}/**"], 1))
+
+
+def _listed(pattern: str) -> Listing:
+    if is_on_this_machine(pattern):
+        return _listed_here(pattern)
+    from tracecloak.transforms.inputs.elsewhere import listed_elsewhere
+
+    return listed_elsewhere(pattern)
+
+
+def _listed_here(pattern: str) -> Listing:
+    """Lists the files that Beam would find, whose wildcards are not those of a shell."""
+    first = first_wildcard(pattern)
+    if first is None:
+        if os.path.isdir(pattern):
+            return _below(pattern)
+        is_there = os.path.exists(pattern)
+        sizes = {pattern: os.path.getsize(pattern)} if is_there else {}
+        return Listing(os.path.dirname(pattern), sizes, is_root_seen=False)
+    if pattern.endswith(("/", "\\")):  # what lies in the folders that match
+        pattern += "*"
+    try:
+        test = re.compile(_expression(pattern), re.DOTALL)
+    except re.error as error:  # such as [z-a]
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
+    folder = os.path.dirname(pattern[:first])
+    listing = Listing(folder.rstrip("/"))
+
+    def path_of(parent: str, name: str) -> str:
+        return os.path.join(parent, name) if folder else os.path.relpath(f"{parent}/{name}")
+
+    for parent, folders, names in os.walk(folder or os.curdir):
+        for name in folders:
+            if name in FOLDERS:
+                listing.note(f"{path_of(parent, name)}/")
+        for name in names:
+            path = path_of(parent, name)
+            listing.note(path)
+            if (
+                test.fullmatch(path)
+                and os.path.isfile(path)
+                and not is_passed_over(path, folder, pattern)
+            ):
+                listing.sizes[path] = os.path.getsize(path)
+    return listing
+
+
+def _below(folder: str) -> Listing:
+    """Lists all files in a folder, those that are hidden aside."""
+    listing = Listing(folder.rstrip("/"))
+    for parent, folders, names in os.walk(folder):
+        for name in folders:
+            if name in FOLDERS:
+                listing.note(os.path.join(parent, name, ""))
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            path = os.path.join(parent, name)
+            listing.note(path)
+            if not name.startswith((".", "_")) and os.path.isfile(path):
+                listing.sizes[path] = os.path.getsize(path)
+    return listing
+
+
+def _tables_around(
+    pattern: str, listing: Listing, looked_into: dict[str, Table | None]
+) -> list[Table]:
+    """Returns the tables that hold the root of a listing, as far as the listing did not see them.
+
+    Args:
+        pattern: The input, for what is said of it.
+        listing: What was found of it.
+        looked_into: What is known of folders from other patterns; what is found is added.
+    """
+    is_here = is_on_this_machine(pattern)
+    root = listing.root
+    if is_here:  # of links and of `..` the folder that they lead to
+        root = os.path.realpath(root or ("/" if pattern.startswith("/") else os.curdir))
+    folders = [*([] if listing.is_root_seen else [root]), *folders_above(root)]
+    new = [folder for folder in folders if folder not in looked_into]
+    if is_here:
+        looked_into.update(_tables_here(new))
+    elif new:
+        from tracecloak.transforms.inputs.elsewhere import tables_elsewhere
+
+        looked_into.update(tables_elsewhere(pattern, new))
+    return [table for folder in folders if (table := looked_into[folder]) is not None]
+
+
+def _tables_here(folders: Sequence[str]) -> dict[str, Table | None]:
+    found: dict[str, Table | None] = {}
+    for folder in folders:
+        marks = [f"{folder}/{name}/" for name in FOLDERS if os.path.isdir(f"{folder}/{name}")]
+        with contextlib.suppress(OSError):  # it is not there, or not for this user to see
+            marks += [f"{folder}/metadata/{name}" for name in os.listdir(f"{folder}/metadata")]
+        found[folder] = next(filter(None, map(table_told_by, marks)), None)
+    return found
+
+
+def _expression(pattern: str) -> str:
+    made, end = "", 0
+    for wildcard in _WILDCARD.finditer(pattern):
+        made += re.escape(pattern[end : wildcard.start()])
+        end = wildcard.end()
+        sign = wildcard[0]
+        if sign.startswith("["):
+            inside = sign[1:-1].replace("\\", r"\\")
+            mark = {"!": "^", "^": r"\^"}.get(inside[0])
+            made += f"[{inside}]" if mark is None else f"[{mark}{inside[1:]}]"
+        else:
+            made += {"**": ".*", "*": r"[^/\\]*", "?": "."}[sign]
+    return made + re.escape(pattern[end:])
+
+
+def open_source(path: str) -> BinaryIO:
+    """Opens a file for reading, decompressed if its name ends in `.gz`.
+
+    Beam's own decompression takes a file that ends too early for a whole one, so it is not used.
+    """
+    raw = open_raw(path)
+    if not path.endswith(".gz"):
+        return raw
+    from tracecloak.transforms.inputs.gunzipped import Gunzipped
+
+    return Gunzipped(raw)
+
+
+def position_in(stream: BinaryIO) -> int:
+    """Returns how many bytes of a file were read, as they lie there, of one that is open.
+
+    Args:
+        stream: What `open_source` returned.
+    """
+    packed: BinaryIO = getattr(stream, "packed", stream)
+    return packed.tell()

@@ -1,0 +1,3 @@
+"""How addresses of services begin."""
+
+KAFKA = "kafka://"
