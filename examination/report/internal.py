@@ -35,7 +35,7 @@ from tracecloak.examination.report.compared import map_beside, variants_beside
 from tracecloak.examination.report.risk_curve import REPETITIONS, CurvePoint, risk_curve
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
-from tracecloak.pipelines.planning.findings import finding_lines
+from tracecloak.pipelines.planning.finding_words import finding_lines
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph

@@ -19,7 +19,6 @@ from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
 from tracecloak.pipelines.ledger.entries import OfKey, Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.files import read_if_there
 from tracecloak.transforms.keys.reference import KeyReference
@@ -198,6 +197,8 @@ class Books:
             self.folder.clear()
             self.store.forget(self.folder.output, self.folder.release_id)
         except Exception as error:
+            from tracecloak.pipelines.runners.failures import reason_of
+
             _LOG.warning(
                 "nothing was released, but that could not be written down: %s. Run the same "
                 "command again, or its budget stays spent",
@@ -258,6 +259,8 @@ class Books:
 
 def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseError:
     """Returns what to say where a step failed and the release is visible."""
+    from tracecloak.pipelines.runners.failures import reason_of
+
     return AfterReleaseError(
         f"the release in {folder.final} is complete, but a step after it failed: "
         f"{reason_of(error)}. Run the same command again"

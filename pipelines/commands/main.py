@@ -13,7 +13,6 @@ from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
-from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.progress import (
     EscapingFormatter,
@@ -48,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
         return 0
     except Exception as error:  # its own text could quote data
+        from tracecloak.pipelines.runners.failures import reason_of
+
         if wants_traceback:
             tell(traceback.format_exc())
         tell(

@@ -253,13 +253,18 @@ def _rows(
 def _advice(config: ReleaseConfig, held: Yield) -> str:
     """What would make a release better that is of little use, by its own and public numbers."""
     from tracecloak.anonymizers.registry import method_named
-    from tracecloak.pipelines.planning.verdict import advice_on
+    from tracecloak.pipelines.planning.advice import is_mostly_noise
 
     if held.is_empty or held.is_poor or held.lacks_starts:
         return _WORTH_LITTLE
     if config.guarantee.kind != "rigorous" or not held.n_cases:
         return ""
-    return advice_on(method_named(config.method), config.method_params, held.n_cases)
+    released = method_named(config.method), config.method_params, held.n_cases
+    if not is_mostly_noise(*released):
+        return ""
+    from tracecloak.pipelines.planning.verdict import advice_on
+
+    return advice_on(*released)
 
 
 def _spent(config: ReleaseConfig) -> tuple[str | None, str | None]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flag_texts import kinds_of
 from tracecloak.pipelines.configuration.flag_values import given_value
@@ -22,7 +21,6 @@ from tracecloak.pipelines.configuration.schedule_config import (
     check_ends_are_read,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 
@@ -298,6 +296,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         try:
             return method_named(self.method).Params(**self.params)
         except pydantic.ValidationError as error:
+            from tracecloak.anonymizers.contract.wrong_values import usage_error
+
             known = method_named(self.method).Params.model_fields
             raise usage_error(error, self.method, known) from None
 
@@ -525,6 +525,8 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
     try:
         return kind(**body)
     except pydantic.ValidationError as error:
+        from tracecloak.anonymizers.contract.wrong_values import usage_error
+
         raise usage_error(error, known=kind.model_fields) from None
 
 
@@ -544,6 +546,8 @@ def read_yaml(path: str) -> dict[str, Any]:
     Raises:
         UsageError: It cannot be read, or is no mapping with each key once.
     """
+    from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
+
     try:
         with open(path, "rb") as stream:
             body = bounded_yaml(stream.read(MAX_BYTES + 1))

@@ -10,7 +10,6 @@ from pydantic.fields import FieldInfo
 from tracecloak.pipelines.configuration.flag_texts import NAMES_OF_FILES, kinds_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts.bounded_json import bounded_json
-from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
 
 
 def given_value(name: str, text: Any, field: FieldInfo) -> Any:
@@ -38,6 +37,8 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
 
 
 def _of_file(name: str, path: str) -> Any:
+    from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
+
     try:
         with open(path, "rb") as stream:
             return bounded_yaml(stream.read(MAX_BYTES + 1))
@@ -55,6 +56,8 @@ def _in_line(name: str, text: str) -> Any:
         pass
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
+    from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
+
     try:
         return bounded_yaml(text)
     except ValueError as error:

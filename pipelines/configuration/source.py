@@ -10,7 +10,6 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
-from tracecloak.transforms.partitions import can_hold
 from tracecloak.transforms.sources import EventSource
 
 # Inputs whose headers are looked at before anything runs, unless those of all must be; the readers
@@ -71,6 +70,8 @@ def _of_span(
     schedule = config.schedule if isinstance(config, ReleaseConfig) else None
     if span_us is None or schedule is None or schedule.partition is None:
         return None
+    from tracecloak.transforms.partitions import can_hold
+
     return partial(
         can_hold,
         column=schedule.partition,

@@ -19,26 +19,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.runners.failures import reason_of
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
-from tracecloak.schemas.events.tally import (
-    EMPTY_TIME,
-    FRACTION_CASE,
-    FRACTION_INDIVIDUAL,
-    NO_ACTIVITY,
-    NO_CASE,
-    NO_INDIVIDUAL,
-    NO_RECORD,
-    NO_TIME,
-    OTHER_ACTIVITY,
-    POINT_KEY,
-    REPEATED_HOUR,
-    SAME_NAME,
-    SKIPPED_HOUR,
-    WHOLE_KEY,
-    Finding,
-)
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
@@ -61,8 +42,14 @@ def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
     try:
         n_records, findings = dead_letter.told()
     except Exception as error:  # whatever a file system does: the run's own end counts
+        from tracecloak.pipelines.runners.failures import reason_of
+
         _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
         return
+    if not findings:
+        return
+    from tracecloak.pipelines.planning.finding_words import NOTHING_READ, finding_lines
+
     for line in finding_lines(n_records, findings, source):
         _OPERATOR.warning("%s", line)
     if any(finding.is_malformed for finding in findings):
@@ -72,122 +59,6 @@ def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
     n_malformed = sum(finding.n_records for finding in findings if finding.is_malformed)
     if n_records and n_malformed == n_records and dead_letter.max_error_ratio == 1:
         _OPERATOR.warning("%s", NOTHING_READ)
-
-
-# What the operator is told where a release was paid for, and nothing of its input could be read.
-NOTHING_READ = (
-    "NOT ONE RECORD of the input could be read. What is released is noise, and it is paid for all "
-    "the same. Correct what the lines above say, until `tracecloak plan` with the same "
-    "configuration says that the first records can be read; take this release back with "
-    "`tracecloak ledger withdraw`; and release under another release_id, which is another spend"
-)
-
-
-def finding_lines(n_records: int, findings: list[Finding], source: EventSource) -> Iterator[str]:
-    """Yields a line for each finding: how many records of how many, why, the first place, the mend.
-
-    Args:
-        n_records: All records but those that a filter dropped.
-        findings: What was found of them.
-        source: Where they were read.
-    """
-    by_what = {finding.what: finding for finding in findings}
-    for finding in findings:
-        if finding.what == WHOLE_KEY:
-            continue  # told with those of the other form
-        told, mend = _words(finding, by_what, source.mapping)
-        place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
-        yield f"{finding.n_records:,} of {n_records:,}: {told}, first at {place}; {mend}"
-
-
-def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
-    """Returns why most malformed records are none, and what mends it; without a number.
-
-    Args:
-        findings: What was found of records, malformed ones among it.
-        mapping: What the columns mean.
-    """
-    malformed = [finding for finding in findings if finding.is_malformed]
-    worst = max(malformed, key=lambda finding: finding.n_records)
-    told, mend = _words(worst, {}, mapping)
-    return f"{told}; {mend}"
-
-
-_SOURCE = "mend the source"
-_FRACTION = (
-    "that is a number with a fraction, or a floating-point number too large to be exact (above "
-    "2^53, or 2^24 of 32 bits)"
-)
-_REJECTED = {
-    NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
-    NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
-    EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
-    NO_TIME: ("timestamp not readable", ""),  # see _time
-    NO_RECORD: (
-        "no whole record, as it has too many or too few fields, is too long, or is not written as "
-        "its format and --encoding say",
-        _SOURCE,
-    ),
-    OTHER_ACTIVITY: (
-        OTHER_ACTIVITY,
-        "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",
-    ),
-    NO_INDIVIDUAL: ("no individual", f"{_SOURCE}, or map another column with --individual_id"),
-    FRACTION_CASE: (
-        f"case id {_FRACTION}",
-        "write case ids as text or whole numbers, or map another column with --case_id",
-    ),
-    FRACTION_INDIVIDUAL: (
-        f"individual {_FRACTION}",
-        "write individuals as text or whole numbers, or map another column with --individual_id",
-    ),
-}
-
-
-def _words(
-    finding: Finding, by_what: dict[str, Finding], mapping: ColumnMapping
-) -> tuple[str, str]:
-    """(what was found, what mends it)."""
-    zone = mapping.time_zone
-    offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
-    if finding.what == NO_TIME:
-        return _time(mapping)
-    if finding.what in _REJECTED:
-        return _REJECTED[finding.what]
-    if finding.what == SKIPPED_HOUR:
-        told = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
-        return told, offsets
-    if finding.what == REPEATED_HOUR:
-        told = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
-        return told, offsets
-    if finding.what == POINT_KEY:
-        others = by_what[WHOLE_KEY].n_records
-        return (
-            f"case id written like 5.0, while {others:,} are written like 5",
-            "these are different cases; say --whole_numbers case_id if they are the same",
-        )
-    assert finding.what == SAME_NAME
-    return (
-        "trace with the name of an earlier one of its file",
-        "their events are read as one case; give each trace a name of its own if they are several",
-    )
-
-
-def _time(mapping: ColumnMapping) -> tuple[str, str]:
-    if mapping.timestamp_format is not None:
-        return (
-            f"timestamp not readable as --timestamp_format {mapping.timestamp_format!r} says",
-            "correct --timestamp_format",
-        )
-    if mapping.timestamp_unit is not None:
-        return (
-            f"timestamp not readable as {mapping.timestamp_unit} since 1970 nor as ISO 8601",
-            "correct --timestamp_unit, or set --timestamp_format",
-        )
-    return (
-        "timestamp not readable as ISO 8601",
-        "set --timestamp_format, or --timestamp_unit if it is a number since 1970",
-    )
 
 
 @dataclass(frozen=True)
@@ -231,6 +102,8 @@ class FirstLook:
         yield (
             f"of the first {n_records:,} records, which were tried, {tally.n_events:,} can be read"
         )
+        from tracecloak.pipelines.planning.finding_words import finding_lines
+
         for line in finding_lines(n_records, tally.found(), self.source):
             yield f"  {line}"
         if tally.n_events:
@@ -247,6 +120,8 @@ class FirstLook:
         if not tally.n_records:
             return ""
         if not tally.n_events:
+            from tracecloak.pipelines.planning.finding_words import cause_of
+
             cause = cause_of(tally.found(), self.source.mapping)
             return f"none of the first records can be read ({cause})"
         if self.declared is not None and not set(self._names) & set(self.declared):

@@ -31,6 +31,7 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.pipelines.planning.advice import LARGEST_TRIED, is_mostly_noise
 from tracecloak.pipelines.planning.worth import Worth, worth_at, worth_of
 from tracecloak.schemas.errors import TracecloakError
 
@@ -42,11 +43,8 @@ _CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
 # A case of 15 different steps has 16 pairs, so a vector of this norm, to which a bought clip comes
 # near in logs of such cases.
 _USUAL_CLIP = 4.0
-# Noise as large as what this share of the cases changes is looked at more closely. No release was
-# found to be less than worth it with less of it.
-_WATCHED_NOISE = Fraction(1, 50)
-# What is tried to mend a verdict, and the largest log that is made up for it.
-_MORE_CASES, _MORE_EPSILON, _LARGEST_TRIED = 10, 4, 100_000
+# What is tried to mend a verdict.
+_MORE_CASES, _MORE_EPSILON = 10, 4
 
 
 @dataclass(frozen=True)
@@ -154,14 +152,16 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
         params: Its parameters.
         n_cases: Cases of what was released, noise included.
     """
-    if n_cases > _LARGEST_TRIED or _least_noise(method, params) < _WATCHED_NOISE * n_cases:
+    if not is_mostly_noise(method, params, n_cases):
         return ""
-    [found] = verdicts(method, params, [n_cases])
-    if found.grade == "worth it":
+    [verdict] = verdicts(method, params, [n_cases])
+    if verdict.grade == "worth it":
         return ""
-    share = "most" if found.grade == "no" else "much"
-    tried = f"{share} of what is released is noise. On a made-up log of as many cases, {found.why}."
-    return " ".join([tried, *found.mends])
+    share = "most" if verdict.grade == "no" else "much"
+    tried = (
+        f"{share} of what is released is noise. On a made-up log of as many cases, {verdict.why}."
+    )
+    return " ".join([tried, *verdict.mends])
 
 
 def grade_of(worth: Worth, noise_share: float | None = None) -> Grade:
@@ -195,7 +195,7 @@ def _mends(method: Anonymizer, params: Any, found: Verdict) -> Iterator[str]:
     """What was tried in its place, once each, and what came of it."""
     more = found.worth.n_cases * _MORE_CASES
     tried = []
-    if more <= _LARGEST_TRIED:
+    if more <= LARGEST_TRIED:
         then = _judged(method, params, worth_of(method, params, more))
         tried.append((f"{_MORE_CASES} times the cases", then))
     raised = _with_more_epsilon(params)
@@ -237,19 +237,6 @@ def _noise_of_pairs(method: Anonymizer, params: Any) -> float | None:
                 deviation = float(Fraction(*block.scale) / block.units)
                 return deviation * (_USUAL_CLIP if block.is_per_clip else 1.0)
     return None
-
-
-def _least_noise(method: Anonymizer, params: Any) -> Fraction:
-    """Returns how many cases change a number by as much as its noise, of that with the least.
-
-    Infinitely few where noise has no such scale, as that of choices.
-    """
-    scales = []
-    for part in method.spends(params):
-        if part.scale is not None and part.sensitivity:
-            scales.append(Fraction(*part.scale) / part.sensitivity)
-        scales += [Fraction(*block.scale) / block.sensitivity for block in part.blocks]
-    return min(scales, default=Fraction(0))
 
 
 def _names_share(worth: Worth) -> float:

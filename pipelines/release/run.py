@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.claiming import claimed, job_of, recognised
 from tracecloak.pipelines.release.opening import opened
-from tracecloak.pipelines.release.settling import failed, settled
+from tracecloak.pipelines.release.settling import settled
 from tracecloak.pipelines.release.telling import told
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import told_error
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.operator_log import operator_log
 
@@ -32,6 +31,8 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
     except TracecloakError:
         raise
     except Exception as error:  # before anything ran: what fails later is told by its class
+        from tracecloak.pipelines.runners.failures import told_error
+
         raise told_error(error) from error
 
 
@@ -49,6 +50,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         try:
             run.driver.run(job_of(run))
         except BaseException as error:
+            from tracecloak.pipelines.release.failing import failed
+
             ended = failed(run, error)
             if ended is error:
                 raise

@@ -104,7 +104,7 @@ def release(method: str, folder: Path) -> None:
     """One release of a file of CSV by the command, in memory."""
     _log(folder / "log.csv")
     flags = [
-        "--input", str(folder / "log.csv"), "--output", str(folder / "out"), "--method", method,
+        "--log", str(folder / "log.csv"), "--output", str(folder / "out"), "--method", method,
         "--epsilon", "1", "--vocabulary", '["A", "B", "C", "D"]', "--release_id", "r",
         "--new_ledger", "--runner", "InMemory",
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def window(folder: Path) -> None:
         "max_lifetime": "20d", "release_delay": "2d", "horizon": 4,
     }  # fmt: skip
     body = {
-        "input": str(folder / "lake"), "output": str(folder / "out"), "release_id": "ward",
+        "log": str(folder / "lake"), "output": str(folder / "out"), "release_id": "ward",
         "runner": "InMemory", "method": "private-dfg", "schedule": schedule,
         "params": {"epsilon": "1", "vocabulary": ["A", "B", "C", "D"]},
     }  # fmt: skip
@@ -195,11 +195,11 @@ class _Service:
 
 
 def _log(path: Path) -> None:
-    """Writes a log of 400 cases in January 2026, of four activities in eight variants."""
+    """Writes a log of 1,000 cases in January 2026, of four activities in eight variants."""
     variants = ["ABCD", "ABD", "ACBD", "ABBCD", "AD", "ACD", "ABCCD", "ACBBD"]
     rows = [
         f"c{case},{name},2026-01-{1 + case % 20:02d}T{8 + i:02d}:{case % 60:02d}:00Z"
-        for case in range(400)
+        for case in range(1000)
         for i, name in enumerate(variants[case % 3 if case % 2 else case % 8])
     ]
     path.write_text("\n".join(["case_id,activity,timestamp", *rows]) + "\n")

@@ -1,0 +1,38 @@
+"""Whether a release that is made is mostly noise, by public numbers alone."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from tracecloak.anonymizers.contract.method import Anonymizer
+
+# Noise as large as what this share of the cases changes is looked at more closely. No release was
+# found to be less than worth it with less of it.
+_WATCHED_NOISE = Fraction(1, 50)
+LARGEST_TRIED = 100_000
+"""Cases of the largest log that is made up to try a configuration on."""
+
+
+def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
+    """Returns whether noise is large beside what was released, so that `advice_on` is worth asking.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        n_cases: Cases of what was released, noise included.
+    """
+    return n_cases <= LARGEST_TRIED and _least_noise(method, params) >= _WATCHED_NOISE * n_cases
+
+
+def _least_noise(method: Anonymizer, params: Any) -> Fraction:
+    """Returns how many cases change a number by as much as its noise, of that with the least.
+
+    Infinitely few where noise has no such scale, as that of choices.
+    """
+    scales = []
+    for part in method.spends(params):
+        if part.scale is not None and part.sensitivity:
+            scales.append(Fraction(*part.scale) / part.sensitivity)
+        scales += [Fraction(*block.scale) / block.sensitivity for block in part.blocks]
+    return min(scales, default=Fraction(0))
