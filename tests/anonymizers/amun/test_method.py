@@ -645,7 +645,7 @@ def test_no_two_draws_share_a_cell(mode: str) -> None:
     for purpose in ("amun/time", "amun/case-id"):
         asked = run.randomness.asked[purpose]
         blocks = [(a, b ^ counter) for a, b, counter in asked]
-        assert len(asked) > 3
+        assert len(asked) > 1
         assert len(set(blocks)) == len(asked)
 
 

@@ -721,7 +721,7 @@ def test_sentences_say_what_is_bought_and_spent() -> None:
     assert names == ["vocabulary", "clip", "edges", "all"]
     passing = decimal_text(params.spending.means["vocabulary"].delta)
     assert f"a share of 0.15 of the Gaussian budget, delta {passing} of it for the" in sentences[0]
-    assert sentences[1].endswith("; has a share of 0.085 of the Gaussian budget")
+    assert sentences[1].endswith("; edges clip has a share of 0.085 of the Gaussian budget")
     assert "; edges has a share of 0.706 of the Gaussian budget; edges beyond" in sentences[2]
     assert "spend epsilon 2, delta 0.000001 together" in sentences[3]
     assert "vocabulary and clip" in METHOD.guarantee(params_of("2")).reality

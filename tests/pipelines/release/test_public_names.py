@@ -76,7 +76,7 @@ def test_a_list_and_buying_exclude_each_other(
     names.write_text("A\n")
     flags = ["--vocabulary", names, "--buy_vocabulary"]
     assert release(tmp_path, "private-dfg", *flags) == 2
-    assert "without a declared vocabulary" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
 # --- the names of a log -----------------------------------------------------------------------
