@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 
 def _version() -> str:
-    source = (HERE / "schemas/published/manifest.py").read_text(encoding="utf-8")
+    source = (HERE / "tracecloak/schemas/published/manifest.py").read_text(encoding="utf-8")
     (version,) = re.findall(r'^TOOL_VERSION = "(.+)"$', source, re.MULTILINE)
     return str(version)
 

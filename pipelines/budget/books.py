@@ -72,7 +72,7 @@ class Books:
         key = self.store.key_state(receipt)
         fingerprint = None if receipt is None else receipt.key_fingerprint
         says = ledger_says(self.ledger.entries(), *named, fingerprint)
-        if key == "there" and says == "nothing":
+        if key != "none" and says == "nothing":
             begun_with = self.store.ledger_of(*named)
             if begun_with is not None and place_of(begun_with) != self.ledger.place:
                 says = "another ledger"
@@ -172,7 +172,14 @@ class Books:
         is_new = self.store.unfinished(*named) is None
         key = self.store.reserve(*named, *digests, origin)
         try:
-            self.ledger.reserve(asked(key.fingerprint))
+            reservation = asked(key.fingerprint)
+        except BaseException:  # the ledger was asked for nothing
+            if is_new:
+                self.store.forget(*named)
+                self.folder.clear()
+            raise
+        try:
+            self.ledger.reserve(reservation)
         except (UsageError, BudgetExhausted, MadeElsewhere) as error:
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
@@ -182,6 +189,19 @@ class Books:
                     self.folder.clear()
             raise
         return key
+
+    def begin_anew(self, receipt: Receipt) -> None:
+        """Gives back what was reserved and drew nothing, so that another release can begin.
+
+        Raises:
+            UsageError: It may have drawn noise.
+            LedgerError: The ledger cannot be used: to go on would be to pay twice with one key.
+            KeyStoreError: The key store cannot be used.
+        """
+        if not self.ledger.void(*self.of_key(receipt.key_fingerprint)):
+            raise receipt.cannot_go_on("what it is made of, or who pays, changed")
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear()
+        self.store.forget(receipt.output, receipt.release_id)
 
     def void(self, key_fingerprint: str) -> bool:
         """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.

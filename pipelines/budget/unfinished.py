@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -71,6 +73,9 @@ def forfeit(
             for entry in _unfinished(ledger.entries())
             if entry.output == place and entry.release_id == release_id
         ]
+        if not open_charges and _was_given_up(ledger.entries(), place, release_id, receipt):
+            if store.forget(place, release_id):  # cut off after the ledger was told
+                return books.folder.final
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
@@ -91,6 +96,16 @@ def forfeit(
                 store.forget(place, release_id)
                 books.folder.clear()
     return books.folder.final
+
+
+def _was_given_up(
+    entries: Sequence[Entry], output: str, release_id: str, receipt: Receipt | None
+) -> bool:
+    """Whether a release was given up: under the key of its receipt, or of a key that has none."""
+    if receipt is not None:
+        return ledger_says(entries, output, release_id, receipt.key_fingerprint) == "given up"
+    last = charges(entries).values()
+    return any(e.of_key[:2] == (output, release_id) and e.action == "forfeit" for e in last)
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:

@@ -327,14 +327,19 @@ class KeyStore(StoreFolder):
                 for path in Path(folder).glob(f"{STREAM_STATE}*"):
                     path.unlink()
 
-    def forget(self, output: str, release_id: str) -> None:
+    def forget(self, output: str, release_id: str) -> bool:
         """Forgets a release that ended before it drew, or was given up: its key is destroyed.
 
         The receipt goes before the key: a receipt alone would say that the release was committed.
+
+        Returns:
+            Whether there was a key.
         """
+        had_key = self._path(output, release_id, ".key").exists()
         self._forget_for_workers(output, release_id)
         endings = (".gate", ".step", ".json", ".key")
         self.remove(*(_name(output, release_id, ending) for ending in endings))
+        return had_key
 
     def operator_folder(self, output: str, release_id: str) -> str:
         """Returns where what only the operator may read of a release lies.
@@ -359,6 +364,11 @@ class KeyStore(StoreFolder):
         from apache_beam.io.filesystems import FileSystems
 
         path = FileSystems.join(self._worker_keys, key_path.name)
+        # Noted first: whoever ends the release finds the copy, whatever they were configured with.
+        note = f"releases/{key_path.stem}.workers"
+        noted = (self.read(note) or "").splitlines()
+        if path not in noted:
+            self.write(note, "".join(f"{one}\n" for one in (*noted, path)))
         with self.in_use():
             kept = key_path.read_bytes()
             if read_if_there(path) != kept:
@@ -366,15 +376,17 @@ class KeyStore(StoreFolder):
         return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
 
     def _forget_for_workers(self, output: str, release_id: str) -> None:
-        if self._worker_keys is None:
+        note = _name(output, release_id, ".workers")
+        noted = self.read(note)
+        if noted is None:
             return
         from apache_beam.io.filesystems import FileSystems
 
-        name = self._path(output, release_id, ".key").name
-        path = FileSystems.join(self._worker_keys, name)
         with self.in_use():
-            if FileSystems.exists(path):
-                FileSystems.delete([path])
+            for path in noted.splitlines():
+                if FileSystems.exists(path):
+                    FileSystems.delete([path])
+        self.remove(note)
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         return self.path / _name(output, release_id, ending)

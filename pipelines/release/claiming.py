@@ -55,9 +55,11 @@ def claimed(run: Run, standing: Standing) -> Run:
     """
     books, config = run.books, run.config
     refusal = books.refusal(standing)
-    if refusal is not None:
-        raise refusal
     receipt = standing.receipt
+    if refusal is not None:
+        if standing.state == "withdrawn" and receipt is not None:
+            books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
+        raise refusal
     if standing.state == "given up" and receipt is not None:
         books.end_given_up(receipt)
     elif standing.state == "drawn" and receipt is not None:
@@ -66,12 +68,12 @@ def claimed(run: Run, standing: Standing) -> Run:
     elif standing.state == "reserved" and receipt is not None:
         is_same = (
             not receipt.changed_in(run.input_fingerprint, config.digest)
-            and receipt.origin.method_version == _version_of(run)
+            and receipt.origin == Origin(_version_of(run), run.files, run.folder.staging_area)
             and books.is_paid_by(receipt, config.account)
         )
         if not is_same:
             # Cut off before it drew anything, and another release or another payer now.
-            books.void(receipt.key_fingerprint)
+            books.begin_anew(receipt)
     require_writable("output", run.folder.output)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)

@@ -8,7 +8,7 @@ from tracecloak.pipelines.budget.books import after_release
 from tracecloak.pipelines.planning.findings import log_findings
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.failures import reason_of, told_error
-from tracecloak.schemas.errors import GuaranteeError, RetryLater, TracecloakError
+from tracecloak.schemas.errors import GuaranteeError, InputSchemaError, RetryLater, TracecloakError
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -50,9 +50,10 @@ def failed(run: Run, error: BaseException) -> BaseException:
     told = told_error(error) if isinstance(error, Exception) else error
     if not books.void(run.key.fingerprint):
         books.note_cases(run.key.fingerprint)
-        if isinstance(told, GuaranteeError):  # under the same key it is raised again
+        # Under the same key these are raised again.
+        if isinstance(told, (GuaranteeError, InputSchemaError)):
             _LOG.warning(
-                "the log was looked at before the method refused it, so what was reserved stays "
+                "the log was looked at before it was refused, so what was reserved stays "
                 "spent, and the same command would end so again: give this release up with "
                 "`tracecloak ledger forfeit`, and take another release_id for other parameters"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from tracecloak.pipelines.budget.books import AfterReleaseError, after_release
 from tracecloak.pipelines.planning.findings import log_findings
 from tracecloak.pipelines.release.values import Run
 
@@ -16,6 +17,15 @@ def settled(run: Run) -> None:
     Raises:
         AfterReleaseError: It failed; running the release again mends it.
     """
+    try:
+        _settled(run)
+    except AfterReleaseError:
+        raise
+    except BaseException as error:  # an interrupt, too: the release is visible
+        raise after_release(run.folder, error) from error
+
+
+def _settled(run: Run) -> None:
     assert run.key is not None  # the run is claimed
     log_findings(run.source, run.dead_letter)
     if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:

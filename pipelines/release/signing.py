@@ -42,6 +42,8 @@ class SignatureConcern(Concern):
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says whether the release is signed, and by which key."""
+        if not outcome.was_released_before:  # this run signed it; its key may not answer again
+            return replace(outcome, signature="there")
         return replace(outcome, signature=signature_of(run.config, run.folder))
 
 

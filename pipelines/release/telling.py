@@ -51,7 +51,7 @@ def told(run: Run, was_released_before: bool) -> Outcome:
         tuple(output["path"] for output in manifest.get("outputs", ())),
         malformed,
         balance,
-        "there" if run.folder.read_signature() else "none",
+        "there" if was_released_before and run.folder.read_signature() else "none",
         warnings=() if was_released_before else warnings,
     )
     for concern in run.concerns:

@@ -312,6 +312,7 @@ def _paid(
     workplace = ReleaseFolder(output, config.release_id, config.staging_area)
     is_new = _check_goes_on(config, store, ledger, output, product.horizon)
     workplace.prepare()
+    identities = _identities(config, store, output, is_new)
     try:
         key = store.reserve(output, name.both, "", config.digest, _origin(config))
     except UsageError as error:
@@ -321,8 +322,6 @@ def _paid(
             f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
             "configuration; begin another epoch, which is another spend"
         ) from error
-    # The same in all epochs: whoever is remembered to have closed stays closed.
-    identities = store.reserve(output, f"{config.release_id}@", "", "")
     fingerprint = key.resolve().fingerprint
     spends = product.spends()
     epsilon, delta = total(spends)
@@ -351,6 +350,24 @@ def _paid(
     return key, identities
 
 
+def _identities(config: StreamConfig, store: KeyStore, output: str, is_new: bool) -> KeyReference:
+    """Returns the key of identities: the same in all epochs, so that who has closed stays closed.
+
+    Raises:
+        RetryLater: Another epoch of the stream begins at this moment.
+        TracecloakError: The epoch goes on, and the key is gone under which it remembers.
+    """
+    name = f"{config.release_id}@"
+    with store.alone(output, name):  # another epoch may begin, which holds another lock
+        if not is_new and store.unfinished(output, name) is None:
+            raise TracecloakError(
+                f"the key of identities of {config.release_id!r} is gone from the key store: cases "
+                "that are closed would not be known, and count again. Restore the whole key store, "
+                "or begin another epoch, which is another spend"
+            )
+        return store.reserve(output, name, "", "")
+
+
 def _check_goes_on(
     config: StreamConfig, store: KeyStore, ledger: Ledger, output: str, horizon: int
 ) -> bool:
@@ -371,6 +388,12 @@ def _check_goes_on(
     receipt = store.receipt(output, both)
     key = store.key_state(receipt)
     last_step = store.last_step(output, both)
+    if key == "ended" and last_step is not None and receipt is not None:
+        if receipt.config_digest != config.digest:
+            raise UsageError(
+                f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
+                "configuration; begin another epoch, which is another spend"
+            )
     if key == "ended" and last_step == horizon - 1:
         store.commit(output, both)  # who noted that may have been stopped before the end of it
         raise BudgetExhausted(

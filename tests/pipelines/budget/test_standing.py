@@ -43,10 +43,11 @@ def naive(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
         return "made elsewhere"
     if folder == "this release":
         return "visible" if key == "there" else "released"
+    if ledger == "another ledger" and key != "none":
+        return "another ledger"
     if key == "there":
         by_ledger: dict[LedgerSays, State] = {
-            "another ledger": "another ledger", "given up": "given up", "drawn": "drawn",
-            "committed": "drawn",
+            "given up": "given up", "drawn": "drawn", "committed": "drawn",
         }  # fmt: skip
         return by_ledger.get(ledger, "reserved")
     if key == "ended" and ledger in ("committed", "nothing"):
@@ -157,8 +158,8 @@ NEXT: dict[State, tuple[int, list[str], bool]] = {
     "new": (0, ["reserve", "draw", "commit"], True),
 }
 REAL = [
-    said for said in EVERY if "parts" not in said and (said[0], said[2]) not in
-    {("another ledger", "none"), ("another ledger", "ended")}
+    said for said in EVERY
+    if "parts" not in said and (said[0], said[2]) != ("another ledger", "none")
 ]  # fmt: skip
 BY_DAY = [
     ("withdrawn", "nothing", "ended"), ("nothing", "another's", "there"),
