@@ -411,7 +411,8 @@ def test_every_make_target_of_the_documents_exists() -> None:
     run |= set(yaml.safe_load(workflow)["jobs"]["nightly"]["strategy"]["matrix"]["tier"])
     of_one_machine = (ROOT / ".ci" / "run").read_text()
     assert set(re.findall(r"^make ([\w-]+)$", of_one_machine, re.MULTILINE)) <= run <= targets
-    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
+    pages = ("README.md", "CONTRIBUTING.md", "docs/contributing/testing.md")
+    text = "".join((ROOT / page).read_text() for page in pages)
     named = set(re.findall(r"`make ([\w-]+)`", text))
     assert named <= targets
     assert {"demo", "test", "lint", "bench"} <= targets

@@ -35,14 +35,35 @@ class PostgreSql:
     port: int
     process: Process
 
-    def new_database(self) -> str:
-        """Makes a database and returns its URL, which `ledger` of a configuration takes."""
+    def new_database(self, name: str = "") -> str:
+        """Makes a database and returns its URL, which `ledger` of a configuration takes.
+
+        Args:
+            name: Of the database; empty: one that no other has.
+        """
         import psycopg
 
-        name = f"ledger_{secrets.token_hex(4)}"
+        name = name or f"ledger_{secrets.token_hex(4)}"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"'.encode())
         return f"postgresql+psycopg://{self._address(name).partition('://')[2]}"
+
+    def dump(self, database: str) -> bytes:
+        """Returns a database as the SQL that makes it, as a backup has it."""
+        command = [
+            _programs() / "pg_dump",
+            "--no-owner",
+            "--no-privileges",
+            self._address(database),
+        ]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    def restore(self, database: str, dump: Path) -> None:
+        """Makes a database again out of its SQL."""
+        self.new_database(database)
+        command = [_programs() / "psql", "--quiet", "--set=ON_ERROR_STOP=1", "-f", dump,
+                   self._address(database)]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True)
 
     def _address(self, database: str) -> str:
         return f"postgresql://postgres@localhost:{self.port}/{database}"

@@ -94,6 +94,11 @@ def stream_of(happenings: Iterable[Happening]) -> TestStream:
 
 def stream_config(folder: Path, **changes: Any) -> StreamConfig:
     """Returns the configuration of a stream of steps of ten seconds from 1970 on."""
+    return load_stream(None, stream_keys(folder, **changes))
+
+
+def stream_keys(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Returns the keys of that configuration."""
     vocabulary = folder / "vocabulary.txt"
     vocabulary.write_text("\n".join(VOCABULARY))
     given: dict[str, Any] = {
@@ -120,7 +125,7 @@ def stream_config(folder: Path, **changes: Any) -> StreamConfig:
     if changes.get("product", "dfg") == "dfg" and changes.get("delta") != "0":
         given["l2_clip"] = "5"  # as large as a case: loops count in full
     given |= changes
-    return load_stream(None, {k: v for k, v in given.items() if v is not None})
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def run(config: StreamConfig, happenings: Iterable[Happening]) -> StreamOutcome:
