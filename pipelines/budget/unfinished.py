@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.ended import Ended, stores_of
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -34,10 +36,11 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
 
 def forfeit(
     store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
-) -> str:
+) -> Ended:
     """Gives up a release that was cut off: it stays spent, its key and its workplace go.
 
-    The ledger first: what still goes on, on a cluster say, is stopped there.
+    The ledger first: what still goes on is stopped there. A job on a cluster is stopped by its key
+    and its workplace, which it looks for before it commits.
 
     Args:
         store: The key store of its runs; without its key it can be given up all the same.
@@ -48,7 +51,7 @@ def forfeit(
         reason: Why.
 
     Returns:
-        Where it would have been.
+        What became of it: whether its key was here, and who else has one.
 
     Raises:
         UsageError: Nothing of it is open, or it is visible: then it is finished. Or it is an epoch
@@ -68,20 +71,25 @@ def forfeit(
     staging_area = None if receipt is None else receipt.origin.staging_area
     books = Books(store, ledger, ReleaseFolder(place, release_id, staging_area))
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
+        entries = ledger.entries()
+        stores = stores_of(entries, place, release_id)
         open_charges = [
-            entry
-            for entry in _unfinished(ledger.entries())
-            if entry.output == place and entry.release_id == release_id
+            entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
-        if not open_charges and _was_given_up(ledger.entries(), place, release_id, receipt):
-            if store.forget(place, release_id):  # cut off after the ledger was told
-                return books.folder.final
+        if not open_charges and _was_given_up(entries, place, release_id, receipt):
+            for made_by in stores.values():  # cut off after the ledger was told
+                replace(books.folder, store=made_by).clear()
+            if store.forget(place, release_id):
+                return Ended(books.folder.final, had_key=True)
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
                 "`tracecloak ledger list-unfinished` lists those that have one"
             )
+        had_key, elsewhere = False, []
         for entry in open_charges:
+            made_by = stores.get(entry.key_fingerprint, "")
+            books = replace(books, folder=replace(books.folder, store=made_by))
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -92,10 +100,12 @@ def forfeit(
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.
             ledger.forfeit(*entry.of_key, by, reason)
+            books.folder.clear()
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
-                store.forget(place, release_id)
-                books.folder.clear()
-    return books.folder.final
+                had_key |= store.forget(place, release_id)
+            if made_by != store.identity(makes=False):
+                elsewhere.append(made_by)
+    return Ended(books.folder.final, had_key, tuple(elsewhere))
 
 
 def _was_given_up(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
+from tracecloak.pipelines.budget.ended import Ended, stores_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -15,7 +17,7 @@ from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplac
 
 def withdraw(
     store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
-) -> str:
+) -> Ended:
     """Takes a committed release back; what was cut off is finished by the same call again.
 
     The ledger first, then the receipt, then the files: so nothing is gone of which nobody says why,
@@ -31,7 +33,7 @@ def withdraw(
         reason: Why.
 
     Returns:
-        Where the release was.
+        What became of it: whether its key was here still, and who else made it.
 
     Raises:
         UsageError: The ledger knows no such release, or it is not committed.
@@ -43,18 +45,23 @@ def withdraw(
         receipt = store.receipt(place, release_id)
         staging_area = None if receipt is None else receipt.origin.staging_area
         ledger.withdraw(place, release_id, by, reason)
-        if (
-            receipt is not None
-        ):  # the key of a stream, which may have steps to publish, goes as well
+        had_key = store.key_state(receipt) == "there"
+        if receipt is not None:
+            # The key of a stream, which may have steps to publish, goes as well.
             store.commit(place, release_id)
+        stores = set(stores_of(ledger.entries(), place, release_id).values())
+        elsewhere = tuple(sorted(stores - {store.identity(makes=False)}))
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
             built = epoch_workplace(place, name, epoch, staging_area)
-            return _remove_epoch(place, name, epoch, built, internal)
+            found = _remove_epoch(place, name, epoch, built, internal)
+            return Ended(found, had_key, elsewhere)
         folder = ReleaseFolder(place, release_id, staging_area)
         folder.withdraw(_newest(ledger, folder), internal)
-    return folder.final
+        for made_by in stores:
+            replace(folder, store=made_by).clear()
+    return Ended(folder.final, had_key, elsewhere)
 
 
 def _remove_epoch(output: str, name: str, epoch: str, *others: str) -> str:

@@ -53,7 +53,22 @@ def claimed(run: Run, standing: Standing) -> Run:
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
     """
-    books, config = run.books, run.config
+    books, config, folder = run.books, run.config, run.folder
+
+    def asked(key_fingerprint: str) -> Reservation:
+        reservation = reservation_of(config, folder, key_fingerprint)
+        for concern in run.concerns:
+            reservation = concern.reserved(reservation)
+        return reservation
+
+    def asked_and_told(key_fingerprint: str) -> Reservation:
+        reservation = asked(key_fingerprint)
+        if config.guarantee.kind == "syntactic":
+            from tracecloak.pipelines.release.overlaps import warn_of_overlaps
+
+            warn_of_overlaps(reservation, books.ledger.entries())
+        return reservation
+
     refusal = books.refusal(standing)
     receipt = standing.receipt
     if refusal is not None:
@@ -69,7 +84,7 @@ def claimed(run: Run, standing: Standing) -> Run:
         is_same = (
             not receipt.changed_in(run.input_fingerprint, config.digest)
             and receipt.origin == Origin(_version_of(run), run.files, run.folder.staging_area)
-            and books.is_paid_by(receipt, config.account)
+            and books.is_charged_as(asked(receipt.key_fingerprint))
         )
         if not is_same:
             # Cut off before it drew anything, and another release or another payer now.
@@ -79,19 +94,9 @@ def claimed(run: Run, standing: Standing) -> Run:
         require_writable("dead_letter", config.dead_letter)
     run.folder.prepare()
 
-    def asked(key_fingerprint: str) -> Reservation:
-        reservation = reservation_of(config, run.folder, key_fingerprint)
-        for concern in run.concerns:
-            reservation = concern.reserved(reservation)
-        return reservation
-
     origin = Origin(_version_of(run), run.files, run.folder.staging_area)
-    key = books.reserve((run.input_fingerprint, config.digest), origin, asked)
-    if config.guarantee.kind == "syntactic":
-        from tracecloak.pipelines.release.overlaps import warn_of_overlaps
-
-        warn_of_overlaps(asked(key.fingerprint), books.ledger.entries())
-    begun = books.store.reserved(run.folder.output, run.folder.release_id)
+    digests = run.input_fingerprint, config.digest
+    key, begun = books.reserve(digests, origin, asked_and_told)
     return replace(run, key=key, receipt=begun)
 
 
@@ -126,7 +131,7 @@ def job_of(run: Run) -> Job:
         key,
         config.noise_digest,
         KeptDraws(kept, key, gate if driver.is_local else None),
-        check_open=gate.check_open if driver.is_local else None,
+        check_open=gate.check_open if driver.is_local else folder.check_at_work,
         operator_folder=run.dead_letter.folder,
     )
     target = Target(spec, folder, manifest_of_run(run), config.formats, config.parts)
@@ -136,6 +141,7 @@ def job_of(run: Run) -> Job:
     # What was claimed may be part of what the release says of itself.
     job = replace(job, target=replace(job.target, manifest=manifest_of_run(run)))
     if not driver.is_local:
+        folder.note_at_work()
         gate()
     return job
 

@@ -41,7 +41,7 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
     staging_area = None if config.staging_area is None else absolute(config.staging_area)
     fingerprint = fingerprint_of(config, store, files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
-    folder = ReleaseFolder(output, release_id, staging_area)
+    folder = ReleaseFolder(output, release_id, staging_area, store=store.identity())
     dead_letter = DeadLetter(
         config.dead_letter or store.operator_folder(output, release_id),
         config.largest_error_ratio,
