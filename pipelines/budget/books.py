@@ -178,7 +178,9 @@ class Books:
         key = self.store.reserve(*named, *digests, origin)
         try:
             begun = self.store.reserved(*named)
-            reservation = self._as_charged(asked(key.fingerprint))
+            reservation = asked(key.fingerprint)
+            if not is_new:
+                reservation = self._as_charged(reservation)
         except BaseException:  # the ledger was asked for nothing
             if is_new:
                 self.store.forget(*named)

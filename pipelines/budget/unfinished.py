@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.ended import Ended, stores_of
+from tracecloak.pipelines.budget.ended import Ended, elsewhere, stores_of
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -86,7 +86,7 @@ def forfeit(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
                 "`tracecloak ledger list-unfinished` lists those that have one"
             )
-        had_key, elsewhere = False, []
+        had_key = False
         for entry in open_charges:
             made_by = stores.get(entry.key_fingerprint, "")
             books = replace(books, folder=replace(books.folder, store=made_by))
@@ -103,9 +103,8 @@ def forfeit(
             books.folder.clear()
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
-            if made_by != store.identity(makes=False):
-                elsewhere.append(made_by)
-    return Ended(books.folder.final, had_key, tuple(elsewhere))
+        keys = [entry.key_fingerprint for entry in open_charges]
+    return Ended(books.folder.final, had_key, elsewhere(stores, keys, receipt))
 
 
 def _was_given_up(

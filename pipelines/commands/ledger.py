@@ -216,7 +216,7 @@ def _list_unfinished(flags: Flags) -> Result:
 
 
 def _ended(
-    flags: Flags, what: str, told: str, end: Callable[..., Ended], without_key: str = ""
+    flags: Flags, what: str, spent: str, end: Callable[..., Ended], without_key: str = ""
 ) -> Result:
     """Ends a release by hand, and returns what there is to say of it."""
     named = (flags[name] for name in ("output", "release_id", *_SIGNED))
@@ -225,15 +225,17 @@ def _ended(
         "folder": ended.folder, "key_destroyed": ended.had_key,
         "key_stores_elsewhere": list(ended.elsewhere),
     }  # fmt: skip
-    key = "Its key was in this key store, and is destroyed." if ended.had_key else without_key
+    told = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
     if ended.elsewhere:
         names = ", ".join(name or "without a name" for name in ended.elsewhere)
-        key = (
-            f"It was made with another key store (in the ledger: {names}), so its key and the "
+        told.append(
+            f"It was made with another key store (in the ledger: {names}), so that key and the "
             "copies of it for workers are out of reach from here. Run this command again with "
             "--key_store of that one, which destroys what is there of them."
         )
-    return Result([(what, ended.folder)], data, below=[f"{told} {key}".rstrip()])
+    elif not ended.had_key and without_key:
+        told.append(without_key)
+    return Result([(what, ended.folder)], data, below=[" ".join(told)])
 
 
 def _forfeit(flags: Flags) -> Result:
