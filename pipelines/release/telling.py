@@ -14,7 +14,7 @@ from tracecloak.pipelines.ledger.balance import Balance, charges_of
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.files import write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
@@ -27,8 +27,19 @@ def told(run: Run, was_released_before: bool) -> Outcome:
     A release that is complete does not fail for what cannot be told.
 
     Raises:
-        AfterReleaseError: The statement could not be written; the release is complete.
+        TracecloakError: The signature of an earlier release cannot be compared, see `signing`.
+        AfterReleaseError: The statement could not be written, or the run was interrupted; the
+            release is complete.
     """
+    try:
+        return _told(run, was_released_before)
+    except TracecloakError:
+        raise
+    except BaseException as error:
+        raise after_release(run.folder, error) from error
+
+
+def _told(run: Run, was_released_before: bool) -> Outcome:
     warnings: tuple[str, ...] = ()
     if not was_released_before or not FileSystems.exists(_statement_path(run)):
         with contextlib.suppress(Exception):  # whatever a file system does

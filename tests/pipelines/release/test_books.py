@@ -267,6 +267,7 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
         "tracecloak.pipelines.ledger.ledger.Ledger.commit",
         "tracecloak.pipelines.keys.key_store.KeyStore.commit",
         "tracecloak.pipelines.release.telling.internal_statement",
+        "tracecloak.pipelines.release.telling.Yield",
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])
