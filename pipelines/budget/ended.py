@@ -1,4 +1,7 @@
-"""A release that somebody ended by hand: which key stores made it, and what is left with them."""
+"""A release that somebody ends by hand: where each of its keys is, and where it was built with it.
+
+The ledger says both, to whoever ends it, as the key store that made it may be on another machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,25 @@ class Ended:
     elsewhere: tuple[str, ...] = ()
 
 
-def stores_of(entries: Sequence[Entry], output: str, release_id: str) -> dict[str, str]:
-    """Returns the key stores that reserved a release, see `KeyStore.identity`, by its keys.
+@dataclass(frozen=True)
+class Making:
+    """With what a release was made under one of its keys, as the ledger says.
+
+    Attributes:
+        store: The key store, see `KeyStore.identity`; empty: the ledger names none.
+        staging_area: Where it was built; None: beside the output.
+    """
+
+    store: str
+    staging_area: str | None
+
+    def folder(self, output: str, release_id: str) -> ReleaseFolder:
+        """Returns where a release was built so."""
+        return ReleaseFolder(output, release_id, self.staging_area, store=self.store)
+
+
+def makings(entries: Sequence[Entry], output: str, release_id: str) -> dict[str, Making]:
+    """Returns with what a release was made, by the fingerprints of its keys.
 
     Args:
         entries: All entries of the ledger.
@@ -34,14 +55,16 @@ def stores_of(entries: Sequence[Entry], output: str, release_id: str) -> dict[st
         release_id: The release's name.
     """
     return {
-        entry.key_fingerprint: str(entry.facts.get("store", ""))
+        entry.key_fingerprint: Making(
+            str(entry.facts.get("store", "")), entry.facts.get("staging_area")
+        )
         for entry in entries
         if entry.action == "reserve" and entry.of_key[:2] == (output, release_id)
     }
 
 
 def elsewhere(
-    stores: Mapping[str, str], key_fingerprints: Iterable[str], receipt: Receipt | None
+    made: Mapping[str, Making], key_fingerprints: Iterable[str], receipt: Receipt | None
 ) -> tuple[str, ...]:
     """Returns which key stores made what is ended, without the one that has its receipt.
 
@@ -49,9 +72,10 @@ def elsewhere(
     in a key that is lost.
 
     Args:
-        stores: As `stores_of` returns them.
+        made: As `makings` returns them.
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
+    stores = {key: making.store for key, making in made.items()}
     own = None if receipt is None else stores.get(receipt.key_fingerprint)
-    return tuple(sorted({stores.get(key, "") for key in key_fingerprints} - {own}))
+    return tuple(sorted({stores[key] for key in key_fingerprints} - {own}))

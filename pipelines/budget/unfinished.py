@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.ended import Ended, elsewhere, stores_of
+from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -68,19 +67,18 @@ def forfeit(
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
-    staging_area = None if receipt is None else receipt.origin.staging_area
-    books = Books(store, ledger, ReleaseFolder(place, release_id, staging_area))
+    final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         entries = ledger.entries()
-        stores = stores_of(entries, place, release_id)
+        made = makings(entries, place, release_id)
         open_charges = [
             entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
         if not open_charges and _was_given_up(entries, place, release_id, receipt):
-            for made_by in stores.values():  # cut off after the ledger was told
-                replace(books.folder, store=made_by).clear()
+            for making in made.values():  # cut off after the ledger was told
+                making.folder(place, release_id).clear()
             if store.forget(place, release_id):
-                return Ended(books.folder.final, had_key=True)
+                return Ended(final, had_key=True)
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
@@ -88,8 +86,7 @@ def forfeit(
             )
         had_key = False
         for entry in open_charges:
-            made_by = stores.get(entry.key_fingerprint, "")
-            books = replace(books, folder=replace(books.folder, store=made_by))
+            books = Books(store, ledger, made[entry.key_fingerprint].folder(place, release_id))
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -104,7 +101,7 @@ def forfeit(
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
         keys = [entry.key_fingerprint for entry in open_charges]
-    return Ended(books.folder.final, had_key, elsewhere(stores, keys, receipt))
+    return Ended(final, had_key, elsewhere(made, keys, receipt))
 
 
 def _was_given_up(

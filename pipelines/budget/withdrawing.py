@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 
-from tracecloak.pipelines.budget.ended import Ended, elsewhere, stores_of
+from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -43,23 +42,21 @@ def withdraw(
     place = absolute(output)
     with store.alone(place, release_id):
         receipt = store.receipt(place, release_id)
-        staging_area = None if receipt is None else receipt.origin.staging_area
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        stores = stores_of(ledger.entries(), place, release_id)
-        others = elsewhere(stores, stores, receipt)
+        made = makings(ledger.entries(), place, release_id)
+        others = elsewhere(made, made, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            built = epoch_workplace(place, name, epoch, staging_area)
-            found = _remove_epoch(place, name, epoch, built, internal)
-            return Ended(found, had_key, others)
-        folder = ReleaseFolder(place, release_id, staging_area)
-        folder.withdraw(_newest(ledger, folder), internal)
-        for made_by in stores.values():
-            replace(folder, store=made_by).clear()
-    return Ended(folder.final, had_key, others)
+            areas = {making.staging_area for making in made.values()}
+            built = [epoch_workplace(place, name, epoch, area) for area in areas]
+            return Ended(_remove_epoch(place, name, epoch, *built, internal), had_key, others)
+        for making in made.values():
+            folder = making.folder(place, release_id)
+            folder.withdraw(_newest(ledger, folder), internal)
+    return Ended(ReleaseFolder(place, release_id).final, had_key, others)
 
 
 def _remove_epoch(output: str, name: str, epoch: str, *others: str) -> str:

@@ -29,6 +29,7 @@ from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
+JOB = ("--formats", "csv")
 SIGNED = ("--by", "A. Officer", "--reason", "its input is gone")
 
 
@@ -165,8 +166,10 @@ def test_a_key_that_is_lost_is_not_said_to_be_destroyed(
     assert "Its key was not in this key store, which made it: see to" in capsys.readouterr().out
 
 
-@pytest.fixture
-def job(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+@pytest.fixture(params=["beside", "staging area"])
+def job(
+    place: Place, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[], None]:
     """A job that goes on elsewhere after its command was killed; calling this goes on with it."""
     jobs: list[bytes] = []
     run = InMemoryDriver.run
@@ -178,9 +181,14 @@ def job(place: Place, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     with monkeypatch.context() as patch:
         patch.setattr(InMemoryDriver, "is_local", False)
         patch.setattr(InMemoryDriver, "run", killed)
-        assert place.run("--worker_keys", place.folder / "workers", "--formats", "csv") == 6
+        area = ["--staging_area", place.folder / "area"] if request.param != "beside" else []
+        assert place.run("--worker_keys", place.folder / "workers", *JOB, *area) == 6
     assert place.actions == ["reserve", "draw"]
     return lambda: run(InMemoryDriver(), pickle.loads(jobs[0]))  # noqa: S301  # which this made
+
+
+def built(place: Place) -> list[Path]:
+    return [path for area in ("_incomplete-*", "area") for path in place.folder.glob(f"{area}/*")]
 
 
 @pytest.mark.parametrize("keys", ["keys", "officers keys"])
@@ -213,9 +221,9 @@ def test_a_job_elsewhere_does_not_commit_what_is_given_up_while_it_writes(
 def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable[[], None]) -> None:
     job()
     assert place.release_folder.exists()
-    assert place.run("--formats", "csv") == 0
+    assert place.run(*JOB) == 0
     assert place.actions == ["reserve", "draw", "commit"]
-    assert key_files(place.folder) == list(place.folder.glob("_incomplete-*")) == []
+    assert key_files(place.folder) == built(place) == []
 
 
 # --- Two key stores -------------------------------------------------------------------------------
@@ -249,11 +257,11 @@ def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
     place: Place, cut_off: Callable[..., None]
 ) -> None:
     """Catches noisy values that lie about as their folder bears another key store's name."""
-    for keys in ("keys", "other keys"):
-        cut_off(ReleaseFolder, "commit", keys=keys)
-    assert len(list(place.folder.glob("_incomplete-out/*/decisions"))) == 2
+    cut_off(ReleaseFolder, "commit")
+    cut_off(ReleaseFolder, "commit", "--staging_area", place.folder / "area", keys="other keys")
+    assert len(built(place)) == 2
     assert place.officer("forfeit") == 0
-    assert not list(place.folder.glob("_incomplete-*"))
+    assert built(place) == []
     assert place.actions.count("forfeit") == 2
 
 
