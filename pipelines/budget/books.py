@@ -156,8 +156,6 @@ class Books:
     ) -> tuple[KeyReference, Receipt]:
         """Makes or returns the key of the release, and takes what it costs from its account.
 
-        What was drawn is not paid for again, though this build may price it otherwise.
-
         Args:
             digests: (Fingerprint of the input, digest of the configuration).
             origin: What else it is made of.
@@ -179,8 +177,6 @@ class Books:
         try:
             begun = self.store.reserved(*named)
             reservation = asked(key.fingerprint)
-            if not is_new:
-                reservation = self._as_charged(reservation)
         except BaseException:  # the ledger was asked for nothing
             if is_new:
                 self.store.forget(*named)
@@ -196,29 +192,6 @@ class Books:
                 self.folder.clear()
             raise
         return key, begun
-
-    def _as_charged(self, reservation: Reservation) -> Reservation:
-        """Returns what a release asks for, at the price at which its noise was drawn, if any was.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        of_key = self.of_key(reservation.key_fingerprint)
-        drawn = [
-            entry
-            for entry in charges_of(self.ledger.entries(), *of_key)
-            if entry.action in ("draw", "commit")
-        ]
-        if not drawn or reservation.charge in [entry.charge for entry in drawn]:
-            return reservation
-        _LOG.warning(
-            "this version of tracecloak reckons another price for release %s than the one that it "
-            "drew at, which stays what is paid: epsilon %s, delta %s",
-            reservation.release_id,
-            drawn[-1].epsilon,
-            drawn[-1].delta,
-        )
-        return reservation.at_price_of(drawn[-1])
 
     def begin_anew(self, receipt: Receipt) -> None:
         """Gives back what was reserved and drew nothing, so that another release can begin.

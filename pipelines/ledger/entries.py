@@ -202,23 +202,6 @@ class Reservation:
         """Whether nobody else may make the same: it is of a window, or an epoch of a stream."""
         return self.window is not None or "@" in self.release_id
 
-    def at_price_of(self, entry: Entry) -> Reservation:
-        """Returns the reservation that asks for what another entry of its release was charged.
-
-        Raises:
-            UsageError: A number in the entry is no decimal.
-        """
-        epsilon, delta = entry.values()
-        return replace(
-            self,
-            epsilon=epsilon,
-            delta=delta,
-            unit=entry.unit,
-            adjacency=entry.adjacency,
-            spends=tuple(json.loads(entry.spends)),
-            config_digest=entry.config_digest,
-        )
-
     @property
     def charge(self) -> Charge:
         """What tells one charge from another."""

@@ -75,11 +75,9 @@ class ReleaseFolder:
         """The folder of what its runs need until it is finished or given up."""
         # Several outputs can share a staging area, several key stores an output, and their releases
         # can have the same id, so the folder's name has a digest of both.
-        whose = "\n".join([self.output, *([self.store] if self.store else [])])
-        digest = hashlib.sha256(whose.encode()).hexdigest()[:8]
-        return FileSystems.join(
-            self.staging_area or beside(self.output), f"{self.release_id}-{digest}"
-        )
+        whose = f"{self.output}\n{self.store}" if self.store else self.output
+        name = f"{self.release_id}-{hashlib.sha256(whose.encode()).hexdigest()[:8]}"
+        return FileSystems.join(self.staging_area or beside(self.output), name)
 
     @property
     def staging(self) -> str:
