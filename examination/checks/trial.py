@@ -241,7 +241,7 @@ class Place:
     def workplace(self, release_id: str = "r") -> ReleaseFolder:
         """Where a release is built."""
         area = self.config().staging_area
-        return ReleaseFolder(str(self.output), release_id, area)
+        return ReleaseFolder(str(self.output), release_id, area, store=self.store.identity())
 
     # --- who pays
 

@@ -142,24 +142,27 @@ class Books:
                     f"{entry.account!r}, or choose another release_id"
                 )
 
-    def is_paid_by(self, receipt: Receipt, account: str) -> bool:
-        """Returns whether what a release reserved before it was cut off is of an account alone.
+    def is_charged_as(self, reservation: Reservation) -> bool:
+        """Returns whether a release that was cut off reserved what it would now, and nothing else.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        last = charges_of(self.ledger.entries(), *self.of_key(receipt.key_fingerprint))
-        return all(entry.account == account for entry in last if entry.is_open)
+        last = charges_of(self.ledger.entries(), *self.of_key(reservation.key_fingerprint))
+        return all(entry.charge == reservation.charge for entry in last if entry.is_open)
 
     def reserve(
         self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]
-    ) -> KeyReference:
+    ) -> tuple[KeyReference, Receipt]:
         """Makes or returns the key of the release, and takes what it costs from its account.
 
         Args:
             digests: (Fingerprint of the input, digest of the configuration).
             origin: What else it is made of.
             asked: Returns what it costs, by the fingerprint of its key.
+
+        Returns:
+            Where the key is, and of what the release is begun.
 
         Raises:
             UsageError: It was begun otherwise, or its account may not pay for it.
@@ -172,6 +175,7 @@ class Books:
         is_new = self.store.unfinished(*named) is None
         key = self.store.reserve(*named, *digests, origin)
         try:
+            begun = self.store.reserved(*named)
             reservation = asked(key.fingerprint)
         except BaseException:  # the ledger was asked for nothing
             if is_new:
@@ -180,15 +184,14 @@ class Books:
             raise
         try:
             self.ledger.reserve(reservation)
-        except (UsageError, BudgetExhausted, MadeElsewhere) as error:
+        except (UsageError, BudgetExhausted, MadeElsewhere):
             # Refused, so nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
             if is_new:
                 self.store.forget(*named)
-                if not isinstance(error, MadeElsewhere):  # who may be building in the folder
-                    self.folder.clear()
+                self.folder.clear()
             raise
-        return key
+        return key, begun
 
     def begin_anew(self, receipt: Receipt) -> None:
         """Gives back what was reserved and drew nothing, so that another release can begin.

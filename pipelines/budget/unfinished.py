@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -34,10 +35,11 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
 
 def forfeit(
     store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
-) -> str:
+) -> Ended:
     """Gives up a release that was cut off: it stays spent, its key and its workplace go.
 
-    The ledger first: what still goes on, on a cluster say, is stopped there.
+    The ledger first: what still goes on is stopped there. A job on a cluster is stopped by its key
+    and its workplace, which it looks for before it commits.
 
     Args:
         store: The key store of its runs; without its key it can be given up all the same.
@@ -48,7 +50,7 @@ def forfeit(
         reason: Why.
 
     Returns:
-        Where it would have been.
+        What became of it: whether its key was here, and who else has one.
 
     Raises:
         UsageError: Nothing of it is open, or it is visible: then it is finished. Or it is an epoch
@@ -65,23 +67,26 @@ def forfeit(
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
-    staging_area = None if receipt is None else receipt.origin.staging_area
-    books = Books(store, ledger, ReleaseFolder(place, release_id, staging_area))
+    final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
+        entries = ledger.entries()
+        made = makings(entries, place, release_id)
         open_charges = [
-            entry
-            for entry in _unfinished(ledger.entries())
-            if entry.output == place and entry.release_id == release_id
+            entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
-        if not open_charges and _was_given_up(ledger.entries(), place, release_id, receipt):
-            if store.forget(place, release_id):  # cut off after the ledger was told
-                return books.folder.final
+        if not open_charges and _was_given_up(entries, place, release_id, receipt):
+            for making in made.values():  # cut off after the ledger was told
+                making.folder(place, release_id).clear()
+            if store.forget(place, release_id):
+                return Ended(final, had_key=True)
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
                 "`tracecloak ledger list-unfinished` lists those that have one"
             )
+        had_key = False
         for entry in open_charges:
+            books = Books(store, ledger, made[entry.key_fingerprint].folder(place, release_id))
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -92,10 +97,11 @@ def forfeit(
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.
             ledger.forfeit(*entry.of_key, by, reason)
+            books.folder.clear()
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
-                store.forget(place, release_id)
-                books.folder.clear()
-    return books.folder.final
+                had_key |= store.forget(place, release_id)
+        keys = [entry.key_fingerprint for entry in open_charges]
+    return Ended(final, had_key, elsewhere(made, keys, receipt))
 
 
 def _was_given_up(

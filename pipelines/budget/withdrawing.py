@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -15,7 +16,7 @@ from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplac
 
 def withdraw(
     store: KeyStore, ledger: OfficersLedger, output: str, release_id: str, by: str, reason: str
-) -> str:
+) -> Ended:
     """Takes a committed release back; what was cut off is finished by the same call again.
 
     The ledger first, then the receipt, then the files: so nothing is gone of which nobody says why,
@@ -31,7 +32,7 @@ def withdraw(
         reason: Why.
 
     Returns:
-        Where the release was.
+        What became of it: whether its key was here still, and who else made it.
 
     Raises:
         UsageError: The ledger knows no such release, or it is not committed.
@@ -41,20 +42,21 @@ def withdraw(
     place = absolute(output)
     with store.alone(place, release_id):
         receipt = store.receipt(place, release_id)
-        staging_area = None if receipt is None else receipt.origin.staging_area
         ledger.withdraw(place, release_id, by, reason)
-        if (
-            receipt is not None
-        ):  # the key of a stream, which may have steps to publish, goes as well
-            store.commit(place, release_id)
+        # The key of a stream, which may have steps to publish, goes as well.
+        had_key = receipt is not None and store.commit(place, release_id)
+        made = makings(ledger.entries(), place, release_id)
+        others = elsewhere(made, made, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            built = epoch_workplace(place, name, epoch, staging_area)
-            return _remove_epoch(place, name, epoch, built, internal)
-        folder = ReleaseFolder(place, release_id, staging_area)
-        folder.withdraw(_newest(ledger, folder), internal)
-    return folder.final
+            areas = {making.staging_area for making in made.values()}
+            built = [epoch_workplace(place, name, epoch, area) for area in areas]
+            return Ended(_remove_epoch(place, name, epoch, *built, internal), had_key, others)
+        for making in made.values():
+            folder = making.folder(place, release_id)
+            folder.withdraw(_newest(ledger, folder), internal)
+    return Ended(ReleaseFolder(place, release_id).final, had_key, others)
 
 
 def _remove_epoch(output: str, name: str, epoch: str, *others: str) -> str:

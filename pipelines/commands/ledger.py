@@ -18,6 +18,7 @@ from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.ended import Ended
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
@@ -214,26 +215,41 @@ def _list_unfinished(flags: Flags) -> Result:
     return Result((), {"said": said}, _lines(said))
 
 
-def _ended(flags: Flags, end: Callable[..., Any]) -> str:
-    """Ends a release by hand, and returns the path where it was or would have been."""
+def _ended(
+    flags: Flags, what: str, spent: str, end: Callable[..., Ended], without_key: str = ""
+) -> Result:
+    """Ends a release by hand, and returns what there is to say of it."""
     named = (flags[name] for name in ("output", "release_id", *_SIGNED))
-    return str(end(_store(flags), _opened(flags), *named))
+    ended = end(_store(flags), _opened(flags), *named)
+    data = {
+        "folder": ended.folder, "key_destroyed": ended.had_key,
+        "key_stores_elsewhere": list(ended.elsewhere),
+    }  # fmt: skip
+    told = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
+    if ended.elsewhere:
+        names = ", ".join(name or "without a name" for name in ended.elsewhere)
+        told.append(
+            f"It was made with another key store (in the ledger: {names}), so that key and the "
+            "copies of it for workers are out of reach from here. Run this command again with "
+            "--key_store of that one, which destroys what is there of them."
+        )
+    elif not ended.had_key and without_key:
+        told.append(without_key)
+    return Result([(what, ended.folder)], data, below=[" ".join(told)])
 
 
 def _forfeit(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import forfeit
 
-    place = _ended(flags, forfeit)
-    told = "What it reserved stays spent, and its key is destroyed."
-    return Result([("given up", place)], {"folder": place}, below=[told])
+    lost = "Its key was not in this key store, which made it: see to backups that may have it."
+    return _ended(flags, "given up", "What it reserved stays spent.", forfeit, lost)
 
 
 def _withdraw(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
-    place = _ended(flags, withdraw)
     told = "What it spent stays spent, and whoever has a copy of it has it still."
-    return Result([("withdrawn", place)], {"folder": place}, below=[told])
+    return _ended(flags, "withdrawn", told, withdraw)
 
 
 def _list_cases(flags: Flags) -> Result:

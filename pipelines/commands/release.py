@@ -219,7 +219,9 @@ def _rows(
         yield "caution", told
     epsilon, delta = _spent(config)
     if not is_new:
-        yield "cost", "nothing, as it was released before"
+        paid = None if outcome.balance is None else outcome.balance.account
+        beside = "" if paid in (None, config.account) else f"; account {paid} paid for it"
+        yield "cost", f"nothing, as it was released before{beside}"
     elif epsilon is None:
         yield "cost", f"no finite epsilon, which account {config.account} bears"
     else:
@@ -341,7 +343,7 @@ def _data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str
         },
         "came_out": outcome.came_out.to_json(),
         "operator_folder": outcome.dead_letter,
-        "account": config.account,
+        "account": config.account if balance is None else balance.account,
         "charged": {"epsilon": epsilon, "delta": delta},
         "remaining": None
         if balance is None

@@ -314,11 +314,15 @@ class KeyStore(StoreFolder):
         text = self.read(_name(output, release_id, ".gate"))
         return None if text is None else str(json.loads(text)["ledger"])
 
-    def commit(self, output: str, release_id: str) -> None:
+    def commit(self, output: str, release_id: str) -> bool:
         """Deletes the key of a release that is visible or taken back, and a stream's state.
 
         The receipt stays.
+
+        Returns:
+            Whether there was a key.
         """
+        had_key = self._path(output, release_id, ".key").exists()
         self._forget_for_workers(output, release_id)
         self.remove(*(_name(output, release_id, ending) for ending in (".gate", ".key")))
         folder = self.operator_folder(output, release_id)
@@ -326,6 +330,7 @@ class KeyStore(StoreFolder):
             with self.in_use():
                 for path in Path(folder).glob(f"{STREAM_STATE}*"):
                     path.unlink()
+        return had_key
 
     def forget(self, output: str, release_id: str) -> bool:
         """Forgets a release that ended before it drew, or was given up: its key is destroyed.

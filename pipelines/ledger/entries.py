@@ -65,6 +65,8 @@ _CHARGE = (
     "epsilon", "delta", "unit", "adjacency",
 )  # fmt: skip
 _charge_of = operator.attrgetter(*_CHARGE)
+# What of a reservation stands in its details.
+_FACTS = ("dataset", "window", "staging_area")
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ class Reservation:
             details of the entry; it tells no charge from another.
         window: The window that the release is of, or None: of none. Kept likewise; `windowed`
             finds it for every entry of the charge.
+        staging_area: Where the release is built; None: beside the output. Kept likewise, for who
+            ends it with another key store.
     """
 
     account: str
@@ -138,6 +142,7 @@ class Reservation:
     key_fingerprint: str
     dataset: str | None = None
     window: WindowCharge | None = None
+    staging_area: str | None = None
 
     def __post_init__(self) -> None:
         if self.dataset is not None:
@@ -170,7 +175,7 @@ class Reservation:
         Raises:
             UsageError: A number is no exact decimal, or the spends hold what JSON cannot.
         """
-        names = (field.name for field in fields(self) if field.name not in ("dataset", "window"))
+        names = (field.name for field in fields(self) if field.name not in _FACTS)
         columns = {name: getattr(self, name) for name in names}
         for name in ("epsilon", "delta"):
             value = columns[name]
@@ -188,8 +193,9 @@ class Reservation:
 
     def facts(self) -> dict[str, Any]:
         """Returns what only the entry that reserves has in its details."""
-        dataset = {} if self.dataset is None else {"dataset": self.dataset}
-        return dataset if self.window is None else dataset | self.window.facts()
+        named = {"dataset": self.dataset, "staging_area": self.staging_area}
+        facts = {name: value for name, value in named.items() if value is not None}
+        return facts if self.window is None else facts | self.window.facts()
 
     @property
     def is_paid_once(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
+from tracecloak.pipelines.keys.receipts import InputFile, Origin, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.driver import Driver
@@ -41,7 +42,7 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
     staging_area = None if config.staging_area is None else absolute(config.staging_area)
     fingerprint = fingerprint_of(config, store, files)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
-    folder = ReleaseFolder(output, release_id, staging_area)
+    folder = ReleaseFolder(output, release_id, staging_area, store=store.identity())
     dead_letter = DeadLetter(
         config.dead_letter or store.operator_folder(output, release_id),
         config.largest_error_ratio,
@@ -59,3 +60,9 @@ def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[Input
     """Returns the keyed digest of what a release reads."""
     # Empty partitions of different days are different inputs, though they hold the same.
     return store.fingerprint(files) if files else store.digest("\n".join(config.log))
+
+
+def origin_of(run: Run) -> Origin:
+    """Returns of what a run makes its release, beside input and configuration."""
+    version = method_named(run.config.method).version
+    return Origin(version, run.files, run.folder.staging_area)

@@ -86,4 +86,5 @@ def reservation_of(
         config_digest=without_filters(config).digest,  # others may read the ledger
         key_fingerprint=key_fingerprint,
         dataset=config.dataset,
+        staging_area=folder.staging_area,
     )

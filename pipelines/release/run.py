@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.claiming import claimed, job_of, recognised
+from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.settling import settled
 from tracecloak.pipelines.release.telling import told
@@ -45,6 +45,8 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
     ):
         standing = run.books.look()
         if standing.state in ("visible", "released"):
+            from tracecloak.pipelines.release.going_on import recognised
+
             return told(recognised(run, standing), was_released_before=True)
         run = claimed(run, standing)
         try:

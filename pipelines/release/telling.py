@@ -10,10 +10,11 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.books import after_release
-from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.ledger.balance import Balance, charges_of
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.files import write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
@@ -26,8 +27,19 @@ def told(run: Run, was_released_before: bool) -> Outcome:
     A release that is complete does not fail for what cannot be told.
 
     Raises:
-        AfterReleaseError: The statement could not be written; the release is complete.
+        TracecloakError: The signature of an earlier release cannot be compared, see `signing`.
+        AfterReleaseError: The statement could not be written, or the run was interrupted; the
+            release is complete.
     """
+    try:
+        return _told(run, was_released_before)
+    except TracecloakError:
+        raise
+    except BaseException as error:
+        raise after_release(run.folder, error) from error
+
+
+def _told(run: Run, was_released_before: bool) -> Outcome:
     warnings: tuple[str, ...] = ()
     if not was_released_before or not FileSystems.exists(_statement_path(run)):
         with contextlib.suppress(Exception):  # whatever a file system does
@@ -42,7 +54,7 @@ def told(run: Run, was_released_before: bool) -> Outcome:
         malformed = (n_malformed, n_records) if n_malformed else None
     with contextlib.suppress(Exception):  # whatever a database does
         ledger = run.books.ledger
-        balance = ledger.balance_in(ledger.entries(), run.config.account)
+        balance = ledger.balance_in(ledger.entries(), _payer(run))
     outcome = Outcome(
         run.folder,
         was_released_before,
@@ -59,6 +71,18 @@ def told(run: Run, was_released_before: bool) -> Outcome:
     return outcome
 
 
+def _payer(run: Run) -> str:
+    """Returns the account that paid, whichever this run names; of an unpaid release, that one.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    assert run.receipt is not None  # the release is there
+    of_key = run.books.of_key(run.receipt.key_fingerprint)
+    paid = charges_of(run.books.ledger.entries(), *of_key)
+    return paid[-1].account if paid else run.config.account
+
+
 def _statement_path(run: Run) -> str:
     return cast(str, FileSystems.join(run.operator_folder, STATEMENT_NAME))
 
@@ -72,14 +96,16 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
     ledger, config = run.books.ledger, run.config
     assert run.receipt is not None  # the release is there
     try:
-        entries = ledger.entries()
-        balance = ledger.balance_in(entries, config.account)
-        account = ledger.account_in(entries, config.account)
+        entries, payer = ledger.entries(), _payer(run)
+        balance: Balance | None = None
+        with contextlib.suppress(UsageError):  # a ledger that was begun anew knows nobody
+            balance = ledger.balance_in(entries, payer)
+        account = ledger.account_in(entries, payer)
         is_any_malformed = any(one.is_malformed for one in run.dead_letter.told()[1])
         facts = InternalFacts(
-            account=config.account,
+            account=payer,
             ledger=ledger.place,
-            spent_after=_text(balance.spent_epsilon),
+            spent_after=None if balance is None else _text(balance.spent_epsilon),
             cap=None if account is None else _text(account.epsilon_cap),
             inputs=tuple(file.path for file in run.source.files) or config.log,
             runner=config.runner,

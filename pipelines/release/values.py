@@ -77,7 +77,8 @@ class Outcome:
         outputs: Paths of its files in the folder, without the manifest.
         malformed: For the operator: records that were left out as malformed, and all that were
             read; None: there is none, or nobody can tell.
-        balance: What its account has spent with it and has left; None: nobody can tell now.
+        balance: What the account that paid has spent with it and has left; None: nobody can tell
+            now.
         signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
         n_left_out: For the operator: units of a window that are left out, as they counted in other
             windows; None: it is no release of a window, or was made before.

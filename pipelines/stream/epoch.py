@@ -339,6 +339,7 @@ def _paid(
         config_digest=without_filters(config).digest,  # others may read the ledger
         key_fingerprint=fingerprint,
         dataset=config.dataset,
+        staging_area=None if config.staging_area is None else absolute(config.staging_area),
     )
     try:
         ledger.reserve(reservation)

@@ -1,12 +1,13 @@
 """The folder of a release on any Beam file system: at once or not at all.
 
 Files are written in a workplace of the run beside the output, `_incomplete-<name of the
-output>/<id>-<digest of the output>/`, which readers of data lakes skip for its underscore, and
-which on this machine only its owner can read. Its name is never that of a release, nor that of a
-workplace for another output: what is removed there was made for this release. Committing moves its
-folder `release` to `<output>/run_id=<id>/`: on a local disk in one rename with the manifest inside;
-elsewhere file by file with the manifest last, and what has no manifest is no release.
-`<output>/latest.json` is pointed at it afterwards.
+output>/<id>-<digest of output and key store>/`, which readers of data lakes skip for its
+underscore, and which on this machine only its owner can read. Its name is never that of a release,
+nor that of a workplace for another output, or of another key store: what is removed there was made
+for this release by this key store. Committing moves its folder `release` to
+`<output>/run_id=<id>/`: on a local disk in one rename with the manifest inside; elsewhere file by
+file with the manifest last, and what has no manifest is no release. `<output>/latest.json` is
+pointed at it afterwards.
 """
 
 from __future__ import annotations
@@ -46,12 +47,15 @@ class ReleaseFolder:
             beside the output.
         attempt: Tells runs apart whose jobs may go on elsewhere when another run begins: each
             builds in a folder of its own. Empty: no earlier run is at work.
+        store: Tells key stores apart that may release to one output under one id, see
+            `KeyStore.identity`. Empty: nothing is built with a key, or by one key store alone.
     """
 
     output: str
     release_id: str
     staging_area: str | None = None
     attempt: str = ""
+    store: str = ""
 
     def __post_init__(self) -> None:
         plain = self.release_id.replace("-", "").replace("_", "").replace(".", "")
@@ -69,12 +73,11 @@ class ReleaseFolder:
     @property
     def workplace(self) -> str:
         """The folder of what its runs need until it is finished or given up."""
-        # Several outputs can share a staging area, and their releases can have the same id, so the
-        # folder's name has a digest of the output.
-        of_output = hashlib.sha256(self.output.encode()).hexdigest()[:8]
-        return FileSystems.join(
-            self.staging_area or beside(self.output), f"{self.release_id}-{of_output}"
-        )
+        # Several outputs can share a staging area, several key stores an output, and their releases
+        # can have the same id, so the folder's name has a digest of both.
+        whose = f"{self.output}\n{self.store}" if self.store else self.output
+        name = f"{self.release_id}-{hashlib.sha256(whose.encode()).hexdigest()[:8]}"
+        return FileSystems.join(self.staging_area or beside(self.output), name)
 
     @property
     def staging(self) -> str:
@@ -127,6 +130,26 @@ class ReleaseFolder:
             raise _unfit(place, "lies in the folder of a release")
         if holds_releases(place):
             raise _unfit(place, "holds releases")
+
+    def note_at_work(self) -> None:
+        """Notes in the workplace that a job elsewhere may commit; the note goes with it."""
+        write_text(self._note, "A job elsewhere looks for this file before its release appears.\n")
+
+    def check_at_work(self) -> None:
+        """Makes sure that the note is there still: workers elsewhere do not reach the ledger.
+
+        Raises:
+            UsageError: The workplace was cleared, as of a release that is given up or finished.
+        """
+        if not FileSystems.exists(self._note):
+            raise UsageError(
+                f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing of "
+                "this job appears; run the command again, which says what became of it"
+            )
+
+    @property
+    def _note(self) -> str:
+        return cast(str, FileSystems.join(self.workplace, "at-work"))
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""

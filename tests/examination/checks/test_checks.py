@@ -37,7 +37,7 @@ from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.pipelines.release import claiming
+from tracecloak.pipelines.release import claiming, going_on
 from tracecloak.pipelines.release import records as records_module
 from tracecloak.pipelines.release import run as release_module
 from tracecloak.pipelines.release.values import Run
@@ -295,7 +295,7 @@ def keys_that_are_drawn_when_they_are_asked_for(patch: pytest.MonkeyPatch) -> No
 def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "check_same", nothing)
     patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
-    patch.setattr(claiming, "_going_on", lambda run, _: run)
+    patch.setattr(going_on, "_going_on", lambda run, _: run)
     patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
     patch.setattr(Gate, "check_open", nothing)
 

@@ -258,7 +258,7 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
 
 def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
     """Without the log: of methods that release, of one that refuses, and of lines."""
-    flags = ["--methods", "markov-log,laplace-levels,private-dfg", "--epsilon", "1e-14,1"]
+    flags = ["--methods", "markov-log,laplace-levels,private-dfg", "--epsilons", "1e-14,1"]
     assert run(log, *flags, "--repetitions", 2) == 0
     text = (log.parent / "page.json").read_text(encoding="utf-8")
     results = Results.model_validate_json(text)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.support.releasing import csv_log, tracecloak
+from tracecloak.examination.evaluation import evaluate
 from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.examination.measure.tree_quality import PatientJudge
 
 ROWS = [
     (f"c{case}", name, f"2026-01-{1 + case % 28:02d}T{8 + 2 * step + case % 2:02d}:{case % 60:02d}")
@@ -108,10 +110,16 @@ def test_a_tree_is_judged_on_the_log(
         assert found["tree_fitness"] > 0.8 and 0 < found["tree_precision"] <= 1
         assert 0.8 < found["tree_share"] <= 1 and found["tree_note"] is None
 
-    module = importlib.import_module("tracecloak.examination.evaluation.evaluate")
-    monkeypatch.setattr(module, "_TREE_SECONDS", 1e-4)
-    late = evaluated(place, release)
+    # That its process is ended in time is tested where that is: here no clock decides.
+    def slow(*_: object) -> NoReturn:
+        raise TimeoutError("mining took longer than 600 s")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PatientJudge, "judged", slow)
+        patch.setattr(evaluate, "require_pm4py", lambda: None)
+        late = evaluated(place, release)
     assert 0.8 < late["tree_share"] <= 1 and "tree_fitness" not in late
+    assert "longer than 600 s" in late["tree_note"]
 
     def missing(name: str) -> Any:
         raise ImportError(name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import os
+import signal
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
@@ -221,10 +223,12 @@ def test_mining_in_a_process_of_its_own_gives_the_same_and_ends_when_it_takes_to
         assert miner.mined(released) == JudgedProcess(original, NAMES).mined(released, NAMES)
         assert miner.mined(histogram({}, "ABCD")) is None
         worker, _ = miner._worker or (None, None)
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
         miner._patience = 0.0
         with pytest.raises(TimeoutError, match="longer than 0 s"):
             miner.mined(released)
-        assert worker is not None and not worker.is_alive()
+        assert not worker.is_alive()
     finally:
         miner.close()
 

@@ -6,8 +6,9 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 
@@ -25,10 +26,11 @@ from tracecloak.pipelines.budget.standing import (
     FolderShows,
     LedgerSays,
     State,
+    ledger_says,
     state_of,
 )
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
-from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.entries import Action, Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 LEDGER, FOLDER, KEY = get_args(LedgerSays), get_args(FolderShows), get_args(KeyState)
@@ -75,6 +77,35 @@ def test_the_documents_print_the_table() -> None:
         line = f"| {row.state} | {' | '.join(cells)} | {plain(row.next_run)} |"
         assert line in page, line
     assert page.count("\n| ") == len(TABLE) + 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "says"),
+    [
+        ("reserve", "reserved"), ("reserve claim", "reserved"), ("reserve draw", "drawn"),
+        ("reserve draw commit", "committed"), ("reserve void", "given back"),
+        ("reserve draw forfeit", "given up"), ("reserve void reserve", "reserved"),
+        ("reserve draw, reserve", "drawn"), ("reserve draw, reserve void", "drawn"),
+        ("reserve draw commit, reserve draw", "committed"),
+        ("reserve void, reserve", "reserved"), ("reserve draw forfeit, reserve", "reserved"),
+        ("reserve draw commit withdraw, reserve", "withdrawn"),
+    ],
+)  # fmt: skip
+def test_what_the_ledger_says_under_one_key_is_what_was_drawn(
+    actions: str, says: LedgerSays
+) -> None:
+    """Charges of one key are parted by commas; catches noise that a later charge hides."""
+    entries: list[Entry] = []
+    for number, of_charge in enumerate(actions.split(", ")):
+        columns = Reservation(
+            "a", "r", "/out", Fraction(1 + number), Fraction(0), "case", "add_remove", "m", (),
+            "c" * 64, "k",
+        ).columns()  # fmt: skip
+        for action in of_charge.split():
+            last = entries[-1] if entries else None
+            entries.append(Entry.after(last, cast(Action, action), columns))
+    assert ledger_says(entries, "/out", "r", "k") == says
+    assert ledger_says(entries, "/out", "r", "another") in ("nothing", "withdrawn")
 
 
 # --- What the next run does ---------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(
     """Catches a way to draw again for nothing, and noisy values that lie about."""
     cut_off(tmp_path, "r")
     assert forfeit(tmp_path, "r") == 0
-    assert "stays spent, and its key is destroyed" in capsys.readouterr().out
+    assert "stays spent. Its key was in this key store, and is des" in capsys.readouterr().out
     entries = ledger_entries(tmp_path / "keys")
     assert [entry.action for entry in entries] == ["reserve", "draw", "forfeit"]
     assert "its input is gone" in entries[-1].details
@@ -92,6 +92,37 @@ def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(
     assert release(tmp_path) == 0  # another draw, another payment
     assert ledger(tmp_path, "show") == 0
     assert "16" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("step", ["clear", "receipt", "key"])
+def test_what_is_cut_off_while_it_is_given_up_is_given_up_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Catches a key, and noisy values, of a release of which the ledger says that it is over."""
+    cut_off(tmp_path, "r")
+    with monkeypatch.context() as patch:
+        unlink = Path.unlink
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        def killed_at(path: Path, missing_ok: bool = False) -> None:
+            if path.suffix == (".json" if step == "receipt" else ".key"):
+                raise KeyboardInterrupt
+            unlink(path, missing_ok)
+
+        if step == "clear":
+            patch.setattr(ReleaseFolder, "clear", killed)
+        else:
+            patch.setattr(Path, "unlink", killed_at)
+        assert forfeit(tmp_path, "r") == 6
+    assert [entry.action for entry in ledger_entries(tmp_path / "keys")][-1] == "forfeit"
+    assert len(key_files(tmp_path / "keys")) == 1
+    assert forfeit(tmp_path, "r") == 0
+    assert key_files(tmp_path / "keys") == []
+    assert not (tmp_path / "_incomplete-out").exists()
+    assert forfeit(tmp_path, "r") == 2
+    assert [entry.action for entry in ledger_entries(tmp_path / "keys")].count("forfeit") == 1
 
 
 def test_what_is_finished_cannot_be_given_up(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,27 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
     assert latest(tmp_path) == "r1"
     assert tracecloak(*common, "--release_id", "r2") == 2
     assert "was withdrawn" in capsys.readouterr().err
+
+
+def test_a_key_that_is_played_back_goes_as_the_release_was_withdrawn(
+    common: list[object], command: list[object], tmp_path: Path
+) -> None:
+    """Catches a key of a withdrawn release, of which nobody will ever ask again."""
+    keys = tmp_path / "keys"
+    with pytest.MonkeyPatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(ReleaseFolder, "commit", killed)
+        assert tracecloak(*common, "--release_id", "r1") == 6
+    shutil.copytree(keys / "releases", tmp_path / "backup")
+    assert tracecloak(*common, "--release_id", "r1") == 0
+    assert as_typed(*command, "r1") == 0
+    shutil.copytree(tmp_path / "backup", keys / "releases", dirs_exist_ok=True)
+    assert len(key_files(keys)) == 1
+    assert tracecloak(*common, "--release_id", "r1") == 2
+    assert key_files(keys) == []
 
 
 def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_again(

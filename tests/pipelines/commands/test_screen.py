@@ -141,7 +141,8 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "ledger list-cases": ([], {"said"}),
     "ledger erase": (["--by", "me", "--reason", "why"], {"releases"}),
     "ledger withdraw": (
-        ["--output", "out", "--release_id", "r1", "--by", "me", "--reason", "why"], {"folder"}
+        ["--output", "out", "--release_id", "r1", "--by", "me", "--reason", "why"],
+        {"folder", "key_destroyed", "key_stores_elsewhere"},
     ),
     "key make": (["--output", "release.key"], {"key"}),
     "catalogue": (["tlkc"], {"name", "summary", "guarantee", "statement", "example", "params"}),

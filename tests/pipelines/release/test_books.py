@@ -30,6 +30,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.runners import on_beam, reach
+from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -58,9 +59,9 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 
 
-def workplace(out: Path) -> Path:
+def workplace(out: Path, keys: Path) -> Path:
     """Where the release is built."""
-    return Path(ReleaseFolder(str(out), "r").workplace)
+    return Path(ReleaseFolder(str(out), "r", store=KeyStore(keys).identity()).workplace)
 
 
 def actions(keys: Path) -> list[str]:
@@ -174,7 +175,7 @@ def test_what_fails_before_it_draws_gives_the_spend_back_and_forgets_the_key(
     assert "nothing was released" in capsys.readouterr().err
     assert visible(out) == key_files(keys) == counting_charges(keys) == []
     assert actions(keys) == ["reserve", "void"]
-    assert not workplace(out).exists()
+    assert not workplace(out, keys).exists()
     assert tracecloak(*common) == 0
     assert actions(keys) == ["reserve", "void", "reserve", "draw", "commit"]
     assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
@@ -211,14 +212,14 @@ def test_what_fails_after_it_drew_stays_spent_and_is_finished_with_the_same_nois
     assert visible(out) == []
     assert actions(keys) == ["reserve", "draw"]
     assert len(key_files(keys)) == 1
-    assert stat.S_IMODE(workplace(out).stat().st_mode) == 0o700
+    assert stat.S_IMODE(workplace(out, keys).stat().st_mode) == 0o700
     fix_key(monkeypatch, b"2" * 32)
     with pytest.MonkeyPatch.context() as patch:  # what was decided is not decided again
         patch.setattr(METHODS["variant-histogram"], "decide", _raising(AssertionError))
         assert tracecloak(*common) == 0
     assert digests(out / "run_id=r") == digests(expected / "run_id=r")
     assert actions(keys) == ["reserve", "draw", "commit"]
-    assert not workplace(out).exists()
+    assert not workplace(out, keys).exists()
 
 
 @pytest.mark.parametrize(
@@ -261,10 +262,12 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
 @pytest.mark.parametrize(
     "step",
     [
+        "tracecloak.pipelines.release.settling.log_findings",
         "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
         "tracecloak.pipelines.ledger.ledger.Ledger.commit",
         "tracecloak.pipelines.keys.key_store.KeyStore.commit",
         "tracecloak.pipelines.release.telling.internal_statement",
+        "tracecloak.pipelines.release.telling.Yield",
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])
@@ -294,6 +297,42 @@ def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
     statement = operator_folder(keys) / "statement.md"
     assert manifest(out / "run_id=r")["randomness"]["key_fingerprint"] in statement.read_text()
     assert [path.name for path in statement.parent.iterdir()] == ["statement.md"]
+
+
+@pytest.mark.parametrize("new_ledger", [False, True])
+def test_a_statement_that_is_gone_is_written_again_whoever_asks(
+    common: list[object], tmp_path: Path, keys: Path, new_ledger: bool, capsys: Any
+) -> None:
+    """Catches exit code 7 of a release with which nothing is wrong, for who names another payer."""
+    assert tracecloak(*common) == 0
+    statement = operator_folder(keys) / "statement.md"
+    statement.unlink()
+    other = ["--ledger", f"sqlite:///{tmp_path}/new.db"] if new_ledger else []
+    capsys.readouterr()
+    assert tracecloak(*common, "--account", "other", *other) == 0
+    told = capsys.readouterr().out
+    payer, spent = ("other", "not known") if new_ledger else ("default", "8")
+    assert ("account default paid for it" in told) == (not new_ledger)
+    written = " ".join(statement.read_text().split())
+    assert f"| Account | {payer} |" in written
+    assert f"| Spent with this release | {spent} |" in written
+
+
+def test_a_log_that_is_refused_after_the_draw_says_that_it_would_end_so_again(
+    common: list[object],
+    log: Path,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches "run the same command again" of a log that is malformed, where workers read it."""
+    monkeypatch.setattr(InMemoryDriver, "is_local", False)
+    log.write_text(log.read_text() + "x,A,no time\n" * 200)
+    assert tracecloak(*common, "--max_error_ratio", 0.1) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "the log was looked at before it was refused, so what was reserved stays spent" in told
+    assert "tracecloak ledger forfeit" in told and "draws nothing new" not in told
+    assert actions(keys) == ["reserve", "draw"]
 
 
 def test_what_goes_to_another_machine_is_spent_before_it_goes(
@@ -434,7 +473,8 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     there = [*common, "--output", "objects://out"]
     fix_key(monkeypatch, b"1" * 32)
     assert tracecloak(*there, "--release_id", "whole") == 0
-    own = Path(ReleaseFolder("objects://out", "r").workplace).name
+    mine = KeyStore(keys).identity()
+    own = Path(ReleaseFolder("objects://out", "r", store=mine).workplace).name
     monkeypatch.setattr(ObjectStore, "fail_at", fail_at.format(r=own))
     assert tracecloak(*there) == 6
     told = capsys.readouterr().err

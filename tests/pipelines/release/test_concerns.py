@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from tests.support.releasing import csv_log, ledger_entries, manifest, small_rows, tracecloak
+from tests.support.releasing import (
+    csv_log,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+)
+from tests.support.toys.toy_concern import LotConcern
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.release.concerns import CONCERNS, Asked
+from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -44,6 +57,54 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
     # A run that finds the release there reads what it says, and draws no lot.
     assert tracecloak(*line(tmp_path)) == 0
     assert lot.read_text() == drawn
+
+
+def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a key, and a receipt, of a release that the ledger was asked for nothing for."""
+    monkeypatch.setitem(CONCERNS, "lot", Asked("", "tests.support.toys.toy_concern:LotConcern"))
+    with monkeypatch.context() as patch:
+        patch.setattr(LotConcern, "reserved", failing(BudgetExhausted("no lots are left")))
+        assert tracecloak(*line(tmp_path)) == 4
+    check_nothing_is_left(tmp_path)
+    assert tracecloak(*line(tmp_path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("tracecloak.pipelines.release.overlaps.warn_of_overlaps", LedgerError("it is locked")),
+        (
+            "tracecloak.pipelines.keys.key_store.KeyStore.reserved",
+            KeyStoreError("the receipt cannot be read"),
+        ),
+    ],
+)
+def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """Catches a charge that stays, of which nobody says what to do with it."""
+    flags = ["--method", "k-anonymous-variants", "--k", 2]
+    command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[13:]]
+    with monkeypatch.context() as patch:
+        patch.setattr(step, failing(error))
+        assert tracecloak(*command) == 6
+    check_nothing_is_left(tmp_path)
+    assert tracecloak(*command) == 0
+
+
+def failing(error: Exception) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def check_nothing_is_left(folder: Path) -> None:
+    assert ledger_entries(folder / "keys") == key_files(folder / "keys") == []
+    assert not list((folder / "keys" / "releases").glob("*.json"))
+    assert not list(folder.glob("_incomplete-*"))
 
 
 def test_a_release_without_a_concern_says_nothing_of_any(tmp_path: Path) -> None:

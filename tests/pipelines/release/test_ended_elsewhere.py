@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.releasing import (
     as_typed,
     csv_log,
+    digests,
+    key_files,
     ledger_entries,
     manifest,
     small_rows,
     tracecloak,
 )
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.pipelines.runners.in_memory import InMemoryDriver
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
+JOB = ("--formats", "csv")
 SIGNED = ("--by", "A. Officer", "--reason", "its input is gone")
 
 
@@ -39,10 +49,10 @@ class Place:
             "--cases_kept_days", 0, *more,
         )  # fmt: skip
 
-    def officer(self, action: str, keys: str = "officers keys") -> int:
+    def officer(self, action: str, *more: object, keys: str = "officers keys") -> int:
         return as_typed(
             "ledger", action, "--output", self.folder / "out", "--release_id", "r", *SIGNED,
-            "--key_store", self.folder / keys, "--ledger", self.ledger,
+            "--key_store", self.folder / keys, "--ledger", self.ledger, *more,
         )  # fmt: skip
 
     @property
@@ -64,13 +74,13 @@ def place(tmp_path: Path) -> Place:
 def cut_off(place: Place) -> Iterator[Callable[..., None]]:
     """Runs a release that ends where a step begins, as if its machine had failed."""
 
-    def run(owner: type, step: str, keys: str = "keys") -> None:
+    def run(owner: type, step: str, *more: object, keys: str = "keys") -> None:
         def fail(*_: object) -> None:
             raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(owner, step, fail)
-            assert place.run(keys=keys) in (6, 7)
+            assert place.run(*more, keys=keys) in (6, 7)
 
     yield run
 
@@ -97,6 +107,162 @@ def test_what_an_officer_gives_up_meanwhile_does_not_appear(
     assert place.actions[3:] == ["reserve", "draw", "commit"]
     first, second = (e.key_fingerprint for e in ledger_entries(place.folder / "keys")[::3])
     assert first != second == manifest(place.release_folder)["randomness"]["key_fingerprint"]
+
+
+# --- Copies of a key for workers ------------------------------------------------------------------
+
+
+ENDS = pytest.mark.parametrize(
+    ("action", "owner", "step"),
+    [("forfeit", ReleaseFolder, "commit"), ("withdraw", KeyStore, "commit")],
+)
+
+
+@ENDS
+def test_copies_for_workers_end_with_the_key_though_nobody_names_their_folder(
+    place: Place, cut_off: Callable[..., None], action: str, owner: type, step: str
+) -> None:
+    """Catches a copy that outlives its release: whoever reads it can subtract the noise."""
+    shared = place.folder / "workers"
+    cut_off(owner, step, "--worker_keys", shared)
+    other = place.folder / "others"
+    cut_off(owner, step, "--worker_keys", other)
+    assert len(key_files(place.folder)) == (2 if action == "withdraw" else 3)
+    assert place.officer(action, keys="keys") == 0
+    assert key_files(place.folder) == []
+
+
+@ENDS
+def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
+    place: Place,
+    cut_off: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    action: str,
+    owner: type,
+    step: str,
+) -> None:
+    """Catches "its key is destroyed" of a key that lies elsewhere, with copies of it."""
+    cut_off(owner, step, "--worker_keys", place.folder / "workers")
+    name = KeyStore(place.folder / "keys").identity()
+    capsys.readouterr()
+    assert place.officer(action) == 0
+    told = capsys.readouterr().out
+    assert f"made with another key store (in the ledger: {name})" in told
+    assert "destroyed" not in told and "Run this command again with --key_store of that" in told
+    assert len(key_files(place.folder)) == 2
+    assert place.officer(action, "--json", keys="keys") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["key_destroyed"], told["key_stores_elsewhere"]) == (True, [])
+    assert key_files(place.folder) == []
+
+
+def test_a_key_that_is_lost_is_not_said_to_be_destroyed(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "commit")
+    (key,) = key_files(place.folder)
+    key.unlink()
+    assert place.officer("forfeit", keys="keys") == 0
+    assert "Its key was not in this key store, which made it: see to" in capsys.readouterr().out
+
+
+@pytest.fixture(params=["beside", "staging area"])
+def job(
+    place: Place, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[], None]:
+    """A job that goes on elsewhere after its command was killed; calling this goes on with it."""
+    jobs: list[bytes] = []
+    run = InMemoryDriver.run
+
+    def killed(_: InMemoryDriver, job: Job) -> None:
+        jobs.append(pickle.dumps(job))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InMemoryDriver, "is_local", False)
+        patch.setattr(InMemoryDriver, "run", killed)
+        area = ["--staging_area", place.folder / "area"] if request.param != "beside" else []
+        assert place.run("--worker_keys", place.folder / "workers", *JOB, *area) == 6
+    assert place.actions == ["reserve", "draw"]
+    return lambda: run(InMemoryDriver(), pickle.loads(jobs[0]))  # noqa: S301  # which this made
+
+
+def built(place: Place) -> list[Path]:
+    return [path for area in ("_incomplete-*", "area") for path in place.folder.glob(f"{area}/*")]
+
+
+@pytest.mark.parametrize("keys", ["keys", "officers keys"])
+def test_a_job_elsewhere_does_not_commit_what_is_given_up(
+    place: Place, job: Callable[[], None], keys: str
+) -> None:
+    """Catches a release that appears after all: workers ask no ledger, and may have the key."""
+    assert place.officer("forfeit", keys=keys) == 0
+    with pytest.raises(UsageError):
+        job()
+    assert not place.release_folder.exists()
+    assert place.actions == ["reserve", "draw", "forfeit"]
+
+
+def test_a_job_elsewhere_does_not_commit_what_is_given_up_while_it_writes(
+    place: Place, job: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = ReleaseFolder.remove
+
+    def slow(self: ReleaseFolder, names: list[str]) -> None:
+        remove(self, names)
+        assert place.officer("forfeit") == 0
+
+    monkeypatch.setattr(ReleaseFolder, "remove", slow)
+    with pytest.raises(UsageError, match="was ended meanwhile, so nothing of this job appears"):
+        job()
+    assert not place.release_folder.exists()
+
+
+def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable[[], None]) -> None:
+    job()
+    assert place.release_folder.exists()
+    assert place.run(*JOB) == 0
+    assert place.actions == ["reserve", "draw", "commit"]
+    assert key_files(place.folder) == built(place) == []
+
+
+# --- Two key stores -------------------------------------------------------------------------------
+
+
+def test_two_key_stores_do_not_build_in_one_folder(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a run that ends before it draws, and clears what another one builds."""
+    commit, ends = ReleaseFolder.commit, []
+
+    def fail(*_: object) -> None:
+        raise ValueError("cut off")
+
+    def at_the_same_time(self: ReleaseFolder, *given: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(EventSource, "read", fail)
+            ends.append(place.run(keys="other keys"))
+        commit(self, *given)
+
+    monkeypatch.setattr(ReleaseFolder, "commit", at_the_same_time)
+    assert place.run("--formats", "csv") == 0
+    assert ends == [6]
+    said = {o["path"]: o["sha256"] for o in manifest(place.release_folder)["outputs"]}
+    assert digests(place.release_folder) == said
+    assert place.actions == ["reserve", "draw", "reserve", "void", "commit"]
+    assert not list(place.folder.glob("_incomplete-*"))
+
+
+def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
+    place: Place, cut_off: Callable[..., None]
+) -> None:
+    """Catches noisy values that lie about as their folder bears another key store's name."""
+    cut_off(ReleaseFolder, "commit")
+    cut_off(ReleaseFolder, "commit", "--staging_area", place.folder / "area", keys="other keys")
+    assert len(built(place)) == 2
+    assert place.officer("forfeit") == 0
+    assert built(place) == []
+    assert place.actions.count("forfeit") == 2
 
 
 def test_a_release_of_another_key_store_is_not_taken_for_ones_own(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,12 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.terminal import watch
+from tracecloak.anonymizers.accounting import composition
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.ledger.database import LedgerUnavailable
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.release import records
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 from tracecloak.transforms.sources import EventSource
@@ -142,6 +149,96 @@ def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
     assert folder.release("--epsilon", 4) == 0
     assert folder.actions() == ["reserve", "void", "reserve", "draw", "commit"]
     assert key_files(folder.keys) == []
+
+
+def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
+    """As a kill would leave it: nothing is given back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        folder.cut_off(*flags, step="read")
+    assert folder.actions() == ["reserve"]
+
+
+def test_what_cannot_be_given_back_is_not_paid_twice(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a key that two accounts pay for, as the ledger did not answer for a moment."""
+    cut_off_before_it_drew(folder)
+
+    def busy(*_: object) -> None:
+        raise LedgerUnavailable("the ledger is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "void", busy)
+        assert folder.release("--account", "other") == 75
+    assert folder.actions() == ["reserve"]
+    assert folder.release("--account", "other") == 0
+    assert [(e.account, e.action) for e in ledger_entries(folder.keys)] == [
+        ("default", "reserve"), ("default", "void"),
+        ("other", "reserve"), ("other", "draw"), ("other", "commit"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", ["moved", "staging area"])
+def test_what_was_cut_off_before_it_drew_forgets_where_it_was(
+    folder: Folder, tmp_path: Path, change: str
+) -> None:
+    """Catches a receipt with places of the first run, by which a third one finds nothing."""
+    cut_off_before_it_drew(folder, "--staging_area", tmp_path / "first")
+    flags: tuple[object, ...] = ("--staging_area", tmp_path / "first")
+    if change == "moved":
+        folder.days = folder.days.rename(tmp_path / "moved")
+    else:
+        flags = ("--staging_area", tmp_path / "second")
+    folder.cut_off(*flags)
+    assert folder.actions() == ["reserve", "void", "reserve", "draw"]
+    assert folder.release(*flags) == 0
+    assert folder.actions()[3:] == ["draw", "commit"]
+    assert [path for area in ("first", "second") for path in (tmp_path / area).glob("*")] == []
+
+
+# --- What it costs --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cheaper() -> Iterator[pytest.MonkeyPatch]:
+    """A later build that draws the same and reckons half the delta."""
+    with pytest.MonkeyPatch.context() as patch:
+        total = records.total
+
+        def tighter(spends: Sequence[Spend]) -> tuple[Fraction, Fraction]:
+            epsilon, delta = total(spends)
+            return epsilon, delta / 2
+
+        patch.setattr(records, "total", tighter)
+        yield patch
+
+
+def test_what_was_drawn_is_not_paid_again_at_another_price(
+    folder: Folder, cheaper: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "total", composition.total)
+        folder.cut_off()
+    assert folder.release() == 0
+    assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
+        (action, "0.00001") for action in ("reserve", "draw", "commit")
+    ]
+    assert "reckons another price for release r than the one that it drew at" in caplog.text
+
+
+def test_what_drew_nothing_is_paid_at_the_price_of_who_draws(
+    folder: Folder, cheaper: pytest.MonkeyPatch
+) -> None:
+    """Catches one key under two charges, and noise that is paid less for than it costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "total", composition.total)
+        cut_off_before_it_drew(folder)
+    assert folder.release() == 0
+    assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
+        ("reserve", "0.00001"), ("void", "0.00001"),
+        *((action, "0.000005") for action in ("reserve", "draw", "commit")),
+    ]  # fmt: skip
 
 
 # --- Where it is built ----------------------------------------------------------------------------

@@ -108,17 +108,19 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     assert len(list(area.iterdir())) == 2
     assert places.ledger("forfeit", two, "b") == 0
     (left,) = area.iterdir()
-    assert str(left) == ReleaseFolder(str(one), "b", str(area)).workplace
+    mine = KeyStore(places.keys).identity()
+    assert str(left) == ReleaseFolder(str(one), "b", str(area), store=mine).workplace
 
 
 def test_a_workplace_is_never_called_as_a_release() -> None:
     """Catches the removal of a release by a run whose staging area is its output."""
     names = [
-        Path(ReleaseFolder(output, release_id, "/area").workplace).name
+        Path(ReleaseFolder(output, release_id, "/area", store=store).workplace).name
         for output in ("/o1", "/o2", "gs://b/o")
         for release_id in ("a", "b")
+        for store in ("0123456789abcdef", "fedcba9876543210")
     ]
-    assert len(set(names)) == 6
+    assert len(set(names)) == 12
     assert not any(name.startswith("run_id=") for name in names)
 
 

@@ -24,6 +24,7 @@ from tests.support.stream_runs import (
     run,
     stream_config,
 )
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
@@ -33,7 +34,13 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, noting
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, TracecloakError
+from tracecloak.schemas.errors import (
+    BudgetExhausted,
+    GuaranteeError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
 from tracecloak.transforms.stream import local_stream, step_files
 from tracecloak.transforms.stream.local_sinks import FileSink
 from tracecloak.transforms.stream.publish_steps import PublishSteps
@@ -121,6 +128,47 @@ def test_steps_are_not_drawn_again_where_the_key_is_gone_as_well(
     shutil.rmtree(keys / "ledgers")
     refused(config, monkeypatch, "the key of the epoch is gone from the key store")
     assert counting_charges(keys) == []
+
+
+def test_a_running_epoch_keeps_its_key_of_identities(
+    cut: tuple[StreamConfig, Path, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches cases that closed and count again, as they are remembered under another key."""
+    config, _, _ = cut
+    store = KeyStore(tmp_path / "keys")
+    store._path(config.output, "ward@", ".key").unlink()
+    before, n_keys = files_of(config), len(key_files(tmp_path / "keys"))
+    for _ in range(2):
+        with pytest.raises(TracecloakError, match="the key of identities of 'ward' is gone"):
+            run_script(config, happenings())
+    assert files_of(config) == before and len(key_files(tmp_path / "keys")) == n_keys
+    with monkeypatch.context() as patch:  # another epoch begins with another
+        patch.setattr(ReleaseKey, "generate", classmethod(lambda cls: cls(b"o" * 32)))
+        assert run_script(stream_config(tmp_path, epoch="2"), happenings()).is_spent
+
+
+def test_two_epochs_that_begin_at_once_make_one_key_of_identities(tmp_path: Path) -> None:
+    """Catches one that goes on under a key that the other replaced."""
+    config = stream_config(tmp_path)
+    with KeyStore(tmp_path / "keys").alone(config.output, "ward@"):
+        with pytest.raises(RetryLater):
+            run_script(config, happenings())
+    assert key_files(tmp_path / "keys") == ledger_entries(tmp_path / "keys") == []
+    assert run_script(config, happenings()).is_spent
+
+
+@pytest.mark.parametrize("horizon", [2, 8])
+def test_an_epoch_that_ended_is_not_the_one_of_another_configuration(
+    tmp_path: Path, horizon: int
+) -> None:
+    """Catches words on a lost key, or on a last step, of an epoch that is as it should be."""
+    config = stream_config(tmp_path)
+    assert run_script(config, happenings()).is_spent
+    with pytest.raises(BudgetExhausted, match="its last step is published"):
+        run_script(config, happenings())
+    with pytest.raises(UsageError, match="was begun with another configuration"):
+        run_script(config.model_copy(update={"horizon": horizon}), happenings())
+    assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_a_step_is_noted_before_a_byte_of_it_is_visible(

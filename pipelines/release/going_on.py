@@ -1,0 +1,159 @@
+"""A run that finds what earlier runs left of its release: it goes on with it, or begins anew."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tracecloak.pipelines.budget.books import Books, Standing
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.release.opening import fingerprint_of, origin_of
+from tracecloak.pipelines.release.records import reservation_of
+from tracecloak.pipelines.release.values import Run
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.files import absolute
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+
+
+def recognised(run: Run, standing: Standing) -> Run:
+    """Returns a run whose release is visible, once what was left to do is done.
+
+    Raises:
+        UsageError: The release that is there is another.
+        AfterReleaseError: What is left to do failed again.
+    """
+    receipt = standing.receipt
+    assert receipt is not None  # or nobody could tell whose it is
+    if standing.state == "visible":  # cut off after its commit: visible, whatever is read now
+        run = _built_as(run, receipt)
+        run.books.finish(receipt.key_fingerprint)
+        if set(receipt.origin.files) <= set(run.files):
+            run = _reading_as(run, receipt)
+    compares = all(concern.compares_input for concern in run.concerns)
+    fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
+    receipt.check_same(fingerprint, run.config.digest)
+    return replace(run, receipt=receipt)
+
+
+def picked_up(run: Run, standing: Standing, asked: Callable[[str], Reservation]) -> Run:
+    """Returns a run that goes on with what was drawn, once what cannot be gone on with is ended.
+
+    Args:
+        run: As it was opened.
+        standing: What its release is now: given up, drawn, or reserved.
+        asked: Returns what the run would reserve, by the fingerprint of its key.
+
+    Raises:
+        TracecloakError: It may not be finished, or what it reserved cannot be given back.
+    """
+    books, receipt = run.books, standing.receipt
+    assert receipt is not None  # or nobody could tell that it was begun
+    if standing.state == "given up":
+        books.end_given_up(receipt)
+    elif standing.state == "drawn":
+        return _going_on(run, receipt)
+    elif not (
+        not receipt.changed_in(run.input_fingerprint, run.config.digest)
+        and receipt.origin == origin_of(run)
+        and books.is_charged_as(asked(receipt.key_fingerprint))
+    ):
+        # Cut off before it drew anything, and another release, payer or price now.
+        books.begin_anew(receipt)
+    return run
+
+
+def as_charged(books: Books, reservation: Reservation) -> Reservation:
+    """Returns what a release asks for, at the price at which its noise was drawn.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    of_key = books.of_key(reservation.key_fingerprint)
+    found = charges_of(books.ledger.entries(), *of_key)
+    drawn = [entry for entry in found if entry.action in ("draw", "commit")]
+    if not drawn or reservation.charge in [entry.charge for entry in drawn]:
+        return reservation
+    paid = drawn[-1]
+    _LOG.warning(
+        "this version of tracecloak reckons another price for release %s than the one that it "
+        "drew at, which stays what is paid: epsilon %s, delta %s",
+        reservation.release_id,
+        paid.epsilon,
+        paid.delta,
+    )
+    epsilon, delta = paid.values()
+    return replace(
+        reservation,
+        epsilon=epsilon,
+        delta=delta,
+        unit=paid.unit,
+        adjacency=paid.adjacency,
+        spends=tuple(json.loads(paid.spends)),
+        config_digest=paid.config_digest,
+    )
+
+
+def _going_on(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that finishes a release which drew noise before it was cut off.
+
+    Raises:
+        UsageError: What it reads is no longer there, or the configuration or the payer is another.
+        TracecloakError: The method is of another version.
+    """
+    if receipt.config_digest != run.config.digest:
+        raise receipt.cannot_go_on("the configuration changed")
+    if origin_of(run).method_version != receipt.origin.method_version:
+        raise _of_another_version(run, receipt)
+    _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
+    run = _built_as(_reading_as(run, receipt), receipt)
+    run.books.check_payer(receipt, run.config.account)
+    receipt.check_same(run.input_fingerprint, run.config.digest)
+    return run
+
+
+def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
+    """Returns the error that this build draws other noise than that which began a release."""
+    method, now = run.config.method, origin_of(run).method_version
+    price = reservation_of(run.config, run.folder, receipt.key_fingerprint)
+    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
+    return TracecloakError(
+        f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
+        f"by version {receipt.origin.method_version} of {method}, and this build has version "
+        f"{now}, whose noise is another: finish it with the build that began it. To give it up "
+        f"costs what it reserved, {costs}, once more for another release: `tracecloak ledger "
+        f"forfeit --output {receipt.output} --release_id {receipt.release_id} --by NAME "
+        "--reason TEXT`"
+    )
+
+
+def _reading_as(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that reads the files alone which the release reads.
+
+    Raises:
+        UsageError: One of them changed or vanished.
+    """
+    kept = receipt.same_files(run.files)
+    n_later = len(run.files) - len(kept)
+    if n_later:
+        _OPERATOR.warning("files that came after the release was begun are not read: %d", n_later)
+    # In the order in which it read them, which is that of the paths as they were written then.
+    there = {absolute(file.path): file for file in run.source.files}
+    ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(kept))
+    return replace(
+        run,
+        source=replace(run.source, files=ranked),
+        files=kept,
+        input_fingerprint=fingerprint_of(run.config, run.books.store, kept),
+    )
+
+
+def _built_as(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that builds where the release was begun to be built."""
+    folder = replace(run.folder, staging_area=receipt.origin.staging_area)
+    return replace(run, books=replace(run.books, folder=folder))
