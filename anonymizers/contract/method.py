@@ -55,10 +55,12 @@ class Params(pydantic.BaseModel):
         """Returns as JSON values the parameters that are others than by default.
 
         By these a configuration is told from another: a parameter that is left out and one that is
-        given as it is by default are one. Where a profile decides a default, its name is among
-        them, and what is given as the profile has it is not.
+        given as it is by default are one. One with parts of its own is there with all of them, so
+        that another default of a part is another configuration. Where a profile decides a default,
+        its name is among them, and what is given as the profile has it is not.
         """
-        return self.model_dump(mode="json", exclude_defaults=True)
+        whole = self.model_dump(mode="json")
+        return {name: whole[name] for name in self.model_dump(exclude_defaults=True)}
 
 
 @dataclass(frozen=True)

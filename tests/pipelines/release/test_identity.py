@@ -285,6 +285,20 @@ def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> Non
         assert later(**example, min_count=1).given() == {**params.given(), "min_count": 1}
 
 
+def test_the_defaults_of_a_part_are_given_with_it() -> None:
+    """Catches a build whose default of a part is another, and whose noise is the same."""
+    params: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 1}
+
+    def given(**more: Any) -> Any:
+        attributes = {"case:age": {"bounds": [0, 40], **more}}
+        return METHODS["pripel"].Params(**params, attributes=attributes).given()["attributes"]
+
+    assert given() == given(n_bins=20) == {
+        "case:age": {"bounds": [0, 40], "n_bins": 20, "whole": False}
+    }  # fmt: skip
+    assert given(n_bins=40) != given()
+
+
 def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -> None:
     kinds: list[tuple[Any, dict[str, Any]]] = [(ReleaseConfig, RELEASE), (StreamConfig, STREAM)]
     for kind, body in kinds:
