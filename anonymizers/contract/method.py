@@ -176,6 +176,14 @@ class Anonymizer(Protocol):
         """
         return ()
 
+    def inner_versions(self, params: Any) -> Mapping[str, int]:
+        """Returns the versions of what the parameters name in tables of their own, as generators.
+
+        By name, those above 1. They are part of the noise as `version` is, and a release that drew
+        noise is not finished with others.
+        """
+        return {}
+
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""
         return ()

@@ -43,7 +43,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import HandoverDeclarations
 from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
-from tracecloak.schemas.plugins import Plugins
+from tracecloak.schemas.plugins import NotOfferedError, Plugins
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.attributes import Attribute
@@ -62,6 +62,7 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
         "joint-variants": "tracecloak.anonymizers.variants.joint_variants:JointVariants",
     },
     make=lambda kind: kind(),
+    own_name="name",
 )
 
 # The first round counts what must be known before anything else. The second one chooses the clip
@@ -157,7 +158,7 @@ class PrivateLogParams(ListedParams):
     def _check(self) -> PrivateLogParams:
         if self.variants != "auto" and self.variants not in GENERATORS:
             names = ", ".join(["auto", *sorted(GENERATORS)])
-            raise ValueError(f"variants must be one of {names}, got {self.variants!r}")
+            raise NotOfferedError(f"variants must be one of {names}, got {self.variants!r}")
         if self.delta == 0:
             self._check_pure()
         if (self.first_date is None) != (self.last_date is None):

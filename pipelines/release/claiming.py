@@ -11,6 +11,7 @@ from tracecloak.pipelines.budget.books import Standing
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.release.earlier_versions import given_then
 from tracecloak.pipelines.release.opening import fingerprint_of
 from tracecloak.pipelines.release.records import manifest_of_run, reservation_of
 from tracecloak.pipelines.release.values import Run
@@ -39,8 +40,16 @@ def recognised(run: Run, standing: Standing) -> Run:
             run = _reading_as(run, receipt)
     compares = all(concern.compares_input for concern in run.concerns)
     fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
-    receipt.check_same(fingerprint, run.config.digest)
+    receipt.check_same(fingerprint, _digest_of_then(run, receipt))
     return replace(run, receipt=receipt)
+
+
+def _digest_of_then(run: Run, receipt: Receipt) -> str:
+    """Returns the digest that the run's configuration had for the build that made its release."""
+    config, manifest = run.config, run.folder.committed()
+    if manifest is None or receipt.origin.is_drawn_alike(_origin_of(run)):
+        return config.digest
+    return config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
 
 
 def claimed(run: Run, standing: Standing) -> Run:
@@ -68,7 +77,7 @@ def claimed(run: Run, standing: Standing) -> Run:
     elif standing.state == "reserved" and receipt is not None:
         is_same = (
             not receipt.changed_in(run.input_fingerprint, config.digest)
-            and receipt.origin == Origin(_version_of(run), run.files, run.folder.staging_area)
+            and receipt.origin == _origin_of(run)
             and books.is_paid_by(receipt, config.account)
         )
         if not is_same:
@@ -85,8 +94,7 @@ def claimed(run: Run, standing: Standing) -> Run:
             reservation = concern.reserved(reservation)
         return reservation
 
-    origin = Origin(_version_of(run), run.files, run.folder.staging_area)
-    key = books.reserve((run.input_fingerprint, config.digest), origin, asked)
+    key = books.reserve((run.input_fingerprint, config.digest), _origin_of(run), asked)
     if config.guarantee.kind == "syntactic":
         from tracecloak.pipelines.release.overlaps import warn_of_overlaps
 
@@ -140,8 +148,10 @@ def job_of(run: Run) -> Job:
     return job
 
 
-def _version_of(run: Run) -> int:
-    return method_named(run.config.method).version
+def _origin_of(run: Run) -> Origin:
+    method, params = method_named(run.config.method), run.config.method_params
+    inner = dict(method.inner_versions(params))
+    return Origin(method.version, run.files, run.folder.staging_area, inner, params.given())
 
 
 def _going_on(run: Run, receipt: Receipt) -> Run:
@@ -149,12 +159,11 @@ def _going_on(run: Run, receipt: Receipt) -> Run:
 
     Raises:
         UsageError: What it reads is no longer there, or the configuration or the payer is another.
-        TracecloakError: The method is of another version.
+        TracecloakError: The method, or what it is told to take, is of another version.
     """
     if receipt.config_digest != run.config.digest:
         raise receipt.cannot_go_on("the configuration changed")
-    now, then = _version_of(run), receipt.origin.method_version
-    if now != then:
+    if not receipt.origin.is_drawn_alike(_origin_of(run)):
         raise _of_another_version(run, receipt)
     _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
     run = _built_as(_reading_as(run, receipt), receipt)
@@ -170,11 +179,11 @@ def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
     costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
     return TracecloakError(
         f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
-        f"by version {receipt.origin.method_version} of {method}, and this build has version "
-        f"{_version_of(run)}, whose noise is another: finish it with the build that began it. To "
-        f"give it up costs what it reserved, {costs}, once more for another release: `tracecloak "
-        f"ledger forfeit --output {receipt.output} --release_id {receipt.release_id} --by NAME "
-        "--reason TEXT`"
+        f"by {receipt.origin.versions(method)}, and this build has "
+        f"{_origin_of(run).versions(method)}, whose noise is another: finish it with the build "
+        f"that began it. To give it up costs what it reserved, {costs}, once more for another "
+        f"release: `tracecloak ledger forfeit --output {receipt.output} --release_id "
+        f"{receipt.release_id} --by NAME --reason TEXT`"
     )
 
 

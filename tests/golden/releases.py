@@ -77,9 +77,7 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
         for number, example in enumerate(method.examples):
             made[f"{name} {number}"] = _release(name, example)
         for change in FURTHER.get(name, ()):
-            made[f"{name}{WITH}{_told(change)}"] = _release(
-                name, {**method.examples[0], **change}
-            )
+            made[f"{name}{WITH}{_told(change)}"] = _release(name, {**method.examples[0], **change})
     made["process-tree, mined"] = _mined_tree
     for name, changes in _STREAMS.items():
         made[f"stream of {name}"] = _stream(changes)
@@ -153,8 +151,8 @@ def example_config(
     }
 
 
-# By method: what takes the place of parameters of its first example. The examples of the methods and
-# these have every choice that a parameter names at least once (test_golden.py).
+# By method: what takes the place of parameters of its first example. The examples of the methods
+# and these have every choice that a parameter names at least once (test_golden.py).
 WITH = " with "
 FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "amun": (

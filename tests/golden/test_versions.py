@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 
 from tests.golden import versions
 from tests.golden.releases import recorded as golden
-from tests.golden.versions import current, merged, recorded
+from tests.golden.versions import TABLES, current, merged, names_given, recorded
 from tracecloak.anonymizers.amun.params import PROFILES, Profile
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.plugins import Plugins
 
+ROOT = Path(__file__).parents[2]
+ROOMS = [ROOT / r for r in ("schemas", "anonymizers", "transforms", "pipelines", "examination")]
 NOW = current(golden()["digests"])
 
 
@@ -34,6 +38,22 @@ def test_no_method_that_was_recorded_is_forgotten() -> None:
     assert set(recorded()) == set(NOW)
 
 
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.group)
+def test_a_name_that_a_table_had_is_there_or_removed(table: Plugins[Any]) -> None:
+    """Catches a name that another distribution can be given, as nobody remembers it.
+
+    One that goes is named in `removed` of its table; one that comes is recorded.
+    """
+    assert table.ours.keys() | table.removed == set(names_given()[table.group])
+
+
+def test_every_table_is_recorded() -> None:
+    """The control: there is no other table of names."""
+    files = (p for room in ROOMS for p in room.rglob("*.py") if p.name != "plugins.py")
+    made = [p for p in files if re.search(r"\bPlugins(\[.*\])?\(", p.read_text("utf-8"))]
+    assert len(made) == len(TABLES) == len(names_given())
+
+
 @pytest.mark.parametrize(
     "part", ["defaults", "defaults of parts", "profiles", "resolved", "steps", "released"]
 )
@@ -49,6 +69,7 @@ def test_whoever_changes_a_part_raises_the_version(
     found = merged(NOW, {**changed, "private-log": raised})
     assert found["private-log"] == {"1": NOW["private-log"]["1"], **raised}
     monkeypatch.setattr(versions, "RECORDED", tmp_path / "defaults.json")
+    monkeypatch.setattr(versions, "NAMES", tmp_path / "names.json")
     monkeypatch.setattr(type(METHODS["amun"]), "version", 2)
     versions.record(golden()["digests"])
     assert set(recorded()["amun"]) == {"2"}

@@ -21,9 +21,19 @@ from tests.golden.releases import WITH
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.stream.config import IN_DIGEST, StreamConfig
+from tracecloak.schemas.plugins import Plugins
+from tracecloak.transforms.columnar_names import COLUMNAR
+from tracecloak.transforms.formats.registry import FORMATS
+from tracecloak.transforms.keys.sources import KEY_SOURCES
+from tracecloak.transforms.publish.products import PRODUCTS
 
 RECORDED = Path(__file__).with_name("defaults.json")
+NAMES = Path(__file__).with_name("names.json")
+TABLES: tuple[Plugins[Any], ...] = (
+    *(METHODS, GENERATORS, STREAM_PRODUCTS, PRODUCTS, FORMATS, KEY_SOURCES, COLUMNAR, COMMANDS),
+)
 _OF_STREAM = "stream of "
 # Methods in which all generators of variants are steps: another version of one is another of these.
 _WITH_GENERATORS = ("auto-variants", "private-log", "amun-rigorous", "pripel-rigorous")
@@ -100,14 +110,24 @@ def _has(now: Any, said: Any) -> bool:
     return bool(now == said)
 
 
+def names_given() -> dict[str, list[str]]:
+    """What names.json holds: by a table's group, every name that it has or had."""
+    return dict(json.loads(NAMES.read_text(encoding="utf-8"))) if NAMES.exists() else {}
+
+
 def record(digests: Mapping[str, Mapping[str, list[str]]]) -> None:
     """Writes defaults.json with what the methods are now, if no version is another by that.
+
+    Adds the names that the tables have now to names.json, of which none goes.
 
     Raises:
         ValueError: One is.
     """
     body = merged(recorded(), current(digests))
     RECORDED.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    known = names_given()
+    names = {t.group: sorted({*known.get(t.group, ()), *t.ours}) for t in TABLES}
+    NAMES.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
 def _defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pydantic
@@ -11,19 +14,24 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
-from tests.support.releasing import fix_key, tracecloak
+from tests.support.releasing import fix_key, manifest, tracecloak
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.variants.generator import VariantGenerator
+from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.configuration import config as release_module
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published import manifest as manifest_module
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------
 
@@ -407,11 +415,85 @@ def test_a_generator_has_a_version_if_it_says_so() -> None:
     assert (VariantLog(PrivTree()).version, VariantLog(Later()).version) == (1, 3)
 
 
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> type[VariantGenerator]:
+    """A generator of variants of another distribution."""
+
+    class Mine(SparseHistogram):
+        name: ClassVar[str] = "mine"
+
+    module: Any = ModuleType("kites")
+    module.Mine = Mine
+    monkeypatch.setitem(sys.modules, "kites", module)
+    point = EntryPoint("mine", "kites:Mine", GENERATORS.group)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
+    monkeypatch.setattr(GENERATORS, "_made", dict(GENERATORS._made))
+    return Mine
+
+
+WITH_MINE: dict[str, Any] = {
+    "method": "private-log",
+    "params": {
+        "epsilon": "8", "vocabulary": ["A", "B", "C"], "max_trace_length": 4, "variants": "mine",
+        "first_date": "2020-01-01", "last_date": "2020-12-31",
+    },
+}  # fmt: skip
+
+
+def test_another_version_of_a_generator_is_the_same_configuration_and_other_noise(
+    mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches the same noise on other counts; a first version is as if nobody spoke of it."""
+    config = release(**WITH_MINE, columns={})
+    of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
+    steps = stream(product="log", log_params=of_log)
+    first = (config.digest, steps.digest)
+    noise = config.noise_digest
+    assert noise == noise_digest(config.digest, METHODS["private-log"].version)
+    assert steps.made_product().inner_versions == {}
+    monkeypatch.setattr(mine, "version", 2, raising=False)
+    assert (config.digest, steps.digest) == first
+    assert config.noise_digest not in (noise, config.digest)
+    assert steps.made_product().inner_versions == {"mine": 2}
+
+
+def test_a_release_that_another_version_of_a_generator_began_is_not_finished(
+    mine: type[VariantGenerator],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches noise of the same key on what another version of a generator counts."""
+    example = {**WITH_MINE["params"], "vocabulary": ("A", "B", "C")}
+    body = example_config(tmp_path, "private-log", example, log_file(tmp_path))
+    (tmp_path / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+    monkeypatch.setattr(mine, "version", 2, raising=False)
+
+    def cut_off(*_: object) -> None:
+        raise ValueError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", cut_off)
+        assert tracecloak("release", tmp_path / "release.yaml") == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(mine, "version", 3)
+        capsys.readouterr()
+        assert tracecloak("release", tmp_path / "release.yaml") == 6
+        assert (
+            "by version 1 of private-log with version 2 of mine, and this build has version 1 of "
+            "private-log with version 3 of mine, whose noise is another"
+        ) in capsys.readouterr().err
+    assert tracecloak("release", tmp_path / "release.yaml") == 0
+    folder = tmp_path / "out" / "run_id=golden"
+    assert manifest(folder)["inner_versions"] == {"mine": 2}
+    assert tracecloak("verify", folder) == 0
+    with monkeypatch.context() as patch:  # and once it is finished every build knows it
+        patch.setattr(mine, "version", 3)
+        assert tracecloak("release", tmp_path / "release.yaml") == 0
+        assert tracecloak("verify", folder) == 8
+
+
 def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from importlib.metadata import EntryPoint
-
-    from tracecloak.schemas import plugins
-
     point = EntryPoint("amun", "kites:Toy", METHODS.group)
     monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
     with pytest.raises(UsageError, match=r"'amun' is offered by kites:Toy, tracecloak\.anonym"):
