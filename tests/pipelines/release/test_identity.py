@@ -335,6 +335,62 @@ def test_what_a_profile_decides_may_be_given(one: dict[str, Any], other: dict[st
     assert kind(profile="paper").given() != kind().given()
 
 
+_OF_LOG: dict[str, Any] = {
+    "epsilon": "1", "vocabulary": ["A", "B"], "max_trace_length": 5, "first_date": "2026-01-01",
+    "last_date": "2026-02-01",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "one", "other"),
+    [
+        ("private-log", {"epsilon": 1}, {"epsilon": "1.0"}),
+        ("private-log", {"delta": "1e-7"}, {"delta": 0.0000001}),
+        ("private-log", {"budget_split": "variants=0.5,starts=0.2"},
+         {"budget_split": {"starts": 0.20, "variants": ".5"}}),
+        ("private-log", {"working_days": "tue,mon,mon"}, {"working_days": ["mon", "tue"]}),
+        ("private-log", {"working_days": []}, {}),
+        ("private-log", {"working_days": "mon,tue,wed,thu,fri,sat,sun"}, {}),
+        ("private-log", {"working_hours": "08-18"}, {"working_hours": "8-18"}),
+        ("private-log", {"working_hours": "0-24"}, {}),
+        ("private-log", {"holidays": ["2026-01-02", "2026-01-01"]},
+         {"holidays": "2026-01-01,2026-01-02,2026-01-01"}),
+        ("private-log", {"attributes": {"case:x": {"bounds": [0, 10]}}},
+         {"attributes": {"case:x": {"bounds": [0.0, 10.0], "whole": False}}}),
+        ("private-log", {"attributes": {"x": {"values": ["1"]}, "y": {"values": ["2"]}}},
+         {"attributes": {"y": {"values": [2]}, "x": {"values": [1]}}}),
+        ("amun", {"guessing_advantage": 0.4}, {"guessing_advantage": "0.40"}),
+        ("amun", {"log_start": "2026-01-01T00:00:00Z"}, {"log_start": "2026-01-01T02:00:00+02:00"}),
+    ],
+)  # fmt: skip
+def test_two_spellings_of_a_value_are_one(
+    method: str, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Catches a release that is not recognised, as the same is written in another way."""
+    first = _OF_LOG if method == "private-log" else {}
+    configs = [release(method=method, params={**first, **more}) for more in (one, other)]
+    assert configs[0].digest == configs[1].digest
+    assert configs[0].method_params == configs[1].method_params
+    by_default = release(method=method, params=first).digest
+    assert (configs[0].digest == by_default) == (one in ({"epsilon": 1}, {}) or other == {})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"params": {**_OF_LOG, "vocabulary": ["A", "B"]}},
+         {"params": {**_OF_LOG, "vocabulary": ["B", "A"]}}),
+        ({"formats": ["parquet", "csv"]}, {"formats": ["csv", "parquet"]}),
+        ({"where": [{"column": "a", "equals": "x,y"}]},
+         {"where": [{"column": "a", "equals": "y,x"}]}),
+    ],
+)  # fmt: skip
+def test_the_order_of_a_list_is_part_of_it(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """No list is taken for a set, so that none of which the order matters is, either."""
+    common = {"method": "private-log", "params": _OF_LOG, "columns": {}}
+    assert release(**{**common, **one}).digest != release(**{**common, **other}).digest
+
+
 def test_defaults_that_follow_from_other_keys_of_a_stream_may_be_given() -> None:
     """Catches an epoch that does not go on because a derived default was written out."""
     assert stream(max_trace_length=12).digest == stream(max_trace_length=12, l2_clip="4.2").digest
