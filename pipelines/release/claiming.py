@@ -11,7 +11,6 @@ from tracecloak.pipelines.budget.books import Standing
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.earlier_versions import given_then
 from tracecloak.pipelines.release.opening import fingerprint_of
 from tracecloak.pipelines.release.records import manifest_of_run, reservation_of
 from tracecloak.pipelines.release.values import Run
@@ -49,6 +48,8 @@ def _digest_of_then(run: Run, receipt: Receipt) -> str:
     config, manifest = run.config, run.folder.committed()
     if manifest is None or receipt.origin.is_drawn_alike(_origin_of(run)):
         return config.digest
+    from tracecloak.pipelines.release.earlier_versions import given_then
+
     return config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
 
 
