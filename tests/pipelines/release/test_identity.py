@@ -14,11 +14,14 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
+from tests.support.keys import release_key
+from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, manifest, tracecloak
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.anonymizers.streams import log_steps
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.variants.generator import VariantGenerator
@@ -28,9 +31,14 @@ from tracecloak.pipelines.configuration.config import About, Columns, ReleaseCon
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import _origin
 from tracecloak.schemas import plugins
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published import manifest as manifest_module
+from tracecloak.schemas.streams.stream_cases import ClosedCases
+from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------
@@ -511,6 +519,32 @@ def test_another_version_of_a_generator_is_the_same_configuration_and_other_nois
     assert (config.digest, steps.digest) == first
     assert config.noise_digest not in (noise, config.digest)
     assert steps.made_product().inner_versions == {"mine": 2}
+
+
+def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
+    mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a pipeline, or a step of a stream, with the noise of another version."""
+    of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
+    steps = stream(product="log", log_params=of_log)
+    drawn: list[str] = []
+
+    def anonymised(*given: Any) -> Any:
+        drawn.append(given[5])
+        raise InterruptedError
+
+    monkeypatch.setattr(log_steps, "anonymise", anonymised)
+    counted = Statistics({"cases": ClosedCases.of(trace_batch({"c": "A B"}))})
+    origins = []
+    for version in (1, 2):
+        monkeypatch.setattr(mine, "version", version, raising=False)
+        with pytest.raises(InterruptedError):
+            steps.made_product().publish(0, counted, (), steps.name, release_key(1))
+        made = AnonymizeEventLog("private-log", WITH_MINE["params"], KeyReference("env:X"), "r")
+        drawn.append(made._run.noise_digest)
+        origins.append(_origin(steps))
+    assert len(set(drawn)) == 4
+    assert not origins[0].is_drawn_alike(origins[1])
 
 
 def test_a_release_that_another_version_of_a_generator_began_is_not_finished(
