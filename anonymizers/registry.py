@@ -66,6 +66,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
     },
     make=_made,
     removed=REMOVED,
+    own_name="name",
 )
 
 

@@ -19,6 +19,10 @@ from tracecloak.schemas.errors import UsageError
 T = TypeVar("T")
 
 
+class NotOfferedError(ValueError):
+    """A parameter names an entry of a table that is not there, though it may be elsewhere."""
+
+
 def load(place: str) -> Any:
     """Returns what is at a place, `module:attribute`; imports the module.
 
@@ -41,8 +45,8 @@ def _entry_points() -> tuple[metadata.EntryPoint, ...]:
 class Plugins(Mapping[str, T], Generic[T]):
     """What can be had by name: ours, and what other distributions add.
 
-    Entries are loaded on use and kept. A name of ours cannot be taken by another distribution, one
-    that two of them claim is refused when it is used, and one that was removed is nobody's.
+    Entries are loaded on use and kept. A name that two distributions claim, of which we may be one,
+    is refused when it is used, and one that was removed is nobody's.
 
     Args:
         what: What an entry is, in a word, for messages.
@@ -52,6 +56,8 @@ class Plugins(Mapping[str, T], Generic[T]):
             class; by default the value is that. What it raises is an error of the entry.
         removed: Names that ours had once and that nobody is given again, as what was released or
             kept under them would be taken for something else.
+        own_name: The attribute in which an entry says its own name, which must be that of its entry
+            point; None: it says none.
 
     Attributes:
         group: The entry-point group of other distributions.
@@ -64,6 +70,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         ours: Mapping[str, str | T],
         make: Callable[[Any], T] = lambda loaded: loaded,
         removed: Collection[str] = (),
+        own_name: str | None = None,
     ) -> None:
         if again := set(removed) & set(ours):
             raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
@@ -72,12 +79,18 @@ class Plugins(Mapping[str, T], Generic[T]):
         self._ours = dict(ours)
         self._removed = frozenset(removed)
         self._make = make
+        self._own_name = own_name
         self._made: dict[str, T] = {}
 
     @property
     def ours(self) -> dict[str, T]:
         """What is ours by name, whatever others add."""
-        return {name: self[name] for name in self._ours}
+        return {name: self._made_ours(name) for name in self._ours}
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """Names that ours had once."""
+        return self._removed
 
     @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
@@ -95,15 +108,24 @@ class Plugins(Mapping[str, T], Generic[T]):
             UsageError: Several distributions claim the name, or what it stands for cannot be
                 loaded.
         """
+        if name in self._ours:
+            if others := [
+                p.value for p in _entry_points() if (p.group, p.name) == (self.group, name)
+            ]:
+                ours = self._ours[name]
+                raise self._claimed(
+                    name, [ours if isinstance(ours, str) else "tracecloak", *others]
+                )
+            return self._made_ours(name)
         if name not in self._made:
-            self._made[name] = (
-                self._make_ours(name) if name in self._ours else self._make_other(name)
-            )
+            self._made[name] = self._make_other(name)
         return self._made[name]
 
-    def _make_ours(self, name: str) -> T:
-        entry = self._ours[name]
-        return self._make(load(entry) if isinstance(entry, str) else entry)
+    def _made_ours(self, name: str) -> T:
+        if name not in self._made:
+            entry = self._ours[name]
+            self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
+        return self._made[name]
 
     def _make_other(self, name: str) -> T:
         points = self._others[name]
@@ -115,12 +137,19 @@ class Plugins(Mapping[str, T], Generic[T]):
         if len(points) > 1:
             raise self._claimed(name, [point.value for point in points])
         try:
-            return self._make(points[0].load())
+            made = self._make(points[0].load())
+            own = name if self._own_name is None else getattr(made, self._own_name)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
                 f"loaded ({type(error).__name__}); mend or uninstall it"
             ) from error
+        if own != name:
+            raise UsageError(
+                f"{self._what} {name!r} of another distribution, {points[0].value}, calls itself "
+                f"{own!r}: its entry point must have that name, which stands in what it makes"
+            )
+        return made
 
     def _claimed(self, name: str, places: list[str]) -> UsageError:
         claimants = ", ".join(sorted(places))
@@ -150,9 +179,4 @@ class Plugins(Mapping[str, T], Generic[T]):
         """
         if name not in self:
             raise UsageError(f"{self._what} must be one of {', '.join(sorted(self))}, got {name!r}")
-        if name in self._ours:
-            others = [p.value for p in _entry_points() if (p.group, p.name) == (self.group, name)]
-            if others:
-                ours = self._ours[name]
-                raise self._claimed(name, [ours if isinstance(ours, str) else "ours", *others])
         return self[name]

@@ -55,7 +55,6 @@ last-activities = last_activities:LastActivities
 toy-sizes = tracecloak_toys:Sizes
 [tracecloak.commands]
 shout = tracecloak_toys:SHOUT
-plan = tracecloak_toys:SHOUT
 """
 
 
@@ -110,8 +109,17 @@ def test_a_command_is_listed_completed_and_run(
     assert tracecloak("completion", "bash") == 0
     script = capsys.readouterr().out
     assert "shout" in script and "triage" in script
-    # A name of ours stays ours.
-    assert COMMANDS["plan"].module == "tracecloak.pipelines.commands.plan"
+
+
+def test_a_command_of_ours_that_others_claim_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a distribution by which `release` is silently what somebody else means by it."""
+    point = EntryPoint("release", "tracecloak_toys:SHOUT", COMMANDS.group)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
+    assert tracecloak("release", "ward.yaml") == 2
+    told = "command 'release' is offered by tracecloak, tracecloak_toys:SHOUT; uninstall all but"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])

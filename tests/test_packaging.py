@@ -4,6 +4,7 @@ import ast
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -270,9 +271,12 @@ def test_the_version_of_a_checkout_and_an_editable_install_is_that_of_its_source
     assert SETUP.get_version() == TOOL_VERSION
 
 
-def test_the_version_of_an_sdist_is_in_its_sources(tmp_path: Path) -> None:
-    """Catches an sdist whose install has another version than what it was built of."""
-    copied(tmp_path / "source")
+def test_an_sdist_has_its_version_in_its_sources_and_installs_all_files(tmp_path: Path) -> None:
+    """Catches an sdist whose install has another version than what it was built of, or fails.
+
+    What a wheel of it would hold is built without the wheel; `make check-wheel` makes that.
+    """
+    names = copied(tmp_path / "source")
     code = "from setuptools.build_meta import build_sdist as b; print(b('../built'))"
     subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "source", check=True, capture_output=True
@@ -289,6 +293,14 @@ def test_the_version_of_an_sdist_is_in_its_sources(tmp_path: Path) -> None:
     assert (
         f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["tracecloak/schemas/published/manifest.py"]
     )
+    shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
+    installed = tmp_path / "installed"
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", installed],
+        cwd=tmp_path / "unpacked" / folder, check=True, capture_output=True,
+    )  # fmt: skip
+    found = {p.relative_to(installed).as_posix() for p in installed.rglob("*") if p.is_file()}
+    assert found == of_the_package(names, tmp_path / "source").keys()
 
 
 def test_the_citation_is_of_this_version() -> None:

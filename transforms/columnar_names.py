@@ -99,6 +99,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "yield": "tracecloak.schemas.published.yields:Yield",
     },
     removed=REMOVED,
+    own_name="wire_name",
 )
 """Where each columnar class is, by its `wire_name`.
 

@@ -7,6 +7,7 @@ in units of `time_unit_us`, or days since the log's first start.
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -34,6 +35,10 @@ Moves = Literal["algorithm_1", "authors"]
 NegativeSteps = Literal["zero", "mirrored"]
 DividedEpsilons = Literal["all", "steps"]
 OversamplingEpsilon = Literal["epsilon_d", "proposition_a6"]
+# Of the spellings of a moment, that in UTC is kept.
+_Moment = Annotated[
+    AwareDatetime, pydantic.AfterValidator(lambda moment: moment.astimezone(datetime.UTC))
+]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -110,10 +115,10 @@ class AmunParams(contract.Params):
     correlated_times: bool = False
     """Divide the epsilons of times by the length of the longest case (Proposition A.7)."""
 
-    log_start: AwareDatetime | None = None
+    log_start: _Moment | None = None
     """Public start of the first case; by default it is taken from the log, as the paper does."""
 
-    log_end: AwareDatetime | None = None
+    log_end: _Moment | None = None
     """Public start of the last case; by default it is taken from the log, as the paper does."""
 
     @pydantic.model_validator(mode="after")

@@ -21,7 +21,7 @@ def config_digest(given: Mapping[str, Any]) -> str:
     return text_digest(json.dumps(given, sort_keys=True, allow_nan=False))
 
 
-def noise_digest(config: str, version: int) -> str:
+def noise_digest(config: str, version: int, inner: Mapping[str, int] | None = None) -> str:
     """Returns 64 hex digits of what noise is drawn for, beside the input, for `Randomness`.
 
     It has the version of the method, in which its defaults and its steps up to the noise are as
@@ -30,5 +30,6 @@ def noise_digest(config: str, version: int) -> str:
     Args:
         config: `config_digest` of the configuration.
         version: Of the method, or of the product of a stream.
+        inner: `inner_versions` of the method or product; none are as if they were not named.
     """
-    return text_digest(config, version)
+    return text_digest(config, version, *(f"{n} {of}" for n, of in sorted((inner or {}).items())))

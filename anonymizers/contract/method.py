@@ -55,10 +55,12 @@ class Params(pydantic.BaseModel):
         """Returns as JSON values the parameters that are others than by default.
 
         By these a configuration is told from another: a parameter that is left out and one that is
-        given as it is by default are one. Where a profile decides a default, its name is among
-        them, and what is given as the profile has it is not.
+        given as it is by default are one. One with parts of its own is there with all of them, so
+        that another default of a part is another configuration. Where a profile decides a default,
+        its name is among them, and what is given as the profile has it is not.
         """
-        return self.model_dump(mode="json", exclude_defaults=True)
+        whole = self.model_dump(mode="json")
+        return {name: whole[name] for name in self.model_dump(exclude_defaults=True)}
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,14 @@ class Anonymizer(Protocol):
         decided. Traces that were made up can lack them, which is as if no event had a value.
         """
         return ()
+
+    def inner_versions(self, params: Any) -> Mapping[str, int]:
+        """Returns the versions of what the parameters name in tables of their own, as generators.
+
+        By name, those above 1. They are part of the noise as `version` is, and a release that drew
+        noise is not finished with others.
+        """
+        return {}
 
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns the parts of the guarantee; they add up to it. Without a finite one, none."""

@@ -43,7 +43,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import HandoverDeclarations
 from tracecloak.schemas.events.time_grid import Granularity
 from tracecloak.schemas.events.working_time import WorkingCalendar
-from tracecloak.schemas.plugins import Plugins
+from tracecloak.schemas.plugins import NotOfferedError, Plugins
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.attributes import Attribute
@@ -62,6 +62,7 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
         "joint-variants": "tracecloak.anonymizers.variants.joint_variants:JointVariants",
     },
     make=lambda kind: kind(),
+    own_name="name",
 )
 
 # The first round counts what must be known before anything else. The second one chooses the clip
@@ -69,7 +70,8 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
 # depends on these.
 KNOWN, CLIP, LOG = ROUNDS = ("known", "clip", "log")
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"^(\d{1,2})-(\d{1,2})$")
 
 
@@ -91,9 +93,6 @@ def _weights(value: Any) -> Any:
         return value
     parts = [part.partition("=") for part in value.split(",") if part.strip()]
     return {name.strip(): weight.strip() for name, _, weight in parts}
-
-
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
 class PrivateLogParams(ListedParams):
@@ -153,11 +152,31 @@ class PrivateLogParams(ListedParams):
     def _dates_are_texts(cls, date: Any) -> Any:
         return None if date is None else str(date)
 
+    # Of what says the same calendar one form is kept, as a release is told from another by it.
+
+    @pydantic.field_validator("working_days")
+    @classmethod
+    def _days_in_order(cls, days: tuple[Day, ...] | None) -> tuple[Day, ...] | None:
+        known = tuple(day for day in _DAYS if day in (days or _DAYS))
+        return None if known == _DAYS else known
+
+    @pydantic.field_validator("working_hours")
+    @classmethod
+    def _hours_as_numbers(cls, hours: str | None) -> str | None:
+        found = _HOURS.match(hours or "")
+        text = f"{int(found[1])}-{int(found[2])}" if found else hours
+        return None if text == "0-24" else text
+
+    @pydantic.field_validator("holidays")
+    @classmethod
+    def _holidays_in_order(cls, dates: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(dates)))
+
     @pydantic.model_validator(mode="after")
     def _check(self) -> PrivateLogParams:
         if self.variants != "auto" and self.variants not in GENERATORS:
             names = ", ".join(["auto", *sorted(GENERATORS)])
-            raise ValueError(f"variants must be one of {names}, got {self.variants!r}")
+            raise NotOfferedError(f"variants must be one of {names}, got {self.variants!r}")
         if self.delta == 0:
             self._check_pure()
         if (self.first_date is None) != (self.last_date is None):

@@ -118,6 +118,11 @@ class PrivateLog(PartsMethod):
         """Returns the declared attributes."""
         return params.declared
 
+    def inner_versions(self, params: PrivateLogParams) -> Mapping[str, int]:
+        """Returns the version of the generator of variants, if it is above 1."""
+        version = getattr(params.generator, "version", 1)
+        return {} if version == 1 else {params.generator.name: version}
+
     def rounds(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns the rounds, those that have something to do."""
         rounds = super().rounds(params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -19,6 +20,7 @@ class CountSteps:
     """What products that are counts have in common."""
 
     name: ClassVar[str]
+    inner_versions: ClassVar[Mapping[str, int]] = {}
     version: ClassVar[int] = 1
     views: ClassVar[tuple[View, ...]] = ("window", "total", "sliding")
     guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")

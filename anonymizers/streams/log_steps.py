@@ -67,6 +67,11 @@ class LogSteps:
         self._params = params
         self.horizon = params.horizon
 
+    @property
+    def inner_versions(self) -> Mapping[str, int]:
+        """Those of `private-log`."""
+        return PrivateLog().inner_versions(self._params)
+
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the cases themselves."""
         return Statistics({"cases": ClosedCases.of(traces)})
@@ -84,7 +89,7 @@ class LogSteps:
             self._params,
             key,
             f"{name.both}/{step}",
-            noise_digest(name.noise_digest, PrivateLog.version),
+            noise_digest(name.noise_digest, PrivateLog.version, self.inner_versions),
         )
         epsilon, delta = self._params.spent_texts
         released = StepLog(

@@ -17,4 +17,5 @@ STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
         "log": "tracecloak.anonymizers.streams.log_steps:LogSteps",
     },
     removed=REMOVED,
+    own_name="name",
 )

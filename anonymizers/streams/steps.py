@@ -114,6 +114,11 @@ class StepProduct(Protocol):
         """What it does to a log, in the words of the XES privacy extension."""
         ...
 
+    @property
+    def inner_versions(self) -> Mapping[str, int]:
+        """The versions of what the parameters name, see `contract.Anonymizer`."""
+        return {}
+
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the exact statistics of cases that close in one step."""
         ...

@@ -394,24 +394,34 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         A key that is left out and one that is given as it is by default are one, so that a key that
         a later version adds changes no digest.
         """
+        return self.digest_with(self.method_params.given())
+
+    def digest_with(self, given: Mapping[str, Any]) -> str:
+        """Returns `digest` with other parameters of the method.
+
+        Args:
+            given: JSON values of those that are not as by default.
+        """
         from tracecloak.anonymizers.contract.identity import config_digest
 
         own = set(IN_DIGEST) - {"params", "schedule", "window"}
-        given = self.model_dump(mode="json", include=own, exclude_defaults=True)
-        given["params"] = self.method_params.given()
+        whole = self.model_dump(mode="json", include=own, exclude_defaults=True)
+        whole["params"] = dict(given)
         if self.guarantee.kind != "rigorous":
-            given.pop("max_error_ratio", None)  # then it is no part of what is promised
+            whole.pop("max_error_ratio", None)  # then it is no part of what is promised
         schedule, window = self.made_schedule, self.made_window
         if schedule is not None and window is not None:
-            given |= {"schedule": schedule.digest, "window": window.label}
-        return config_digest(given)
+            whole |= {"schedule": schedule.digest, "window": window.label}
+        return config_digest(whole)
 
     @property
     def noise_digest(self) -> str:
         """Digest of that and of the version of the method: what the noise is bound to."""
         from tracecloak.anonymizers.contract.identity import noise_digest
 
-        return noise_digest(self.digest, method_named(self.method).version)
+        method = method_named(self.method)
+        inner = method.inner_versions(self.method_params)
+        return noise_digest(self.digest, method.version, inner)
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)

@@ -23,12 +23,25 @@ ACTIONS = {
 _READERS = ("release", "plan", "windows", "attack", "vocabulary", "compare")
 _RELEASE_FIRST = "RELEASE, which stands first and without a flag"
 FLAGS = {
-    "--input": (_READERS, "--log"),
+    "--input": ((*_READERS, "report", "evaluate"), "--log"),
     "--original": (("report", "evaluate", "attack"), "--log"),
     "--released": (("evaluate", "mine", "attack"), _RELEASE_FIRST),
     "--epsilon": (("compare",), "--epsilons"),
 }
 """Flags with the commands that had them, and what they are called now."""
+
+GONE = {
+    "migrate": (
+        ("ledger",),
+        "a ledger from before version 0.1.0 is not taken over; make a new one with "
+        "`tracecloak ledger begin`",
+    ),
+    "--fitness_power": (
+        ("release", "plan", "windows", "attack"),
+        "process-tree has the power 8 for every log; leave it out",
+    ),
+}
+"""Words of commands for which there is none now, with what there is to say."""
 
 KEYS = {"input": "log"}
 """Keys of the configuration of a release, and their names now."""
@@ -46,8 +59,11 @@ def told_of_line(argv: Sequence[str]) -> str | None:
             return f"{of} {word} is tracecloak {new} now"
     if command == "attack" and rest and rest[0] not in ("config", "linkage", "checks"):
         return "attack [CONFIG] is tracecloak attack config [CONFIG] now"
-    for word in rest:
+    for place, word in enumerate(rest):
         flag = word.split("=", 1)[0]
+        commands, reason = GONE.get(flag, ((), ""))
+        if command in commands and (place == 0 or flag.startswith("--")):
+            return f"{flag} is gone: {reason}"
         commands, new = FLAGS.get(flag, ((), ""))
         if command in commands:
             return f"{flag} is {new} now"

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,28 @@ class Origin:
         method_version: That of the method, see `contract.method.Anonymizer.version`.
         files: What it reads.
         staging_area: Where it is built; None: beside the output.
+        inner_versions: Those of what the parameters name, see `Anonymizer.inner_versions`.
+        given: The parameters that were not as by default, by which a later version of the method,
+            which can have other defaults, recognises what it asks for.
     """
 
     method_version: int = 1
     files: tuple[InputFile, ...] = ()
     staging_area: str | None = None
+    inner_versions: dict[str, int] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def versions(self, method: str) -> str:
+        """Returns what drew the noise, for a sentence: `version 2 of amun`."""
+        versions = {method: self.method_version, **dict(sorted(self.inner_versions.items()))}
+        return " with ".join(f"version {of} of {name}" for name, of in versions.items())
+
+    def is_drawn_alike(self, other: Origin) -> bool:
+        """Whether the noise of both is drawn by the same versions."""
+        return (self.method_version, self.inner_versions) == (
+            other.method_version,
+            other.inner_versions,
+        )
 
 
 @dataclass(frozen=True)

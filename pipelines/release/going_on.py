@@ -37,7 +37,7 @@ def recognised(run: Run, standing: Standing) -> Run:
             run = _reading_as(run, receipt)
     compares = all(concern.compares_input for concern in run.concerns)
     fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
-    receipt.check_same(fingerprint, run.config.digest)
+    receipt.check_same(fingerprint, _digest_of_then(run, receipt))
     return replace(run, receipt=receipt)
 
 
@@ -99,16 +99,26 @@ def as_charged(books: Books, reservation: Reservation) -> Reservation:
     )
 
 
+def _digest_of_then(run: Run, receipt: Receipt) -> str:
+    """Returns the digest that the run's configuration had for the build that made its release."""
+    config, manifest = run.config, run.folder.committed()
+    if manifest is None or receipt.origin.is_drawn_alike(origin_of(run)):
+        return config.digest
+    from tracecloak.pipelines.release.earlier_versions import given_then
+
+    return config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
+
+
 def _going_on(run: Run, receipt: Receipt) -> Run:
     """Returns a run that finishes a release which drew noise before it was cut off.
 
     Raises:
         UsageError: What it reads is no longer there, or the configuration or the payer is another.
-        TracecloakError: The method is of another version.
+        TracecloakError: The method, or what it is told to take, is of another version.
     """
     if receipt.config_digest != run.config.digest:
         raise receipt.cannot_go_on("the configuration changed")
-    if origin_of(run).method_version != receipt.origin.method_version:
+    if not receipt.origin.is_drawn_alike(origin_of(run)):
         raise _of_another_version(run, receipt)
     _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
     run = _built_as(_reading_as(run, receipt), receipt)
@@ -119,16 +129,16 @@ def _going_on(run: Run, receipt: Receipt) -> Run:
 
 def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
     """Returns the error that this build draws other noise than that which began a release."""
-    method, now = run.config.method, origin_of(run).method_version
+    method = run.config.method
     price = reservation_of(run.config, run.folder, receipt.key_fingerprint)
     costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
     return TracecloakError(
         f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
-        f"by version {receipt.origin.method_version} of {method}, and this build has version "
-        f"{now}, whose noise is another: finish it with the build that began it. To give it up "
-        f"costs what it reserved, {costs}, once more for another release: `tracecloak ledger "
-        f"forfeit --output {receipt.output} --release_id {receipt.release_id} --by NAME "
-        "--reason TEXT`"
+        f"by {receipt.origin.versions(method)}, and this build has "
+        f"{origin_of(run).versions(method)}, whose noise is another: finish it with the build "
+        f"that began it. To give it up costs what it reserved, {costs}, once more for another "
+        f"release: `tracecloak ledger forfeit --output {receipt.output} --release_id "
+        f"{receipt.release_id} --by NAME --reason TEXT`"
     )
 
 

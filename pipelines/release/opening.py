@@ -64,5 +64,6 @@ def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[Input
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
-    version = method_named(run.config.method).version
-    return Origin(version, run.files, run.folder.staging_area)
+    method, params = method_named(run.config.method), run.config.method_params
+    inner = dict(method.inner_versions(params))
+    return Origin(method.version, run.files, run.folder.staging_area, inner, params.given())

@@ -48,6 +48,7 @@ def manifest_of(
         released_on=begun.reserved_on,
         time_caveats=method.time_caveats(params),
         given={name: resolved[name] for name in params.given()},
+        inner_versions=dict(method.inner_versions(params)),
     )
     for concern in concerns:
         manifest = concern.described(config, manifest)

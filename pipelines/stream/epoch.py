@@ -20,7 +20,6 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
@@ -408,19 +407,24 @@ def _check_goes_on(
             "another key would be a second release. Restore the whole key store as it was when the "
             "stream stopped, or begin another epoch, which is another spend"
         )
-    version = _origin(config).method_version
-    if key == "there" and receipt is not None and receipt.origin.method_version != version:
+    now, product = _origin(config), f"product {config.product}"
+    if key == "there" and receipt is not None and not receipt.origin.is_drawn_alike(now):
         raise TracecloakError(
-            f"epoch {config.epoch!r} of {config.release_id!r} was begun by version "
-            f"{receipt.origin.method_version} of product {config.product}, and this build has "
-            f"version {version}, whose noise is another: go on with the build that began it, or "
+            f"epoch {config.epoch!r} of {config.release_id!r} was begun by "
+            f"{receipt.origin.versions(product)}, and this build has {now.versions(product)}, "
+            f"whose noise is another: go on with the build that began it, or "
             "begin another epoch, which is another spend"
         )
     return key != "there"
 
 
 def _origin(config: StreamConfig) -> Origin:
-    return Origin(STREAM_PRODUCTS[config.product].version, staging_area=config.staging_area)
+    product = config.made_product()
+    return Origin(
+        product.version,
+        staging_area=config.staging_area,
+        inner_versions=dict(product.inner_versions),
+    )
 
 
 def _iso(micros: int) -> str:

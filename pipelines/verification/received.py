@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+import pydantic
+
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.schemas.plugins import NotOfferedError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
 from tracecloak.transforms.formats.registry import FORMATS, formats_of_releases
 
@@ -107,29 +110,36 @@ class Received:
             raise Unsure(f"This installation does not know the method {shown([name])}.")
         method = method_named(name)
         if method.version != self.body["method_version"]:
-            raise self._of_another_version(method)
+            raise self._of_another_version(name, self.body["method_version"], method.version)
         try:
-            return method, method.Params(**self.body["params"])
-        except ValueError:
+            params = method.Params(**self.body["params"])
+        except pydantic.ValidationError as error:
             if not self.is_by_this_version:
                 raise Unsure(
                     "The parameters are of another version of the method than this one knows."
                 ) from None
+            if any(isinstance(_cause(one), NotOfferedError) for one in error.errors()):
+                raise Unsure(
+                    f"The parameters of {name} name what this installation does not have."
+                ) from None
             raise Wrong(
                 f"The parameters in {MANIFEST_NAME} are none that method {name} can have."
             ) from None
+        stated, here = self.body.get("inner_versions", {}), method.inner_versions(params)
+        for inner in sorted(stated.keys() | here.keys()):
+            if stated.get(inner, 1) != here.get(inner, 1):
+                raise self._of_another_version(inner, stated.get(inner, 1), here.get(inner, 1))
+        return method, params
 
-    def _of_another_version(self, method: Any) -> Exception:
-        """Returns what there is to say of a version of a method that is not the one here."""
-        stated = self.body["method_version"]
-        if self.is_by_this_version:
-            return Wrong(
-                f"{MANIFEST_NAME} says version {stated} of {method.name}, of which tracecloak "
-                f"{self.version} has version {method.version}."
-            )
+    @staticmethod
+    def _of_another_version(name: str, stated: int, here: int) -> Unsure:
+        """Returns what there is to say of a version that is not the one here.
+
+        Which one a version of tracecloak has is not known: a method can be another distribution's.
+        """
         return Unsure(
-            f"The release is by version {stated} of {method.name}, and this installation has "
-            f"version {method.version}, whose defaults or noise are others."
+            f"The release is by version {stated} of {shown([name])}, and this installation has "
+            f"version {here}, whose defaults or noise are others."
         )
 
     def steps(self) -> Iterator[tuple[int, dict[str, str]]]:
@@ -151,6 +161,10 @@ class Received:
             re.escape(folder) + r"(?P<step>[0-9]{6,9})"
             rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
         )
+
+
+def _cause(error: Any) -> Any:
+    return error.get("ctx", {}).get("error")
 
 
 @cache

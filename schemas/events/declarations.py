@@ -71,6 +71,17 @@ class Declaration(pydantic.BaseModel):
             raise ValueError("bounds must be two numbers")
         return bounds
 
+    @pydantic.field_validator("bounds")
+    @classmethod
+    def _whole_bounds_are_integers(
+        cls, bounds: tuple[int | float, int | float] | None
+    ) -> tuple[int | float, int | float] | None:
+        """Of two spellings of a number, 10 and 10.0, one is kept."""
+        if bounds is None:
+            return None
+        low, high = (int(b) if abs(b) <= _LARGEST_WHOLE and b == int(b) else b for b in bounds)
+        return low, high
+
     @pydantic.model_validator(mode="after")
     def _check(self) -> Declaration:
         if (self.values is None) == (self.bounds is None):

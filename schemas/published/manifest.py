@@ -83,6 +83,7 @@ class ReleaseManifest:
             windows together cost; None: it is of none.
         time_caveats: What a reader of its times must know that they do not show, in sentences.
         noted: What else is said of it, by who says it; see `pipelines.release.concerns`.
+        inner_versions: Versions above 1 of what the parameters name, by which it is made again.
         given: Those of the parameters that are others than by default; None: nobody knows which.
     """
 
@@ -105,6 +106,7 @@ class ReleaseManifest:
     time_caveats: tuple[str, ...] = ()
     noted: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] | None = None
+    inner_versions: dict[str, int] = field(default_factory=dict)
 
     def to_json(
         self, outputs: Sequence[OutputFile] | None = None, verified: bool = False
@@ -134,6 +136,8 @@ class ReleaseManifest:
             },
             "config_digest": self.config_digest,
         }
+        if self.inner_versions:
+            body["inner_versions"] = dict(self.inner_versions)
         if self.window is not None:
             body["window"] = dict(self.window)
         if outputs is not None:
@@ -181,4 +185,5 @@ class ReleaseManifest:
             window=body.get("window"),
             time_caveats=tuple(body.get("time_caveats", ())),
             noted=dict(body.get("noted", {})),
+            inner_versions=dict(body.get("inner_versions", {})),
         )

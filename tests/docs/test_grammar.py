@@ -14,7 +14,7 @@ from tests.support.command_lines import acts_on, flags_of, parsers
 from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
 from tests.test_remedies import texts
-from tracecloak.pipelines.configuration.old_words import ACTIONS, FLAGS, KEYS, told_of_line
+from tracecloak.pipelines.configuration.old_words import ACTIONS, FLAGS, GONE, KEYS, told_of_line
 
 PARSERS = parsers()
 # What people copy from; the changelog says what was.
@@ -110,6 +110,13 @@ def old_words(text: str) -> list[str]:
             for command, word in ACTIONS
             if word[0] == "-"
         ),
+        *(
+            rf"{shell}{command} {word}(?![\w-])"
+            if word[0] != "-"
+            else rf"\btracecloak {command}\b[^\n`]*{word}(?![\w-])"
+            for word, (commands, _) in GONE.items()
+            for command in commands
+        ),
         r"\btracecloak attack (?!config\b|linkage\b|checks\b)[\w.-]+ --",
         r"\btracecloak experiment [\w|-]+ (?!--)\S*(?:LOG|\.csv|\.xes)",
         *(rf"(?m)^ *{key}: (?=\S+$)" for key in KEYS),
@@ -121,8 +128,9 @@ def test_no_old_word_is_in_a_parser() -> None:
     for name, parser in PARSERS.items():
         command, _, action = name.partition(" ")
         assert (command, action) not in ACTIONS
+        assert command not in GONE.get(action, ((), ""))[0]
         for flag in flags_of(parser):
-            assert command not in FLAGS.get(flag, ((), ""))[0], (name, flag)
+            assert command not in FLAGS.get(flag, GONE.get(flag, ((), "")))[0], (name, flag)
         assert not old_words(parser.format_help()), name
 
 
@@ -150,6 +158,9 @@ def test_no_old_word_is_in_what_an_error_or_a_help_tells() -> None:
         "tracecloak attack c.yaml --checks",
         "tracecloak experiment amun LOG --output x",
         "method: amun\ninput: a.csv\n",
+        "run `tracecloak ledger migrate`",
+        "tracecloak plan --method process-tree \\\n  --fitness_power 3",
+        "tracecloak report out --input a.csv",
     ],
 )
 def test_an_old_word_is_seen(text: str) -> None:
@@ -178,6 +189,11 @@ def test_an_old_word_is_seen(text: str) -> None:
         ("ledger resume", "ledger resume is tracecloak ledger list-unfinished now"),
         ("ledger cases", "ledger cases is tracecloak ledger list-cases now"),
         ("key new --output k", "key new is tracecloak key make now"),
+        ("report b --input a.csv", "--input is --log now"),
+        ("evaluate b --input a.csv --output c", "--input is --log now"),
+        ("ledger migrate", "migrate is gone: a ledger from before version 0.1.0 is not taken over"),
+        ("plan --method process-tree --fitness_power 3", "--fitness_power is gone: process-tree"),
+        ("attack config --fitness_power=3", "--fitness_power is gone: process-tree has"),
         ("key sign-pair --output k", "key sign-pair is tracecloak key make-pair now"),
     ],
 )
@@ -216,5 +232,6 @@ def test_what_was_never_a_word_is_told_as_before(capsys: pytest.CaptureFixture[s
     """Catches a table that speaks up where nothing of it was typed."""
     assert tracecloak("mine", "out", "--inptu", "x", "--output", "y") == 2
     assert "unknown flag --inptu" in capsys.readouterr().err
-    assert tracecloak("ledger", "declare", "new") == 2
-    assert "required: --epsilon" in capsys.readouterr().err
+    for name in ("new", "migrate"):
+        assert tracecloak("ledger", "declare", name) == 2
+        assert "required: --epsilon" in capsys.readouterr().err

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import pydantic
 import pytest
 
-from docs.hooks import results, site
+from docs.hooks import commands, results, site
 from tests.support.documents import ROOT
+from tracecloak.examination.comparison import report
 from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.results import COLUMNS, LogResults, Results
 from tracecloak.examination.measure.registry import MEASURES
@@ -58,6 +61,19 @@ def test_every_release_has_every_figure_in_its_range() -> None:
                     median, low, high = map(MEASURES[name].checked, quartiles)
                     assert low is not None and high is not None and median is not None
                     assert low <= median <= high, (log.name, name)
+
+
+def test_the_command_is_one_that_can_be_typed_now() -> None:
+    """Catches flags that were renamed since the results were computed."""
+    program, command, *flags = shlex.split(COMPARED.command)
+    assert (program, command) == ("tracecloak", "compare")
+    typed = vars(commands.parser_of(command).parse_args(flags))
+    assert tuple(typed["epsilons"].split(",")) == COMPARED.epsilons
+    assert typed["delta"] == COMPARED.delta and typed["repetitions"] == COMPARED.n_repetitions
+    assert [Path(log).name.split(".")[0] for log in typed["log"].split(",")] == [
+        log.name for log in COMPARED.logs
+    ]
+    assert report.command_line({n: v for n, v in typed.items() if v}) == COMPARED.command
 
 
 @pytest.mark.parametrize(

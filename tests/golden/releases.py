@@ -76,6 +76,8 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
     for name, method in METHODS.items():
         for number, example in enumerate(method.examples):
             made[f"{name} {number}"] = _release(name, example)
+        for change in FURTHER.get(name, ()):
+            made[f"{name}{WITH}{_told(change)}"] = _release(name, {**method.examples[0], **change})
     made["process-tree, mined"] = _mined_tree
     for name, changes in _STREAMS.items():
         made[f"stream of {name}"] = _stream(changes)
@@ -147,6 +149,55 @@ def example_config(
         "parts": 2,
         "runner": "InMemory",
     }
+
+
+# By method: what takes the place of parameters of its first example. The examples of the methods
+# and these have every choice that a parameter names at least once (test_golden.py).
+WITH = " with "
+FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "amun": (
+        {"mode": "filtering"},
+        {"mode": "oversampling", "guessing_advantage": 0.4},
+        {"mode": "oversampling", "profile": "paper", "guessing_advantage": 0.4},
+        {"correlated_times": True},
+        {"profile": "paper"},
+        {"profile": "tables"},
+        *({"compression": name} for name in ("starts", "equation_4", "none")),
+    ),
+    "private-dfg": ({"closed_vocabulary": True, "vocabulary": ("A", "B", "C", "D")},),
+    "dpim": ({"epsilon": "50", "fitness_measure": "tokens"},),
+    "variant-histogram": ({"epsilon": "8", "noise": "truncated"},),
+    "private-log": (
+        {"granularity": "minute", "closed_vocabulary": True, "vocabulary": ("A", "B", "C", "D")},
+        {"granularity": "hour"},
+        {"granularity": "day"},
+    ),
+    "laplace-variants": ({"profile": "paper"},),
+    "sacofa": ({"profile": "paper"}, {"p_harmful": "inf"}),
+    "k-anonymous-variants": (
+        {"perspective": "resource", "resources": {"org:resource": {"values": ["R1", "R2"]}}},
+    ),
+    "tlkc": (
+        {"profile": "paper"},
+        {"knowledge_kind": "set"},
+        {"knowledge_kind": "multiset"},
+        *({"time_unit": name} for name in ("seconds", "minutes")),
+    ),
+    "pretsa": (
+        {"protect_ends": False},
+        {"starts": "kept"},
+        {"closeness": "input"},
+        *(
+            {"distance": "embedding", "epochs": 5, "t": 0.9, "penalty_direction": direction}
+            for direction in ("paper_formula", "authors_code")
+        ),
+    ),
+}  # fmt: skip
+
+
+def _told(change: Mapping[str, Any]) -> str:
+    """Parameters for a name: those that are lists or parts are not among them."""
+    return ", ".join(f"{n} {v}" for n, v in change.items() if not isinstance(v, tuple | dict))
 
 
 def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 
 from tests.golden import versions
 from tests.golden.releases import recorded as golden
-from tests.golden.versions import current, merged, recorded
+from tests.golden.versions import TABLES, current, merged, names_given, recorded
+from tracecloak.anonymizers.amun.params import PROFILES, Profile
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.plugins import Plugins
 
+ROOT = Path(__file__).parents[2]
+ROOMS = [ROOT / r for r in ("schemas", "anonymizers", "transforms", "pipelines", "examination")]
 NOW = current(golden()["digests"])
 
 
@@ -31,7 +38,25 @@ def test_no_method_that_was_recorded_is_forgotten() -> None:
     assert set(recorded()) == set(NOW)
 
 
-@pytest.mark.parametrize("part", ["defaults", "resolved", "steps", "released"])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.group)
+def test_a_name_that_a_table_had_is_there_or_removed(table: Plugins[Any]) -> None:
+    """Catches a name that another distribution can be given, as nobody remembers it.
+
+    One that goes is named in `removed` of its table; one that comes is recorded.
+    """
+    assert table.ours.keys() | table.removed == set(names_given()[table.group])
+
+
+def test_every_table_is_recorded() -> None:
+    """The control: there is no other table of names."""
+    files = (p for room in ROOMS for p in room.rglob("*.py") if p.name != "plugins.py")
+    made = [p for p in files if re.search(r"\bPlugins(\[.*\])?\(", p.read_text("utf-8"))]
+    assert len(made) == len(TABLES) == len(names_given())
+
+
+@pytest.mark.parametrize(
+    "part", ["defaults", "defaults of parts", "profiles", "resolved", "steps", "released"]
+)
 def test_whoever_changes_a_part_raises_the_version(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,9 +69,41 @@ def test_whoever_changes_a_part_raises_the_version(
     found = merged(NOW, {**changed, "private-log": raised})
     assert found["private-log"] == {"1": NOW["private-log"]["1"], **raised}
     monkeypatch.setattr(versions, "RECORDED", tmp_path / "defaults.json")
+    monkeypatch.setattr(versions, "NAMES", tmp_path / "names.json")
     monkeypatch.setattr(type(METHODS["amun"]), "version", 2)
     versions.record(golden()["digests"])
     assert set(recorded()["amun"]) == {"2"}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_whoever_changes_a_profile_raises_the_version(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches two builds whose profiles differ, and whose noise is the same."""
+    changed = replace(PROFILES[profile], time_precision_us=3)
+    monkeypatch.setitem(PROFILES, profile, changed)
+    with pytest.raises(ValueError, match=r"amun is not what version 1 of it was \((pro|res)"):
+        merged(recorded(), current(golden()["digests"]))
+
+
+def test_whoever_changes_a_default_of_a_part_raises_the_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Declaration.model_fields["n_bins"], "default", 40)
+    with pytest.raises(ValueError, match=r"pripel is not what .* \(defaults of parts\)"):
+        merged(recorded(), current(golden()["digests"]))
+
+
+def test_what_is_new_is_added_under_the_same_version() -> None:
+    """A parameter that is neutral by default, a part of one, and another release change nothing."""
+    known = copy.deepcopy(NOW)
+    for part in ("defaults", "profiles", "released"):
+        known["amun"]["1"][part].popitem()
+    known["pripel"]["1"]["defaults of parts"]["Declaration"].popitem()
+    known["amun"]["1"]["resolved"].pop()
+    assert known != NOW and merged(known, NOW) == NOW
+    with pytest.raises(ValueError, match=r"\(defaults, profiles, resolved, released\)"):
+        merged({"amun": NOW["amun"]}, {"amun": known["amun"]})  # what is gone is no addition
 
 
 def test_another_row_is_another_release_and_another_word_is_none() -> None:

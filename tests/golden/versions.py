@@ -1,25 +1,39 @@
-"""What each version of a method is: the defaults it has, and what it releases.
+"""What each version of a method is: the defaults it has, those of profiles, and what it releases.
 
-`tests.golden.releases` records it in defaults.json, and never anew under a version that is there:
-whoever changes a default, or any step up to the noise, raises the method's `version`.
+`tests.golden.releases` records it in defaults.json. What stands there under a version is never
+changed, only added to, as by a parameter that is neutral by default or by another release: whoever
+changes a default, or any step up to the noise, raises the method's `version`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pydantic
+from pydantic_core import to_jsonable_python
 
+from tests.golden.releases import WITH
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.stream.config import IN_DIGEST, StreamConfig
+from tracecloak.schemas.plugins import Plugins
+from tracecloak.transforms.columnar_names import COLUMNAR
+from tracecloak.transforms.formats.registry import FORMATS
+from tracecloak.transforms.keys.sources import KEY_SOURCES
+from tracecloak.transforms.publish.products import PRODUCTS
 
 RECORDED = Path(__file__).with_name("defaults.json")
+NAMES = Path(__file__).with_name("names.json")
+TABLES: tuple[Plugins[Any], ...] = (
+    *(METHODS, GENERATORS, STREAM_PRODUCTS, PRODUCTS, FORMATS, KEY_SOURCES, COLUMNAR, COMMANDS),
+)
 _OF_STREAM = "stream of "
 # Methods in which all generators of variants are steps: another version of one is another of these.
 _WITH_GENERATORS = ("auto-variants", "private-log", "amun-rigorous", "pripel-rigorous")
@@ -42,7 +56,14 @@ def current(digests: Mapping[str, Mapping[str, list[str]]]) -> Versions:
     found: Versions = {}
     for name, method in METHODS.ours.items():
         examples = [method.Params(**example).resolved() for example in method.examples]
-        body = {"defaults": _defaults(method.Params), "resolved": examples}
+        body = {
+            "defaults": _defaults(method.Params),
+            "defaults of parts": {
+                kind.__name__: _defaults_of_part(kind) for kind in _parts(method.Params)
+            },
+            "profiles": _profiles(method),
+            "resolved": examples,
+        }
         if name in _WITH_GENERATORS:
             body["steps"] = {n: getattr(g, "version", 1) for n, g in GENERATORS.ours.items()}
         body["released"] = _released({n: d for n, d in digests.items() if _is_of(name, n)})
@@ -69,24 +90,44 @@ def merged(known: Versions, now: Versions) -> Versions:
     result = {name: dict(versions) for name, versions in known.items()}
     for name, versions in now.items():
         for version, body in versions.items():
-            said = result.setdefault(name, {}).setdefault(version, body)
-            if said != body:
-                parts = ", ".join(part for part in body if said.get(part) != body[part])
+            said = result.setdefault(name, {}).get(version, body)
+            if others := [part for part in said if not _has(body.get(part), said[part])]:
                 raise ValueError(
-                    f"{name} is not what version {version} of it was ({parts}): raise its "
-                    "`version`, and record again"
+                    f"{name} is not what version {version} of it was ({', '.join(others)}): raise "
+                    "its `version`, and record again"
                 )
+            result[name][version] = body
     return result
+
+
+def _has(now: Any, said: Any) -> bool:
+    """Whether all that was said is still so; of lists and of what has names there may be more."""
+    if isinstance(said, dict) and isinstance(now, dict):
+        return all(name in now and _has(now[name], value) for name, value in said.items())
+    if isinstance(said, list) and isinstance(now, list):
+        pairs = zip(now, said, strict=False)
+        return len(now) >= len(said) and all(_has(one, other) for one, other in pairs)
+    return bool(now == said)
+
+
+def names_given() -> dict[str, list[str]]:
+    """What names.json holds: by a table's group, every name that it has or had."""
+    return dict(json.loads(NAMES.read_text(encoding="utf-8"))) if NAMES.exists() else {}
 
 
 def record(digests: Mapping[str, Mapping[str, list[str]]]) -> None:
     """Writes defaults.json with what the methods are now, if no version is another by that.
+
+    Adds the names that the tables have now to names.json, of which none goes.
 
     Raises:
         ValueError: One is.
     """
     body = merged(recorded(), current(digests))
     RECORDED.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    known = names_given()
+    names = {t.group: sorted({*known.get(t.group, ()), *t.ours}) for t in TABLES}
+    NAMES.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
 def _defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
@@ -94,18 +135,61 @@ def _defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
     return {n: made[n] for n, field in kind.model_fields.items() if not field.is_required()}
 
 
+def _defaults_of_part(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
+    """Of a model that leaves out of JSON what does not apply."""
+    defaults = {n: field for n, field in kind.model_fields.items() if not field.is_required()}
+    return {
+        n: to_jsonable_python(field.get_default(call_default_factory=True))
+        for n, field in defaults.items()
+    }
+
+
+def _parts(kind: Any) -> Iterator[type[pydantic.BaseModel]]:
+    """The models that the fields of a model are made of, and those in these."""
+    if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+        inner = {
+            part
+            for field in kind.model_fields.values()
+            for part in _models(field.annotation)
+            if part is not kind
+        }
+        for part in sorted(inner, key=lambda part: part.__name__):
+            yield part
+            yield from _parts(part)
+
+
+def _models(annotation: Any) -> set[type[pydantic.BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return {annotation}
+    return {model for inner in typing.get_args(annotation) for model in _models(inner)}
+
+
+def _profiles(method: Any) -> dict[str, Any]:
+    """What the first example has in effect under each profile, if the method has profiles."""
+    if "profile" not in method.Params.model_fields:
+        return {}
+    names = typing.get_args(method.Params.model_fields["profile"].annotation)
+    first = method.examples[0]
+    return {name: method.Params(**{**first, "profile": name}).resolved() for name in names}
+
+
 def _is_of(method: str, release: str) -> bool:
     name, _, number = release.rpartition(" ")
-    return name == method and number.isdigit()
+    return (name == method and number.isdigit()) or release.startswith(method + WITH)
 
 
-def _released(digests: Mapping[str, Mapping[str, list[str]]]) -> str:
-    """The digest of the rows of all tables: without pictures, and words that are no noise."""
-    rows = {
-        f"{name}/{path}": digest[-1]
-        for name, of_release in digests.items()
-        for path, digest in of_release.items()
-        if path.endswith(".parquet") or ("/" not in path and "." not in path)
-    }
-    assert rows
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+def _released(digests: Mapping[str, Mapping[str, list[str]]]) -> dict[str, str]:
+    """The digest of the rows of each one's tables: no pictures, and no words, which have no noise.
+
+    What a method refuses has its exit code for rows.
+    """
+    found = {}
+    for name, of_release in digests.items():
+        rows = {
+            path: digest[-1]
+            for path, digest in of_release.items()
+            if path.endswith(".parquet") or ("/" not in path and "." not in path)
+        }
+        assert rows
+        found[name] = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+    return found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,17 @@ OURS = {"one": "plugin_of_ours:ONE", "two": "plugin_of_ours:TWO"}
 Install = Callable[..., None]
 
 
+_OTHERS = """
+from types import SimpleNamespace
+THREE = [3]
+NAMED = SimpleNamespace(name="three")
+"""
+
+
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plugin_of_ours.py").write_text("ONE, TWO = [1], [2]\n")
-    (tmp_path / "plugin_of_others.py").write_text("THREE = [3]\n")
+    (tmp_path / "plugin_of_others.py").write_text(_OTHERS)
     (tmp_path / "plugin_that_fails.py").write_text("raise RuntimeError('canary')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("plugin_of_ours", "plugin_of_others", "plugin_that_fails"):
@@ -68,24 +77,39 @@ def test_an_entry_may_be_the_value_itself_and_values_are_made_once(install: Inst
     assert made == [(0,), [1]]
 
 
-def test_a_name_of_ours_is_not_taken_by_others(install: Install) -> None:
-    install(("one", "plugin_of_others:THREE"), ("one", "plugin_that_fails:X"))
-    table = things()
-    assert table["one"] == [1]
-    assert list(table) == ["one", "two"]
-
-
 def test_a_name_of_ours_that_others_claim_is_refused_to_whoever_asks_for_it(
     install: Install,
 ) -> None:
     """Catches a distribution whose method of the same name is silently another one."""
+    table = things()
+    assert table["one"] == [1]
     install(("one", "plugin_of_others:THREE"))
+    told = "thing 'one' is offered by plugin_of_others:THREE, plugin_of_ours:ONE; uninstall all"
+    for ask in (table.named, table.__getitem__, things().__getitem__, lambda _: table.values()):
+        with pytest.raises(UsageError, match=told):
+            list(ask("one"))
+    assert table["two"] == table.named("two") == [2]
+    assert table.ours == {"one": [1], "two": [2]}  # whatever others add
+    assert list(table) == ["one", "two"]
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+
+
+def test_an_entry_that_calls_itself_otherwise_is_refused(install: Install) -> None:
+    """Catches a method whose releases and payments stand under a name that nobody can ask for."""
+    install(("three", "plugin_of_others:NAMED"), ("four", "plugin_of_others:NAMED"))
+    table: Plugins[Any] = Plugins("thing", GROUP, {"one": Named("one")}, own_name="name")
+    assert table["one"].name == "one" and table["three"].name == "three"
     with pytest.raises(
-        UsageError,
-        match="thing 'one' is offered by plugin_of_others:THREE, plugin_of_ours:ONE; uninstall all",
+        UsageError, match=r"thing 'four' of .*, plugin_of_others:NAMED, calls itself 'three'"
     ):
-        things().named("one")
-    assert things().named("two") == [2]
+        table["four"]
+    install(("five", "plugin_of_others:THREE"))
+    with pytest.raises(UsageError, match=r"'five' .* cannot be loaded \(AttributeError\)"):
+        table["five"]
 
 
 def test_a_name_that_was_removed_is_given_to_nobody(install: Install) -> None:

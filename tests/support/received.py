@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,9 @@ def rewritten(release: Path, name: str, data: bytes) -> None:
     before = digest_of(release / name)
     (release / name).write_bytes(data)
     page = (release / "report.html").read_bytes()
-    (release / "report.html").write_bytes(page.replace(before, digest_of(release / name)))
+    row = rb'[0-9.]+ [kM]?B(</td><td class="digest"><code>)' + before
+    new = rb"%s\g<1>%s" % (_size(len(data)).encode(), digest_of(release / name))
+    (release / "report.html").write_bytes(re.sub(row, new, page))
     edited(
         release,
         lambda body: [
@@ -57,6 +60,13 @@ def rewritten(release: Path, name: str, data: bytes) -> None:
             if output["path"] in (name, "report.html")
         ],
     )
+
+
+def _size(n_bytes: int) -> str:
+    """As a page shows it."""
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 1e3:.0f} kB" if n_bytes < 10**6 else f"{n_bytes / 1e6:.1f} MB"
 
 
 def edited(release: Path, edit: Callable[[Any], object]) -> None:

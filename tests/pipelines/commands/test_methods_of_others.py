@@ -50,7 +50,6 @@ _ENTRY_POINTS = """
 [tracecloak.methods]
 toy-kite = kites:Toy
 toy-tree = kites:ToyTree
-amun = kites:Toy
 """
 
 
@@ -99,7 +98,6 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
     }
     assert "Force of the wind" in entries["toy-kite"]["params"]["wind"]["description"]
     assert entries["toy-tree"]["guarantee"] == "rigorous"
-    assert entries["amun"]["guarantee"] == "published"  # a name of ours is nobody else's
     assert "--wind" in (help_text := command("release", "--method", "toy-kite", "--help"))
     assert "Force of the wind" in help_text
     plan = command("plan", *places, *method)

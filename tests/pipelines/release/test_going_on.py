@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -23,9 +25,12 @@ from tests.support.terminal import watch
 from tracecloak.anonymizers.accounting import composition
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramParams
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import records
+from tracecloak.pipelines.release.earlier_versions import given_then
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 from tracecloak.transforms.sources import EventSource
@@ -239,6 +244,77 @@ def test_what_drew_nothing_is_paid_at_the_price_of_who_draws(
         ("reserve", "0.00001"), ("void", "0.00001"),
         *((action, "0.000005") for action in ("reserve", "draw", "commit")),
     ]  # fmt: skip
+
+
+# --- Made by an earlier version -------------------------------------------------------------------
+
+TRUNCATED, LAPLACE = ("--noise", "truncated"), ("--noise", "laplace")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "code"),
+    [
+        ((), (), 0),  # whatever the defaults are
+        (TRUNCATED, TRUNCATED, 0),  # which is the default since
+        (LAPLACE, LAPLACE, 0),  # which was the default
+        ((), LAPLACE, 0),
+        (TRUNCATED, (), 0),
+        (LAPLACE, (), 0),  # as if it had been left out
+        ((), TRUNCATED, 2),
+        (TRUNCATED, LAPLACE, 2),
+        ((), ("--epsilon", 4), 2),
+        (TRUNCATED, (*TRUNCATED, "--formats", "csv"), 2),
+    ],
+)
+def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults(
+    folder: Folder,
+    then: tuple[object, ...],
+    now: tuple[object, ...],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches an explicit command that fails once its value is the default, or no longer is."""
+    assert folder.release(*then) == 0
+    before = digests(folder.out / "run_id=r")
+    method = type(METHODS["variant-histogram"])
+
+    class Later(VariantHistogramParams):
+        noise: Literal["laplace", "truncated"] = "truncated"
+        min_count: int = 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(method, "Params", Later)
+        patch.setattr(method, "version", 2)
+        capsys.readouterr()
+        assert folder.release(*now) == code
+        told = capsys.readouterr()
+        assert ("already released" in told.out) == (code == 0)
+        assert ("and the configuration changed since" in told.err) == (code == 2)
+        if code == 0:  # of a parameter that is new, another value is another release
+            assert folder.release(*now, "--min_count", 0) == 0
+            assert folder.release(*now, "--min_count", 1) == 2
+    assert digests(folder.out / "run_id=r") == before
+    assert folder.actions() == ["reserve", "draw", "commit"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(name: str) -> None:
+    """Catches a parameter whose value in a manifest is read back as another."""
+    for example in METHODS[name].examples:
+        body = {"log": "a.csv", "output": "out", "method": name}
+        config = ReleaseConfig(**body, params=json.loads(json.dumps(example)))
+        params = config.method_params
+        found = given_then(config, params.given(), json.loads(json.dumps(params.resolved())))
+        assert found == params.given()
+        assert config.digest_with(found) == config.digest
+
+
+def test_what_no_later_version_can_be_asked_for_is_another_configuration() -> None:
+    config = ReleaseConfig(log="a.csv", output="out", method="amun", params={"mode": "filtering"})
+    given = {"mode": "filtering", "zeal": 1}
+    assert given_then(config, given, {**given, "profile": "reference"}) != given
+    assert given_then(config, {"mode": "halving"}, {"mode": "halving"}) == {"mode": "filtering"}
 
 
 # --- Where it is built ----------------------------------------------------------------------------

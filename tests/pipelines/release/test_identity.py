@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pydantic
@@ -11,19 +14,32 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
-from tests.support.releasing import fix_key, tracecloak
+from tests.support.keys import release_key
+from tests.support.logs import trace_batch
+from tests.support.releasing import fix_key, manifest, tracecloak
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.anonymizers.streams import log_steps
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.variants.generator import VariantGenerator
+from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.configuration import config as release_module
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import _origin
+from tracecloak.schemas import plugins
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published import manifest as manifest_module
+from tracecloak.schemas.streams.stream_cases import ClosedCases
+from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------
 
@@ -285,6 +301,20 @@ def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> Non
         assert later(**example, min_count=1).given() == {**params.given(), "min_count": 1}
 
 
+def test_the_defaults_of_a_part_are_given_with_it() -> None:
+    """Catches a build whose default of a part is another, and whose noise is the same."""
+    params: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 1}
+
+    def given(**more: Any) -> Any:
+        attributes = {"case:age": {"bounds": [0, 40], **more}}
+        return METHODS["pripel"].Params(**params, attributes=attributes).given()["attributes"]
+
+    assert given() == given(n_bins=20) == {
+        "case:age": {"bounds": [0, 40], "n_bins": 20, "whole": False}
+    }  # fmt: skip
+    assert given(n_bins=40) != given()
+
+
 def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -> None:
     kinds: list[tuple[Any, dict[str, Any]]] = [(ReleaseConfig, RELEASE), (StreamConfig, STREAM)]
     for kind, body in kinds:
@@ -311,6 +341,62 @@ def test_what_a_profile_decides_may_be_given(one: dict[str, Any], other: dict[st
         assert kind(**{**other, name: value}).given() == kind(**one).given(), name
     assert kind(**other).given() == kind(**one).given()
     assert kind(profile="paper").given() != kind().given()
+
+
+_OF_LOG: dict[str, Any] = {
+    "epsilon": "1", "vocabulary": ["A", "B"], "max_trace_length": 5, "first_date": "2026-01-01",
+    "last_date": "2026-02-01",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "one", "other"),
+    [
+        ("private-log", {"epsilon": 1}, {"epsilon": "1.0"}),
+        ("private-log", {"delta": "1e-7"}, {"delta": 0.0000001}),
+        ("private-log", {"budget_split": "variants=0.5,starts=0.2"},
+         {"budget_split": {"starts": 0.20, "variants": ".5"}}),
+        ("private-log", {"working_days": "tue,mon,mon"}, {"working_days": ["mon", "tue"]}),
+        ("private-log", {"working_days": []}, {}),
+        ("private-log", {"working_days": "mon,tue,wed,thu,fri,sat,sun"}, {}),
+        ("private-log", {"working_hours": "08-18"}, {"working_hours": "8-18"}),
+        ("private-log", {"working_hours": "0-24"}, {}),
+        ("private-log", {"holidays": ["2026-01-02", "2026-01-01"]},
+         {"holidays": "2026-01-01,2026-01-02,2026-01-01"}),
+        ("private-log", {"attributes": {"case:x": {"bounds": [0, 10]}}},
+         {"attributes": {"case:x": {"bounds": [0.0, 10.0], "whole": False}}}),
+        ("private-log", {"attributes": {"x": {"values": ["1"]}, "y": {"values": ["2"]}}},
+         {"attributes": {"y": {"values": [2]}, "x": {"values": [1]}}}),
+        ("amun", {"guessing_advantage": 0.4}, {"guessing_advantage": "0.40"}),
+        ("amun", {"log_start": "2026-01-01T00:00:00Z"}, {"log_start": "2026-01-01T02:00:00+02:00"}),
+    ],
+)  # fmt: skip
+def test_two_spellings_of_a_value_are_one(
+    method: str, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """Catches a release that is not recognised, as the same is written in another way."""
+    first = _OF_LOG if method == "private-log" else {}
+    configs = [release(method=method, params={**first, **more}) for more in (one, other)]
+    assert configs[0].digest == configs[1].digest
+    assert configs[0].method_params == configs[1].method_params
+    by_default = release(method=method, params=first).digest
+    assert (configs[0].digest == by_default) == (one in ({"epsilon": 1}, {}) or other == {})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"params": {**_OF_LOG, "vocabulary": ["A", "B"]}},
+         {"params": {**_OF_LOG, "vocabulary": ["B", "A"]}}),
+        ({"formats": ["parquet", "csv"]}, {"formats": ["csv", "parquet"]}),
+        ({"where": [{"column": "a", "equals": "x,y"}]},
+         {"where": [{"column": "a", "equals": "y,x"}]}),
+    ],
+)  # fmt: skip
+def test_the_order_of_a_list_is_part_of_it(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """No list is taken for a set, so that none of which the order matters is, either."""
+    common = {"method": "private-log", "params": _OF_LOG, "columns": {}}
+    assert release(**{**common, **one}).digest != release(**{**common, **other}).digest
 
 
 def test_defaults_that_follow_from_other_keys_of_a_stream_may_be_given() -> None:
@@ -393,11 +479,111 @@ def test_a_generator_has_a_version_if_it_says_so() -> None:
     assert (VariantLog(PrivTree()).version, VariantLog(Later()).version) == (1, 3)
 
 
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> type[VariantGenerator]:
+    """A generator of variants of another distribution."""
+
+    class Mine(SparseHistogram):
+        name: ClassVar[str] = "mine"
+
+    module: Any = ModuleType("kites")
+    module.Mine = Mine
+    monkeypatch.setitem(sys.modules, "kites", module)
+    point = EntryPoint("mine", "kites:Mine", GENERATORS.group)
+    monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
+    monkeypatch.setattr(GENERATORS, "_made", dict(GENERATORS._made))
+    return Mine
+
+
+WITH_MINE: dict[str, Any] = {
+    "method": "private-log",
+    "params": {
+        "epsilon": "8", "vocabulary": ["A", "B", "C"], "max_trace_length": 4, "variants": "mine",
+        "first_date": "2020-01-01", "last_date": "2020-12-31",
+    },
+}  # fmt: skip
+
+
+def test_another_version_of_a_generator_is_the_same_configuration_and_other_noise(
+    mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches the same noise on other counts; a first version is as if nobody spoke of it."""
+    config = release(**WITH_MINE, columns={})
+    of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
+    steps = stream(product="log", log_params=of_log)
+    first = (config.digest, steps.digest)
+    noise = config.noise_digest
+    assert noise == noise_digest(config.digest, METHODS["private-log"].version)
+    assert steps.made_product().inner_versions == {}
+    monkeypatch.setattr(mine, "version", 2, raising=False)
+    assert (config.digest, steps.digest) == first
+    assert config.noise_digest not in (noise, config.digest)
+    assert steps.made_product().inner_versions == {"mine": 2}
+
+
+def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
+    mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a pipeline, or a step of a stream, with the noise of another version."""
+    of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
+    steps = stream(product="log", log_params=of_log)
+    drawn: list[str] = []
+
+    def anonymised(*given: Any) -> Any:
+        drawn.append(given[5])
+        raise InterruptedError
+
+    monkeypatch.setattr(log_steps, "anonymise", anonymised)
+    counted = Statistics({"cases": ClosedCases.of(trace_batch({"c": "A B"}))})
+    origins = []
+    for version in (1, 2):
+        monkeypatch.setattr(mine, "version", version, raising=False)
+        with pytest.raises(InterruptedError):
+            steps.made_product().publish(0, counted, (), steps.name, release_key(1))
+        made = AnonymizeEventLog("private-log", WITH_MINE["params"], KeyReference("env:X"), "r")
+        drawn.append(made._run.noise_digest)
+        origins.append(_origin(steps))
+    assert len(set(drawn)) == 4
+    assert not origins[0].is_drawn_alike(origins[1])
+
+
+def test_a_release_that_another_version_of_a_generator_began_is_not_finished(
+    mine: type[VariantGenerator],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Catches noise of the same key on what another version of a generator counts."""
+    example = {**WITH_MINE["params"], "vocabulary": ("A", "B", "C")}
+    body = example_config(tmp_path, "private-log", example, log_file(tmp_path))
+    (tmp_path / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+    monkeypatch.setattr(mine, "version", 2, raising=False)
+
+    def cut_off(*_: object) -> None:
+        raise ValueError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleaseFolder, "commit", cut_off)
+        assert tracecloak("release", tmp_path / "release.yaml") == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(mine, "version", 3)
+        capsys.readouterr()
+        assert tracecloak("release", tmp_path / "release.yaml") == 6
+        assert (
+            "by version 1 of private-log with version 2 of mine, and this build has version 1 of "
+            "private-log with version 3 of mine, whose noise is another"
+        ) in capsys.readouterr().err
+    assert tracecloak("release", tmp_path / "release.yaml") == 0
+    folder = tmp_path / "out" / "run_id=golden"
+    assert manifest(folder)["inner_versions"] == {"mine": 2}
+    assert tracecloak("verify", folder) == 0
+    with monkeypatch.context() as patch:  # and once it is finished every build knows it
+        patch.setattr(mine, "version", 3)
+        assert tracecloak("release", tmp_path / "release.yaml") == 0
+        assert tracecloak("verify", folder) == 8
+
+
 def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from importlib.metadata import EntryPoint
-
-    from tracecloak.schemas import plugins
-
     point = EntryPoint("amun", "kites:Toy", METHODS.group)
     monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
     with pytest.raises(UsageError, match=r"'amun' is offered by kites:Toy, tracecloak\.anonym"):

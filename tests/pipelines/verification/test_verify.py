@@ -27,6 +27,7 @@ from tests.support.received import copied, digest_of, edited, failed, made, rewr
 from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import log_forms, received
 from tracecloak.pipelines.verification.findings import Finding, Wrong
@@ -277,14 +278,14 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     ),
     "a count of the graph": (
         lambda r: in_json(r, "dfg.json", lambda b: b["edges"][0].update(count=10**6)),
-        {"forms", "page"},
+        {"forms"},
     ),
     "an activity of no edge": (
         lambda r: in_json(r, "dfg.json", lambda b: b["activities"].append("Z")),
-        {"forms", "page"},
+        {"forms"},
     ),
-    "a graph of another kind": (lambda r: rewritten(r, "dfg.json", b"[[[]]]"), {"forms", "page"}),
-    "no JSON": (lambda r: rewritten(r, "dfg.json", b"[" * 100_000), {"data", "forms", "page"}),
+    "a graph of another kind": (lambda r: rewritten(r, "dfg.json", b"[[[]]]"), {"forms"}),
+    "no JSON": (lambda r: rewritten(r, "dfg.json", b"[" * 100_000), {"data", "forms"}),
     "a number of cases": (
         lambda r: edited(r, lambda b: b["came_out"].update(n_cases=7)),
         {"numbers", "statement", "page"},
@@ -310,7 +311,7 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     ),
     "a version that the method has not": (
         lambda r: edited(r, lambda b: b.update(method_version=2)),
-        {"copies", "method", "data", "forms", "numbers", "property", "page"},
+        {"copies"},
     ),
     "no manifest but JSON": (
         lambda r: (r / "manifest.json").write_text('{"outputs": {}}'),
@@ -402,7 +403,7 @@ GRAPH_CHANGES: dict[str, tuple[Change, set[str]]] = {
     ),
     "a picture that declares": (
         lambda r: rewritten(r, "dfg.svg", b"<!DOCTYPE svg []><svg/>"),
-        {"signature", "data", "pictures", "page"},
+        {"signature", "data", "pictures"},
     ),
     "no signature": (lambda r: (r / "manifest.json.sig").unlink(), {"signature"}),
     "half a signature": (
@@ -500,6 +501,63 @@ def test_a_release_of_another_version_holds_by_what_does_not_depend_on_it(
         assert said[check].state == "ok"
     assert said["budget"].state == ("ok" if kind != "log_release" else "not applicable")
     assert kind != "log_release" or said["property"].state == "ok"
+
+
+def _gone(patch: pytest.MonkeyPatch) -> None:
+    patch.delitem(METHODS._ours, "private-dfg")
+    patch.setattr(METHODS, "_made", {})
+
+
+def _raised(patch: pytest.MonkeyPatch) -> None:
+    method = type(METHODS["private-dfg"])
+    patch.setattr(method, "version", 2)
+    patch.setattr(method, "has_error_bars", not method.has_error_bars)
+
+
+def _without_a_parameter(patch: pytest.MonkeyPatch) -> None:
+    method = METHODS["private-dfg"]
+    _raised(patch)
+
+    class Fewer(contract.Params):
+        """None of those that there were."""
+
+    patch.setattr(type(method), "Params", Fewer)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_gone, "does not know the method private-dfg."),
+        (_raised, "by version 1 of private-dfg, and this installation has version 2"),
+        (_without_a_parameter, "by version 1 of private-dfg, and this installation has version 2"),
+    ],
+)
+def test_what_this_installation_does_not_have_is_nobodys_fault(
+    graph_release: Path,
+    change: Callable[[pytest.MonkeyPatch], None],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a sound release that fails, whatever version of tracecloak the method is added to."""
+    change(monkeypatch)
+    found = verify(str(graph_release))
+    assert failed(found) == {} and found.verdict == "unsure"
+    said = {finding.check: finding for finding in found.findings}
+    assert told in said["method"].sentence
+    assert {check for check, one in said.items() if one.state == "unsure"} == {"method"}
+
+
+def test_a_generator_that_is_not_installed_is_nobodys_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = made(tmp_path, "private-log", 3)
+    assert verify(str(release)).holds
+    edited(release, lambda body: body["params"].update(variants="of-others"))
+    said = {finding.check: finding for finding in verify(str(release)).findings}
+    assert said["method"].state == "unsure"
+    assert "name what this installation does not have" in said["method"].sentence
+    edited(release, lambda body: body["params"].update(variants="auto", products="zeal"))
+    assert states(verify(str(release)))["method"] == "failed"  # the control
 
 
 OLDER_CHANGES: dict[str, tuple[str, Change, set[str]]] = {

@@ -290,13 +290,23 @@ def test_the_schema_is_closed_and_complete_everywhere():
     concerns_own = found.pop("$.properties.noted")
     # The parameters are the method's, and what is noted is a concern's.
     assert not {"additionalProperties"} & {*methods_own, *concerns_own}
+    versions = found.pop("$.properties.inner_versions")  # whatever has one is a number above 1
+    assert versions["additionalProperties"] == {"type": "integer", "minimum": 2}
     assert len(found) == 14
     about = found.pop("$.properties.about")
     assert about["additionalProperties"] is False and "required" not in about
     # Of an epoch of a stream alone, of a window alone, of releases since they say so, of a log with
     # times alone, and of a joint mechanism alone.
     some = {
-        "$": {"stream", "about", "released_on", "window", "time_caveats", "noted"},
+        "$": {
+            "stream",
+            "about",
+            "released_on",
+            "window",
+            "time_caveats",
+            "noted",
+            "inner_versions",
+        },
         "$.$defs.spend": {"blocks", "choices", "instead"},
     }
     for place, part in found.items():
