@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_TOLD,
+    ORIGINAL_HELP,
     add_log_flags,
     file_to_write,
     listed,
@@ -21,7 +21,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of what is looked at."""
     parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
-    add_log_flags(parser, ORIGINAL_TOLD)
+    add_log_flags(parser, ORIGINAL_HELP)
     parser.add_argument(
         "--output",
         help="page to write; by default report.html among what is the operator's of this release "

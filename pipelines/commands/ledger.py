@@ -68,21 +68,21 @@ class Action:
     Attributes:
         help: What it does, in a line.
         flags: Its arguments beside those of the place; names without dashes are flags.
-        run: Does it, and returns what came of it.
-        told: What is other about its flags than `_FLAGS` says, by name.
+        run: Does it, and returns the result.
+        changes: What differs in its flags from what `_FLAGS` says, by name.
     """
 
     help: str
     flags: Sequence[str]
     run: Callable[[Flags], Result]
-    told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, action in ACTIONS.items():
-        own = actions.add_parser(
+        action_parser = actions.add_parser(
             name,
             help=action.help,
             description=action.help,
@@ -91,8 +91,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         )
         for flag in (*action.flags, *_PLACES):
             known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
-            own.add_argument(known, **{**_FLAGS[known], **action.told.get(flag, {})})
-        add_form_flags(own)
+            action_parser.add_argument(known, **{**_FLAGS[known], **action.changes.get(flag, {})})
+        add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:
@@ -144,8 +144,8 @@ def _lines(text: str) -> list[str]:
 def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import verify
 
-    found = verify(_opened(flags))
-    return Result((), {"is_sound": found.is_sound, "said": found.text}, _lines(found.text))
+    verified = verify(_opened(flags))
+    return Result((), {"is_sound": verified.is_sound, "said": verified.text}, _lines(verified.text))
 
 
 def _export(flags: Flags) -> Result:
@@ -158,8 +158,8 @@ def _export(flags: Flags) -> Result:
 def _begin(flags: Flags) -> Result:
     ledger = _opened(flags, new=True)
     n = len(ledger.entries())
-    told = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
-    return Result((), {"ledger": ledger.place, "entries": n}, [told])
+    sentence = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
+    return Result((), {"ledger": ledger.place, "entries": n}, [sentence])
 
 
 def _declare(flags: Flags) -> Result:
@@ -224,16 +224,16 @@ def _forfeit(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import forfeit
 
     place = _ended(flags, forfeit)
-    told = "What it reserved stays spent, and its key is destroyed."
-    return Result([("given up", place)], {"folder": place}, below=[told])
+    sentence = "What it reserved stays spent, and its key is destroyed."
+    return Result([("given up", place)], {"folder": place}, below=[sentence])
 
 
 def _withdraw(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
     place = _ended(flags, withdraw)
-    told = "What it spent stays spent, and whoever has a copy of it has it still."
-    return Result([("withdrawn", place)], {"folder": place}, below=[told])
+    sentence = "What it spent stays spent, and whoever has a copy of it has it still."
+    return Result([("withdrawn", place)], {"folder": place}, below=[sentence])
 
 
 def _list_cases(flags: Flags) -> Result:
