@@ -304,14 +304,14 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     @property
     def guarantee(self) -> Guarantee:
         """What the method guarantees, and what of that the configuration takes away."""
-        found = method_named(self.method).guarantee(self.method_params)
-        if found.kind != "rigorous" or self.max_error_ratio is None:
-            return found
-        told = (
+        guarantee = method_named(self.method).guarantee(self.method_params)
+        if guarantee.kind != "rigorous" or self.max_error_ratio is None:
+            return guarantee
+        condition = (
             f"The run ends if more than {self.max_error_ratio:g} of the records cannot be read: "
             "whether there is a release tells whether there are so many."
         )
-        return replace(found, not_covered=(*found.not_covered, told))
+        return replace(guarantee, not_covered=(*guarantee.not_covered, condition))
 
     @property
     def signer(self) -> SigningReference | None:
@@ -396,8 +396,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         from tracecloak.anonymizers.contract.identity import config_digest
 
-        own = set(IN_DIGEST) - {"params", "schedule", "window"}
-        given = self.model_dump(mode="json", include=own, exclude_defaults=True)
+        fields = set(IN_DIGEST) - {"params", "schedule", "window"}
+        given = self.model_dump(mode="json", include=fields, exclude_defaults=True)
         given["params"] = self.method_params.given()
         if self.guarantee.kind != "rigorous":
             given.pop("max_error_ratio", None)  # then it is no part of what is promised
@@ -503,12 +503,12 @@ def load_log(flags: Mapping[str, Any]) -> SourceConfig:
     Raises:
         UsageError: The file is no YAML mapping, or a flag is unknown, missing or wrong.
     """
-    own = dict(flags)
-    path = own.pop("config", None)
+    given = dict(flags)
+    path = given.pop("config", None)
     body = {} if path is None else read_yaml(path)
     _refuse_old_keys(body)
     of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
-    return _checked(SourceConfig, of_log, own)
+    return _checked(SourceConfig, of_log, given)
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:

@@ -83,7 +83,7 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 def _all(element: ElementTree.Element, *tags: str) -> Iterator[ElementTree.Element]:
-    return (found for found in element.iter() if _tag(found) in tags)
+    return (part for part in element.iter() if _tag(part) in tags)
 
 
 def _text(element: ElementTree.Element, tag: str) -> str | None:
@@ -194,14 +194,14 @@ def _pnml(data: bytes) -> PetriNet:
     }
     if not initial:
         raise UsageError("PNML must have an initial marking")
-    made = tuple(Transition(labels[name], takes[name], gives[name]) for name in labels)
-    return PetriNet(made, initial, _final_marking(nets[0], set(places), made))
+    transitions = tuple(Transition(labels[name], takes[name], gives[name]) for name in labels)
+    return PetriNet(transitions, initial, _final_marking(nets[0], set(places), transitions))
 
 
 def _final_marking(
     net: ElementTree.Element, places: set[str], transitions: tuple[Transition, ...]
 ) -> dict[str, int]:
-    markings = [m for found in _all(net, "finalmarkings") for m in _all(found, "marking")]
+    markings = [m for listed in _all(net, "finalmarkings") for m in _all(listed, "marking")]
     if len(markings) > 1:
         raise UsageError("PNML must have one final marking")
     for marking in markings:
@@ -238,8 +238,8 @@ def _bpmn(data: bytes) -> PetriNet:
     processes = list(_all(_xml(data), "process"))
     if len(processes) != 1:
         raise UsageError(f"BPMN must have one <process>, got {len(processes)}")
-    for found in _all(processes[0], *_UNKNOWN, *_LOOPS):
-        raise UsageError(f"<{_tag(found)}> of BPMN is not understood")
+    for element in _all(processes[0], *_UNKNOWN, *_LOOPS):
+        raise UsageError(f"<{_tag(element)}> of BPMN is not understood")
     incoming: dict[str, list[str]] = defaultdict(list)
     outgoing: dict[str, list[str]] = defaultdict(list)
     for i, flow in enumerate(_all(processes[0], "sequenceFlow")):
@@ -248,10 +248,10 @@ def _bpmn(data: bytes) -> PetriNet:
     known = {element.get("id") for element in processes[0] if _tag(element) in _UNDERSTOOD}
     if not known >= {*incoming, *outgoing}:
         raise UsageError("a <sequenceFlow> of BPMN must join two events, tasks or gateways")
-    made: list[Transition] = []
+    transitions: list[Transition] = []
 
     def step(label: str | None, takes: list[str], gives: list[str]) -> None:
-        made.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
+        transitions.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
 
     for element in processes[0]:
         tag = _tag(element)
@@ -268,7 +268,7 @@ def _bpmn(data: bytes) -> PetriNet:
             label = (element.get("name") or None) if tag in _TASKS else None
             for arriving in incoming[name]:
                 step(label, [arriving], outgoing[name])
-    return PetriNet(tuple(made), {"start": 1}, {})
+    return PetriNet(tuple(transitions), {"start": 1}, {})
 
 
 # --- Rules by name --------------------------------------------------------------------------------
