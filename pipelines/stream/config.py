@@ -453,9 +453,9 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    own = _own_fields()
-    fields = _fields_of(flags.get("product", body.get("product", own["product"].default)))
-    fields = {**fields, _ENDS: own[_ENDS]}
+    own_fields = _own_fields()
+    fields = _fields_of(flags.get("product", body.get("product", own_fields["product"].default)))
+    fields = {**fields, _ENDS: own_fields[_ENDS]}
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -467,7 +467,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
             continue
         if (field := fields.get(name)) is not None:
             value = given_value(name, value, field)
-        if name in own:
+        if name in own_fields:
             body[name] = value
         else:
             body["log_params"] = {**(body.get("log_params") or {}), name: value}
@@ -507,12 +507,12 @@ def log_keys() -> dict[str, str]:
 
 def stream_helps() -> dict[str, str]:
     """Returns the help of the flags of the configuration, with what is required or the default."""
-    own = _own_fields()
-    parameters = _product_fields() | {_ENDS: own[_ENDS]}
+    fields = _own_fields()
+    parameters = _product_fields() | {_ENDS: fields[_ENDS]}
     helps = {}
     for name, text in stream_keys().items():
         form = form_of(name, parameters[name]) if name in parameters else ""
-        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(own[name])
+        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(fields[name])
         helps[name] = " ".join(f"{text} {form} {default}".split())
     return helps
 

@@ -120,8 +120,8 @@ class Epoch:
             self.folder, f"product={self.config.product}", f"view={self.config.view}"
         )
         ending = self.product.released.json_ending
-        (found,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
-        numbers = (_STEP.search(one.path) for one in found.metadata_list)
+        (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
+        numbers = (_STEP.search(one.path) for one in listing.metadata_list)
         return max((int(number[1]) for number in numbers if number is not None), default=None)
 
     @property
@@ -138,8 +138,8 @@ class Epoch:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        found = (self.last_published, self.noted.last(), self.places.steps.last())
-        return max((step for step in found if step is not None), default=None)
+        steps = (self.last_published, self.noted.last(), self.places.steps.last())
+        return max((step for step in steps if step is not None), default=None)
 
 
 @contextlib.contextmanager
@@ -179,8 +179,8 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         for line in explained(config, product):
             _LOG.info("%s", line)
         private = store.operator_folder(output, name.both)
-        kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
-        places = Places(output, workplace, config.dead_letter or private, kept)
+        steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
+        places = Places(output, workplace, config.dead_letter or private, steps)
         gate = gate_of(store, (output, name.both, manifest.key_fingerprint), ledger.url)
         noted = NotedSteps(gate)
         epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
@@ -190,14 +190,14 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         remove_folder(workplace)
         if epoch.is_spent:
             noted.end(product.horizon - 1)
-            remove_folder(kept.folder)
+            remove_folder(steps.folder)
 
 
 def manifest_of(
     config: StreamConfig, product: StepProduct, key_fingerprint: str
 ) -> ReleaseManifest:
     """Returns what a stream says of itself; nothing of it was counted on the input."""
-    kept = (
+    names = (
         "product", "view", "sliding_steps", "epsilon", "delta", "max_cases", "vocabulary",
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
         "log_params", "horizon", "end_activity",
@@ -206,7 +206,7 @@ def manifest_of(
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
     given = (name for name in durations if dumped[name] is not None)
     params = {
-        **{name: dumped[name] for name in kept},
+        **{name: dumped[name] for name in names},
         **{f"{name}_seconds": dumped[name] / 1_000_000 for name in given},
         "start": _iso(config.start),
     }

@@ -51,11 +51,11 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         )
     is_new = not is_begun(config)
     with stopping() as stop:
-        found = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
-        if found is None:
+        connected = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
+        if connected is None:
             folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
             return StreamOutcome(folder, False)
-        (opening, source_name), sinks = found
+        (opening, source_name), sinks = connected
         with paid_epoch(config) as epoch:
             try:
                 run_epoch(epoch, opening, source_name, sinks, stop)
@@ -107,10 +107,10 @@ def run_epoch(
         if decided is not None:
             raise older_than_decided(str(epoch.state_path), decided, None)
         store.create(stream.begin(), source_name)
-    with store.opened(source_name) as kept:
-        if decided is not None and decided >= kept.state.next_step:
-            raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
-        source = answered(lambda: opening(kept.positions), stop)
+    with store.opened(source_name) as state_file:
+        if decided is not None and decided >= state_file.state.next_step:
+            raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
+        source = answered(lambda: opening(state_file.positions), stop)
         if source is None:
             return
         files = FileSink(
@@ -126,7 +126,7 @@ def run_epoch(
             clock,
         )
         with contextlib.closing(source):
-            is_done = loop.run(source, kept, stop)
+            is_done = loop.run(source, state_file, stop)
     if is_done:
         _LOG.warning(
             "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
@@ -209,16 +209,16 @@ def _subscription(config: StreamConfig) -> str:
         assert config.input_subscription is not None
         return config.input_subscription
     project, _, _ = config.input_topic.partition("/topics/")
-    own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
-    return f"{project}/subscriptions/tracecloak-{own}"
+    digest = text_digest(f"{config.input_topic} {config.name.both}")[:16]
+    return f"{project}/subscriptions/tracecloak-{digest}"
 
 
 def _clock_subscription(config: StreamConfig) -> str:
     """Returns the subscription through which an epoch is told the time, as nobody else is."""
     read = _subscription(config)
     project, _, _ = read.partition("/subscriptions/")
-    own = text_digest(f"{read} {config.name.both}")[:16]
-    return f"{project}/subscriptions/{config.clock_topic}-{own}"
+    digest = text_digest(f"{read} {config.name.both}")[:16]
+    return f"{project}/subscriptions/{config.clock_topic}-{digest}"
 
 
 def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:

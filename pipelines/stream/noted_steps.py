@@ -98,10 +98,10 @@ def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
     Raises:
         TracecloakError: See `NotedSteps`; or what is kept was changed.
     """
-    last, kept = noted.last(), steps.last()
-    for step in range(0 if last is None else last + 1, 0 if kept is None else kept + 1):
-        if (made := steps.of(step, key)) is not None:
-            noted(made.released)
+    last, last_kept = noted.last(), steps.last()
+    for step in range(0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1):
+        if (kept_step := steps.of(step, key)) is not None:
+            noted(kept_step.released)
 
 
 @contextlib.contextmanager

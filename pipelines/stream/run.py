@@ -76,13 +76,13 @@ def run_stream(
         require_reads(config)
     is_new = messages is None and not is_begun(config)
     with stopping() as stop:
-        found = answered(
+        connected = answered(
             lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]), stop
         )
-    if found is None:
+    if connected is None:
         folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
         return StreamOutcome(folder, False)
-    source, others = found
+    source, others = connected
     check_ready(options)
     with paid_epoch(config) as epoch:
         if is_on_this_machine(epoch.private) and epoch.state_path.exists():
@@ -226,8 +226,8 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    own = _OF_FLINK if runner == FLINK else ()
-    options = pipeline_options(runner, [*arguments, *own], must_end=False)
+    of_runner = _OF_FLINK if runner == FLINK else ()
+    options = pipeline_options(runner, [*arguments, *of_runner], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
@@ -261,9 +261,11 @@ def _check_decided(epoch: Epoch) -> None:
     steps = epoch.places.steps
     note_kept(epoch.noted, steps, epoch.keys[0].resolve())
     decided = epoch.last_decided()
-    kept = steps.last()
-    if decided is not None and (kept is None or kept < decided):
-        raise older_than_decided(steps.folder, decided, None if kept is None else kept + 1)
+    last_kept = steps.last()
+    if decided is not None and (last_kept is None or last_kept < decided):
+        raise older_than_decided(
+            steps.folder, decided, None if last_kept is None else last_kept + 1
+        )
 
 
 def _noting(epoch: Epoch) -> AbstractContextManager[None]:
