@@ -257,8 +257,8 @@ def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]])
     return (
         "other accounts paid for releases of the same cases, as a share of the smaller log: "
         f"{releases}. For these cases the epsilons of all of them add up, which no account's cap "
-        "sees. If it is the same data, give it one name with dataset, and have the privacy officer bind it to one "
-        "account with `tracecloak ledger bind`"
+        "sees. If it is the same data, give it one name with dataset, and have the privacy officer "
+        "bind it to one account with `tracecloak ledger bind`"
     )
 
 

@@ -1,10 +1,10 @@
 """Reads a public process model from a file: PTML, PNML, BPMN, a process tree as text, or rules.
 
-Which one it is is told by the name's ending: `.ptml`, `.pnml`, `.bpmn`, `.tree` (the text form of
+The ending of the name says which one it is: `.ptml`, `.pnml`, `.bpmn`, `.tree` (the text form of
 `schemas.models.process_tree`), or `.yaml`, `.yml` and `.json`
-(`anonymizers.queries.order_rules.NamedRules`: rules by name). What is read is what the elements of
-these formats say of the order of activities; data, resources, times and drawings are passed over.
-What would change the order and is not understood is refused: inhibitor and reset arcs, inclusive
+(`anonymizers.queries.order_rules.NamedRules`: rules by name). It reads what these formats say of
+the order of activities, and passes over data, resources, times and drawings. It refuses elements
+that would change the order and that it does not understand: inhibitor and reset arcs, inclusive
 gateways, sub-processes.
 """
 
@@ -39,8 +39,8 @@ def read_model_rules(path: str) -> NamedRules:
     """Returns the rules of the model in a file.
 
     Raises:
-        UsageError: The file cannot be read, is no model of its format, has something that is not
-            understood, or its model has too many states or no way to its end.
+        UsageError: The file cannot be read, is no model of its format, or has an element that is
+            not understood; or its model has too many states or no way to its end.
     """
     ending = path.rpartition(".")[2].lower()
     if ending not in _READERS:
@@ -62,7 +62,7 @@ def read_model_rules(path: str) -> NamedRules:
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """Refuses a DOCTYPE, hence entities and what they would fetch or blow up."""
+    """Refuses a DOCTYPE, and so entities, which could fetch other files or fill the memory."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise UsageError("a DOCTYPE is not allowed")
@@ -231,9 +231,9 @@ _LOOPS = ("standardLoopCharacteristics", "multiInstanceLoopCharacteristics")
 def _bpmn(data: bytes) -> PetriNet:
     """One process: a place for each sequence flow; it ends when no token is left.
 
-    A case begins at one of the start events. What has no outgoing flow ends its token's way. What
-    has several incoming flows waits for one of them, but a parallel gateway for all; and what has
-    several outgoing flows gives to all of them, but a choice to one.
+    A case begins at one of the start events. A token ends at an element without an outgoing flow.
+    An element with several incoming flows waits for one of them, but a parallel gateway for all. An
+    element with several outgoing flows gives a token to all of them, but a choice to one.
     """
     processes = list(_all(_xml(data), "process"))
     if len(processes) != 1:

@@ -248,10 +248,10 @@ class StreamConfig(PayingConfig, MappedConfig):
         return self
 
     def _check_kafka(self) -> None:
-        """Makes sure that the topics of Kafka are some.
+        """Makes sure that topics of Kafka are well-formed, and named only by keys that take them.
 
         Raises:
-            ValueError: One is none, or is where none can be.
+            ValueError: One is not.
         """
         for name in ("input_subscription", "reject_topic"):
             if (getattr(self, name) or "").startswith(KAFKA):
@@ -270,15 +270,15 @@ class StreamConfig(PayingConfig, MappedConfig):
             )
 
     def _check_product(self) -> None:
-        """Makes sure that the product has all that is asked of it.
+        """Makes sure that the product has the view, guarantee, forms and parameters asked for.
 
         Raises:
-            ValueError: It has not.
+            ValueError: It lacks one.
         """
         kind = STREAM_PRODUCTS[self.product]
         if doubled := self.log_params.keys() & StreamConfig.model_fields.keys():
             raise ValueError(f"log_params: {min(doubled)} is a key beside it, not in it")
-        # Whatever is a parameter of a product changes what is published.
+        # Every parameter of a product changes what is published.
         optional = (n for n in IN_DIGEST if StreamConfig.model_fields[n].default is None)
         given = {*self.log_params, *(n for n in optional if getattr(self, n) is not None)}
         for name in sorted(given - kind.Params.model_fields.keys()):
@@ -413,7 +413,7 @@ class StreamConfig(PayingConfig, MappedConfig):
         given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
         params = self.params.given()
         given["log_params"] = {name: params[name] for name in self.log_params if name in params}
-        # What is the default of some configurations alone.
+        # These values are the default of some configurations only.
         without = self.model_copy(update={"l2_clip": None, "max_cases_per_individual": None})
         if self.l2_clip == without.explicit.l2_clip:
             given.pop("l2_clip", None)
@@ -531,7 +531,7 @@ def _own_fields() -> dict[str, FieldInfo]:
 
 
 def _fields_of(product: Any) -> Mapping[str, FieldInfo]:
-    """Those of one product; none of what is no product, which is told where it is checked."""
+    """Returns the parameters of a product; none for an unknown one, which a later check refuses."""
     is_one = isinstance(product, str) and product in STREAM_PRODUCTS
     return STREAM_PRODUCTS[product].Params.model_fields if is_one else {}
 

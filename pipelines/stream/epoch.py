@@ -1,8 +1,8 @@
 """An epoch of a stream: what is checked, paid and written before a message is read, and its end.
 
-What the whole horizon costs is taken from the ledger before a message is read, and never given
-back: what a stream has published cannot be known of one that was cut off. The key of the epoch
-stays in the key store until the last step is published. Whatever drives the stream begins here.
+The cost of the whole horizon is charged to the ledger before a message is read, and never given
+back, as nobody knows how much a stream that was cut off has published. The key of the epoch stays
+in the key store until the last step is published. Every runner of streams begins here.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Epoch:
 
     Attributes:
         config: What is published, of what.
-        product: The same, as it is made.
+        product: The product that the configuration asks for.
         keys: (key of the epoch's noise, key of identities).
         manifest: What the stream says of itself.
         places: Where it writes.
@@ -126,13 +126,13 @@ class Epoch:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the last step of the horizon is published, wherever it is to be."""
+        """Whether the last step of the horizon is published, in all places that get it."""
         if self.config.runner == LOCAL:  # a consumer may have moved the files away
             return self.noted.has_ended
         return self.last_published == self.product.horizon - 1
 
     def last_decided(self) -> int | None:
-        """Returns the last step that was decided, by whatever says so; None: none was.
+        """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
 
         Raises:
             LedgerError: The ledger cannot be read.
@@ -144,11 +144,10 @@ class Epoch:
 
 @contextlib.contextmanager
 def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
-    """Begins an epoch, or goes on with one; nobody else runs it in the block.
+    """Begins an epoch, or goes on with one; no other process can run it during the block.
 
-    What the horizon costs is taken, once, and what the stream says of itself is written. If the
-    last step is published when the block ends, nothing more is drawn, so nobody needs the key, and
-    it is deleted.
+    The cost of the horizon is charged once, and the manifest is written. If the last step is
+    published when the block ends, the key is deleted, as nothing more is drawn.
 
     Args:
         config: What is published, of what.
@@ -184,7 +183,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         gate = gate_of(store, (output, name.both, manifest.key_fingerprint), ledger.url)
         noted = NotedSteps(gate)
         epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
-        _LOG.info("what is found in the messages is for the operator alone, in %s", places.rejected)
+        _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         with operator_log(places.rejected):
             yield epoch
         remove_folder(workplace)
@@ -246,7 +245,7 @@ def explained(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
 
 
 def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
-    """Returns what a memory of closed cases costs that is shorter than the horizon, if it is."""
+    """Returns what it costs that closed cases are forgotten before the horizon ends, if they are."""
     n_times, gap = config.rule.most_counts(product.horizon)
     if config.tombstone is None or n_times == 1:
         return ()
@@ -299,7 +298,7 @@ def _write_manifest(
 def _paid(
     config: StreamConfig, product: StepProduct, store: KeyStore, ledger: Ledger, output: str
 ) -> tuple[KeyReference, KeyReference]:
-    """Takes what the horizon costs from the account, once; returns (noise key, identity key).
+    """Charges the cost of the horizon to the account once; returns (noise key, identity key).
 
     Raises:
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
@@ -428,7 +427,7 @@ def _iso(micros: int) -> str:
 
 
 def failure_of(error: Exception) -> TracecloakError:
-    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
+    """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
     return own_error(error) or TracecloakError(
         f"the stream failed with {reason_of(error)}; what was published stays published, and what "
         "was paid stays spent. Run with --traceback to see where; that output can hold private data"
