@@ -288,7 +288,5 @@ def epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
         and entry.account == noted.account
         and entry.action != "void"
     ]
-    epsilons = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
-    return (
-        " and ".join(epsilons) if epsilons and len(epsilons) == len(ended) else "no finite epsilon"
-    )
+    costs = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
+    return " and ".join(costs) if costs and len(costs) == len(ended) else "no finite epsilon"

@@ -199,6 +199,7 @@ def _rows(
             counted on the input.
     """
     from tracecloak.anonymizers.registry import method_named
+    from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
     from tracecloak.transforms.publish.promise import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
@@ -228,8 +229,13 @@ def _rows(
         )
     if is_private and outcome.n_left_out:
         yield "left out", _left_out(outcome.n_left_out)
-    if signature := _signature(config, outcome):
+    signature = f"{folder}/{SIGNATURE_NAMES[0]}"
+    if outcome.signature == "there":
         yield "signature", signature
+    elif outcome.signature == "by another key":
+        yield "signature", f"{signature} is by another key than sign, and stays"
+    elif config.sign is not None:
+        yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
 
@@ -244,19 +250,6 @@ def _cost(config: ReleaseConfig) -> str:
     elif config.schedule is not None:
         beside = "; all windows together cost what the dearest costs"
     return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
-
-
-def _signature(config: ReleaseConfig, outcome: Outcome) -> str:
-    """Returns where the signature is, or why there is none; empty: none was asked for."""
-    from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
-
-    place = f"{outcome.folder.final}/{SIGNATURE_NAMES[0]}"
-    if outcome.signature == "there":
-        return place
-    if outcome.signature == "by another key":
-        return f"{place} is by another key than sign, and stays"
-    missing = "missing: the release was made without sign, and stays as it is"
-    return "" if config.sign is None else missing
 
 
 def _advice(config: ReleaseConfig, held: Yield) -> str:

@@ -72,10 +72,8 @@ def run(given: Given) -> int:
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
     if like_formulas:
-        quantity_text = quantity(len(like_formulas), "name begins", "names begin")
-        rows.append(
-            ("formulas", f"{quantity_text} as those of a spreadsheet do: the file lists them")
-        )
+        subject = quantity(len(like_formulas), "name begins", "names begin")
+        rows.append(("formulas", f"{subject} as those of a spreadsheet do: the file lists them"))
     show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
 

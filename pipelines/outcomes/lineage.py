@@ -198,9 +198,8 @@ def send(event: dict[str, Any], to: str) -> None:
         else:
             _append(data + b"\n", to)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = (
-            getattr(error, "code", None) or type(error).__name__
-        )  # a status of HTTP, or a class
+        # A status of HTTP, or a class.
+        reason = getattr(error, "code", None) or type(error).__name__
         _LOG.warning("lineage: %s took no event (%s)", _without_query(to), reason)
 
 

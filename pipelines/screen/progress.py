@@ -80,9 +80,8 @@ class Estimate:
             return None
         in_all = (self._total - self._done) * took / (self._done - self._first)
         left = in_all - (now - self._noted)
-        return (
-            left if left > 0 else None
-        )  # it takes longer than it did so far, so nothing is estimated
+        # Below 0 it takes longer than it did so far, so nothing is estimated.
+        return left if left > 0 else None
 
     @property
     def is_at_an_end(self) -> bool:

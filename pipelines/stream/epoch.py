@@ -245,7 +245,7 @@ def explained(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
 
 
 def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
-    """Returns what it costs that closed cases are forgotten before the horizon ends, if they are."""
+    """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
     n_times, gap = config.rule.most_counts(product.horizon)
     if config.tombstone is None or n_times == 1:
         return ()
