@@ -63,16 +63,16 @@ class KeptDraws:
         about = hashlib.sha256(
             "\n".join((round_name, randomness.input_digest, randomness.decided)).encode()
         ).digest()
-        found = self._kept(path, key, round_name, about)
-        if found is not None:
-            return found
+        decision = self._read(path, key, round_name, about)
+        if decision is not None:
+            return decision
         if self.before is not None:
             self.before()
         write_sealed(path, key, round_name, about + encode(decide()))
         # What is kept counts: another worker may have been first.
-        return cast(Decision, self._kept(path, key, round_name, about))
+        return cast(Decision, self._read(path, key, round_name, about))
 
-    def _kept(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
+    def _read(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
         message = read_sealed(path, key, round_name, _MEND)
         if message is None:
             return None

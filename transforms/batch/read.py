@@ -118,5 +118,5 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) < 2:
         return batches
     joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    found: list[pa.RecordBatch] = joined.to_batches()
-    return found
+    pieces: list[pa.RecordBatch] = joined.to_batches()
+    return pieces
