@@ -50,8 +50,8 @@ class KafkaSource:
         self._clock = clock
         if not positions:
             check_history(topic, start_us)
-        found = partitions_of(topic)
-        if gone := positions.keys() - {str(number) for number in found}:
+        oldest_offsets = partitions_of(topic)
+        if gone := positions.keys() - {str(number) for number in oldest_offsets}:
             raise TracecloakError(
                 f"topic {topic.name!r} has lost {len(gone)} of its partitions since this epoch "
                 "began, as where it was made anew: begin another epoch, which is another spend"
@@ -59,7 +59,7 @@ class KafkaSource:
         begin = {
             # One that was added since is read from its first message on.
             number: positions.get(str(number), 0) if positions else oldest
-            for number, oldest in found.items()
+            for number, oldest in oldest_offsets.items()
         }
         self._reader = PartitionReader(topic, group, begin)
         self._looked_us = 0

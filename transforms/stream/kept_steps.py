@@ -65,20 +65,20 @@ class KeptSteps:
             return None
         return KeptStep(message[:_N_DIGEST], self.kind.from_kept(message[_N_DIGEST:]))
 
-    def keep(self, step: int, made: KeptStep, key: ReleaseKey) -> KeptStep:
+    def keep(self, step: int, content: KeptStep, key: ReleaseKey) -> KeptStep:
         """Keeps what a step releases; returns what is kept, as another worker may have been first.
 
         Raises:
             TracecloakError: What is kept was changed.
         """
-        message = made.counts_digest + made.released.to_kept()
+        message = content.counts_digest + content.released.to_kept()
         write_sealed(self._path(step), key, _purpose(step), message)
-        return self.of(step, key) or made
+        return self.of(step, key) or content
 
     def last(self) -> int | None:
         """Returns the last step that was decided; None: there is none."""
-        (found,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
-        names = (one.path.removesuffix(_ENDING) for one in found.metadata_list)
+        (listing,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
+        names = (one.path.removesuffix(_ENDING) for one in listing.metadata_list)
         return max((int(name.rpartition("-")[2]) for name in names), default=None)
 
     def _path(self, step: int) -> str:

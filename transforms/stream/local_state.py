@@ -140,9 +140,9 @@ class LocalState:
         All of it is on the disk when this returns.
         """
         with self._committing():
-            for made in decided:
-                self._put("unsent", made.step, made.counts_digest + made.released.to_kept())
-                self._head["unsent"].append(made.step)
+            for one in decided:
+                self._put("unsent", one.step, one.counts_digest + one.released.to_kept())
+                self._head["unsent"].append(one.step)
             self._write_state(state, positions)
 
     def sent(self, step: int) -> None:
@@ -238,12 +238,12 @@ class LocalState:
 
     def _get(self, kind: str, number: int) -> bytes:
         with self._undamaged():
-            found = self._database.execute(
+            row = self._database.execute(
                 "SELECT seal, value FROM record WHERE kind = ? AND number = ?", (kind, number)
             ).fetchone()
-        if found is None or not hmac.compare_digest(found[0], self._seal(kind, number, found[1])):
+        if row is None or not hmac.compare_digest(row[0], self._seal(kind, number, row[1])):
             raise self._damaged()
-        return bytes(found[1])
+        return bytes(row[1])
 
     def _drop(self, kind: str, first: int, last: int) -> None:
         self._database.execute(
@@ -251,9 +251,9 @@ class LocalState:
         )
 
     def _seal(self, kind: str, number: int, value: bytes) -> bytes:
-        own = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
-        own.update(value)
-        return own.digest()
+        mac = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
+        mac.update(value)
+        return mac.digest()
 
     @contextlib.contextmanager
     def _connected(self, path: Path) -> Iterator[None]:
@@ -321,7 +321,7 @@ def _to_write(value: Any) -> Any:
     if isinstance(value, OpenCases):
         return replace(value, closed=ClosedKeys.none())
     if isinstance(value, dict):
-        return Statistics({str(step): own for step, own in value.items()})
+        return Statistics({str(step): part for step, part in value.items()})
     return value
 
 

@@ -92,12 +92,12 @@ class LocalStream:
         self._n_sinks_done = 0
         self._send_again = -math.inf
 
-    def run(self, source: Source, kept: Kept, stop: threading.Event) -> bool:
+    def run(self, source: Source, start: Kept, stop: threading.Event) -> bool:
         """Reads and publishes until all steps are published, or it is asked to stop.
 
         Args:
             source: Where messages come from, from the kept positions on.
-            kept: Where the stream stands.
+            start: Where the stream stands.
             stop: Set where it is to end; what was pulled is kept then.
 
         Returns:
@@ -106,8 +106,8 @@ class LocalStream:
         Raises:
             TracecloakError: It cannot go on.
         """
-        self._state, self._positions = kept.state, dict(kept.positions)
-        self._unsent = deque(kept.unsent)
+        self._state, self._positions = start.state, dict(start.positions)
+        self._unsent = deque(start.unsent)
         while True:
             self._send()
             is_over = self._state.next_step >= self._stream.horizon
@@ -161,16 +161,16 @@ class LocalStream:
     def _send(self) -> None:
         """Publishes what is decided, in the order of steps, as far as it is taken."""
         while self._unsent and time.monotonic() >= self._send_again:
-            made = self._unsent[0]
+            oldest = self._unsent[0]
             try:
                 while self._n_sinks_done < len(self._sinks):
-                    self._sinks[self._n_sinks_done].send(made.released)
+                    self._sinks[self._n_sinks_done].send(oldest.released)
                     self._n_sinks_done += 1
             except RetryLater as error:
                 self._say_away(error)
                 self._send_again = time.monotonic() + _AGAIN_SECONDS
                 return
-            self._store.sent(made.step)
+            self._store.sent(oldest.step)
             self._unsent.popleft()
             self._n_sinks_done = 0
 

@@ -253,22 +253,22 @@ class _Release(beam.DoFn):
         if step >= self._product.horizon:
             return
         parts = list(waiting.read())
-        own = [decode(counted) for at, counted in parts if at == step]
+        of_step = [decode(counted) for at, counted in parts if at == step]
         combine = MergeStatisticsFn(kinds_of(self._product))
-        counted = own[0] if own else combine.extract_output(combine.create_accumulator())
+        counted = of_step[0] if of_step else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
-        found = self._steps.of(step, self._resolved)
-        if found is None:
+        decided = self._steps.of(step, self._resolved)
+        if decided is None:
             self._require_going_on(step, counts)
             self._wait_until_over(step)
-        if found is None or found.counts_digest == so_far:
-            kept_before = [decode(kept) for _, kept in sorted(past.read())]
-            found, kept = self._decided(step, counted, kept_before, so_far, found)
-            if kept is not None:
-                past.add((step, encode(kept)))
+        if decided is None or decided.counts_digest == so_far:
+            kept_before = [decode(state) for _, state in sorted(past.read())]
+            decided, to_keep = self._decided(step, counted, kept_before, so_far, decided)
+            if to_keep is not None:
+                past.add((step, encode(to_keep)))
         if self._note is not None:
-            self._note(found.released)
-        goes_on = found.counts_digest == so_far
+            self._note(decided.released)
+        goes_on = decided.counts_digest == so_far
         if not goes_on and self._goes_on(step, counts):
             _LOG.warning(
                 "the cases of step %d are others than those that it was decided on, as after a "
@@ -295,7 +295,7 @@ class _Release(beam.DoFn):
                 self._name.release_id,
                 step,
             )
-        yield found.released
+        yield decided.released
 
     def _decided(
         self,
@@ -303,21 +303,23 @@ class _Release(beam.DoFn):
         counted: Statistics,
         kept_before: Sequence[Any],
         so_far: bytes,
-        found: KeptStep | None,
+        decided: KeptStep | None,
     ) -> tuple[KeptStep, Any]:
         """(what a step releases, and is kept now; what the product keeps of it)."""
         name = replace(self._name, counts_digest=so_far.hex())
-        own = Statistics({n: counted.by_name[n] for n in self._product.kinds})
-        released, kept = self._product.publish(step, own, kept_before, name, self._resolved)
-        if found is None:
-            found = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
-        if found.counts_digest == so_far and not _is_same(found.released, released):
+        of_product = Statistics({n: counted.by_name[n] for n in self._product.kinds})
+        released, to_keep = self._product.publish(
+            step, of_product, kept_before, name, self._resolved
+        )
+        if decided is None:
+            decided = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
+        if decided.counts_digest == so_far and not _is_same(decided.released, released):
             raise GuaranteeError(
                 f"step {step} comes out otherwise than it was decided, on the same cases, as with "
                 "another version of tracecloak or of a library. Restore that version, or begin "
                 "another epoch, which is another spend"
             )
-        return found, kept
+        return decided, to_keep
 
     def _goes_on(self, step: int, counts: Any) -> bool:
         """Whether the cases of all steps before this one are those that these were decided on."""

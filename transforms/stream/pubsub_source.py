@@ -71,7 +71,7 @@ class PubSubSource:
         self._seconds = seconds
         try:
             with self._asking():
-                self._deadline_seconds = self._found(topic).ack_deadline_seconds
+                self._deadline_seconds = self._subscription(topic).ack_deadline_seconds
             clock.begin()
         except BaseException:
             self.close()
@@ -97,11 +97,11 @@ class PubSubSource:
             began = self._seconds()
             received = self._pulled(min(_MOST_PULLED, max_messages - len(messages)), left)
             self._cover(began)
-            found = [one.message for one in received]
-            stamps = [stamp_us(message) for message in found]
+            pulled = [one.message for one in received]
+            stamps = [stamp_us(message) for message in pulled]
             oldest = min(stamps, default=passed_us - CLOCK_SKEW_US)
             self._pulls.append((began, oldest))
-            messages += found
+            messages += pulled
             publish += stamps
             receipt += [one.ack_id for one in received]
             if not received:
@@ -154,7 +154,7 @@ class PubSubSource:
                 return ()
         return answer._pb.received_messages
 
-    def _found(self, topic: str | None) -> Any:
+    def _subscription(self, topic: str | None) -> Any:
         try:
             # Asked once: the stream waits by itself, and can be stopped meanwhile.
             return self._client.get_subscription(

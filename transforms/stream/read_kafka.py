@@ -232,22 +232,22 @@ class _FindPartitions(beam.DoFn):
             passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
             if known == 0:
                 check_history(self._topic, self._start_us)
-            found = partitions_of(self._topic)
+            oldest_offsets = partitions_of(self._topic)
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
             tracker.defer_remainder(_AWAY_PAUSE)
             return
-        if len(found) < known:
+        if len(oldest_offsets) < known:
             raise TracecloakError(
-                f"topic {self._topic.name!r} has {len(found)} partitions and had {known}: it was "
-                "made anew, so cases cannot be counted as they were. Begin another epoch, which "
-                "is another spend"
+                f"topic {self._topic.name!r} has {len(oldest_offsets)} partitions and had "
+                f"{known}: it was made anew, so cases cannot be counted as they were. Begin "
+                "another epoch, which is another spend"
             )
-        for partition in range(known, len(found)):
+        for partition in range(known, len(oldest_offsets)):
             if not tracker.try_claim(partition):
                 return
             # One that was added while the stream ran is read from its first message on.
-            yield partition, found[partition] if known == 0 else 0
+            yield partition, oldest_offsets[partition] if known == 0 else 0
         _advance(watermark, passed_us - CLOCK_SKEW_US)
         tracker.defer_remainder(_PAUSE)
 
@@ -278,13 +278,13 @@ class _ReadPartition(beam.DoFn):
         with _READERS.taken(self._topic, self._group, partition, start) as reader:
             n_read, is_behind = 0, True
             while is_behind and n_read < _TURN_MESSAGES and time.monotonic() < deadline:
-                found = reader.poll(_POLL_MESSAGES, _POLL_SECONDS)
-                for message in found:
+                messages = reader.poll(_POLL_MESSAGES, _POLL_SECONDS)
+                for message in messages:
                     if not tracker.try_claim(message.offset):
                         return
                     yield TimestampedValue(message, Timestamp(micros=message.published_us))
-                n_read += len(found)
-                is_behind = bool(found)
+                n_read += len(messages)
+                is_behind = bool(messages)
             reader.is_right = True
             if reader.is_to_commit():
                 finalizer.register(reader.committing())
@@ -310,10 +310,10 @@ class _Reader:
         self.is_right = False  # whether all that this turn fetched was claimed
 
     def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
-        found = self._reader.poll(max_messages, timeout_seconds)
-        if found:
-            self.next = found[-1].offset + 1
-        return found
+        messages = self._reader.poll(max_messages, timeout_seconds)
+        if messages:
+            self.next = messages[-1].offset + 1
+        return messages
 
     def watermark_us(self, passed_us: int) -> int:
         return self._reader.watermark_us(self._partition, passed_us)

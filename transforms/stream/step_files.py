@@ -102,8 +102,8 @@ def write_whole(path: str, data: bytes, workplace: str) -> None:
     """
     folder, name = FileSystems.split(path)
     # Two that write at once are of one place and one content, or do not share the name.
-    own = hashlib.sha256(path.encode() + b"\n" + data).hexdigest()[:16]
-    fresh = FileSystems.join(workplace, f"{name}-{own}.part")
+    digest = hashlib.sha256(path.encode() + b"\n" + data).hexdigest()[:16]
+    fresh = FileSystems.join(workplace, f"{name}-{digest}.part")
     if is_on_this_machine(path):
         os.makedirs(workplace, mode=0o700, exist_ok=True)
         os.makedirs(folder, exist_ok=True)

@@ -11,11 +11,11 @@ import pytest
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.pipelines.stream import run as stream
-from tracecloak.pipelines.stream import services
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.kafka_steps import PublishToKafka
@@ -36,7 +36,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     monkeypatch.setattr(KafkaTopic, "check", check)
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 0)
     monkeypatch.setattr(
-        services,
+        kafka_topic,
         "check_history",
         lambda topic, us, _: seen.append((f"history of {topic.name}", us)),
     )
