@@ -77,7 +77,7 @@ class AnonymizeEventLog(beam.PTransform):
             raise UsageError(f"{method} releases no log: name the product to return")
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        """Wires grouping, the method's rounds, and what it makes of them."""
+        """Wires grouping, the method's rounds, and the rows of the release."""
         declared = method_named(self._run.method).attributes(self._run.params)
         events = events | "DeclaredOnly" >> beam.Map(
             with_attributes, [a.name for a in declared]
@@ -180,7 +180,7 @@ class AnonymizeTraces(beam.PTransform):
 
 
 class _Keyed(beam.DoFn):
-    """A stage that knows the run, the decisions so far, and the key where it runs."""
+    """A stage that has the run and the decisions so far, and finds the key where it runs."""
 
     # Element type of the output, for its coder.
     gives: ClassVar[Any]
@@ -190,7 +190,7 @@ class _Keyed(beam.DoFn):
         self._known = known
 
     def default_type_hints(self) -> IOTypeHints:
-        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        """Returns only the output's type, as Beam's check fails if there are no side inputs."""
         return IOTypeHints.empty().with_output_types(self.gives)
 
     def setup(self) -> None:
@@ -204,7 +204,7 @@ class _Keyed(beam.DoFn):
         Without a digest, in the first round, the randomness is that of the units.
         """
         if self._start is None:
-            # What is only waited for comes last.
+            # Side inputs that are only waited for come last, and have no name.
             named = zip(self._known, known, strict=False)
             by_name = {name: only(chunks) for name, chunks in named}
             digest = by_name.pop(_DIGEST, None)
