@@ -2,8 +2,8 @@
 
 Positions are kept with the state of the stream, so a message is read again exactly if it was not
 counted. Its watermark is that of the partition that is read least far. A partition that is added to
-the topic is found before the watermark passes the moment of looking: what is in it was appended
-later. That moment is the brokers' own, which they tell before they are asked for partitions.
+the topic is found before the watermark passes the moment of looking, so its messages are all later.
+That moment is by the brokers' own clock, which is asked before the partitions are listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KafkaSource:
 
         Args:
             topic: The topic.
-            group: Under which positions are noted on the brokers, for those who watch the lag.
+            group: Consumer group under which positions are noted on the brokers, to watch the lag.
             clock: Tells the brokers' time.
             start_us: Where step 0 begins, microseconds since 1970 UTC.
             positions: As `positions` gave them; without any, from the oldest message on.
