@@ -104,8 +104,8 @@ def log_factors(
     highest = math.ceil(math.log(max(total, 1.0))) + 3
     logs = elementary.log(np.maximum(np.maximum(known, block.sums), 1e-3))
     for _ in range(_MAX_STEPS):
-        found = elementary.exp(logs)
-        nearer = np.minimum(logs - (found + slope * logs - wanted) / (found + slope), highest)
+        powers = elementary.exp(logs)
+        nearer = np.minimum(logs - (powers + slope * logs - wanted) / (powers + slope), highest)
         step, logs = float(np.abs(nearer - logs).max(initial=0)), nearer
         if step < _NO_STEP:
             break

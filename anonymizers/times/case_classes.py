@@ -48,12 +48,12 @@ class CaseClasses:
             released: The variants, the most frequent first.
             vocabulary: The activities.
         """
-        own = np.flatnonzero(np.diff(released.offsets) <= LONGEST_VARIANT)[:MOST_VARIANTS]
-        few, code_of_name = released.take(own), vocabulary.codes(released.names)
+        short = np.flatnonzero(np.diff(released.offsets) <= LONGEST_VARIANT)[:MOST_VARIANTS]
+        few, code_of_name = released.take(short), vocabulary.codes(released.names)
         last = code_of_name[released.codes[released.offsets[1:] - 1]].astype(np.int64)
-        classes = len(own) + last
-        classes[own] = np.arange(len(own))
-        sizes = sum_groups(classes, released.counts.astype(np.int64), len(own) + len(vocabulary))
+        classes = len(short) + last
+        classes[short] = np.arange(len(short))
+        sizes = sum_groups(classes, released.counts.astype(np.int64), len(short) + len(vocabulary))
         return cls(encode_sequences(few.offsets, code_of_name[few.codes]), few.offsets, sizes)
 
     @property
@@ -73,12 +73,12 @@ class CaseClasses:
 
     def of_cases(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the class of each case; all are over the vocabulary."""
-        own = encode_sequences(traces.offsets, traces.activities)
-        found = pc.index_in(own, value_set=self.variants)
+        sequences = encode_sequences(traces.offsets, traces.activities)
+        places = pc.index_in(sequences, value_set=self.variants)
         last = traces.activities[traces.offsets[1:] - 1].astype(np.int64)
         return np.where(
-            np.asarray(pc.is_valid(found)),
-            np.asarray(pc.fill_null(found, 0)).astype(np.int64),
+            np.asarray(pc.is_valid(places)),
+            np.asarray(pc.fill_null(places, 0)).astype(np.int64),
             self.n_variants + last,
         )
 
@@ -90,8 +90,8 @@ class CaseClasses:
         Args:
             n_names: n, number of activities.
         """
-        own = decode_sequences(self.variants)[1].astype(np.int64)
-        pairs = np.append(0, own[:-1])[: len(own)] * n_names + own
+        codes = decode_sequences(self.variants)[1].astype(np.int64)
+        pairs = np.append(0, codes[:-1])[: len(codes)] * n_names + codes
         pairs[self.offsets[:-1]] = 0
         return pairs
 
@@ -103,8 +103,8 @@ class CaseClasses:
             positions: int64[n], of the event in its case.
         """
         is_variant = classes < self.n_variants
-        own = self.offsets[np.where(is_variant, classes, 0)]
-        return np.where(is_variant, own + positions, -1)
+        begins = self.offsets[np.where(is_variant, classes, 0)]
+        return np.where(is_variant, begins + positions, -1)
 
 
 NO_CLASSES = CaseClasses(

@@ -127,10 +127,10 @@ def decide_spans(
     together, n_summed = _with_neighbours(noisy), _with_neighbours(np.ones(k))
     deviation = math.sqrt(variance_of(noise))
     least = _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
-    kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
-    if not kept.any():
-        kept = np.ones(k)
-    reached = np.cumsum(kept)
+    shares_kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
+    if not shares_kept.any():
+        shares_kept = np.ones(k)
+    reached = np.cumsum(shares_kept)
     return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation)
 
 

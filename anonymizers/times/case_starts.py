@@ -212,10 +212,10 @@ def _noisy_shares(
         _, group = np.unique(coarser, return_inverse=True)
         expected = np.bincount(group, shares)
         n_summed = len(domain) / len(expected)
-        found = backed_off(np.bincount(group, noisy)[None], variance * n_summed, expected)[0]
+        of_groups = backed_off(np.bincount(group, noisy)[None], variance * n_summed, expected)[0]
         # Where the coarser counts left nothing, it is divided by working time.
         shares = np.where(expected[group] > 0, shares, open_cells[domain])
-        shares = shares / np.bincount(group, shares)[group] * found[group]
+        shares = shares / np.bincount(group, shares)[group] * of_groups[group]
     dense = np.zeros(n_cells)
     dense[domain] = shares
     return dense

@@ -103,14 +103,14 @@ class CaseTables:
         starts = working.at_us(working.elapsed_us(traces.starts))
         bins, n_bins = bins_of_spans(traces, self.time, None, decisions)
         sizes = _Sizes(classes.size, periods.size, n_bins + 1)
-        own = (
+        columns = (
             classes.of_cases(traces),
             periods.of(starts),
             np.where(traces.lengths > 1, bins, n_bins),
         )
         keys, first, n = [], 0, traces.n_cases
         for (a, b), (_, width) in zip(((0, 1), (0, 2), (1, 2)), sizes.shapes, strict=True):
-            keys.append(first + own[a] * width + own[b])
+            keys.append(first + columns[a] * width + columns[b])
             first += sizes.shapes[len(keys) - 1][0] * width
         cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
         return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
@@ -195,8 +195,8 @@ def decide_times(
     """
     n_classes, width = tables.by_span.shape
     shares_of_all = np.append(np.diff(of_all.reached, prepend=0), 0)
-    made = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
-    of_class = made.reshape(n_classes, width) + shares_of_all
+    sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
+    of_class = sums.reshape(n_classes, width) + shares_of_all
     of_class /= of_class.sum(axis=1, keepdims=True)
     of_period = np.diff(periods.ranks)
     used = np.flatnonzero(classes.sizes)

@@ -67,14 +67,14 @@ def timed(
         randomness: The release's.
     """
     grid = timing.grid
-    own = timing.classes.of_cases(traces)
-    steps = Steps.of(traces, case_numbers, timing.classes, own)
+    classes = timing.classes.of_cases(traces)
+    steps = Steps.of(traces, case_numbers, timing.classes, classes)
     taken = sample_durations(timing.durations, steps, randomness)
     is_single = traces.lengths == 1
-    periods = sample_periods(timing.times, own, is_single, case_numbers, randomness)
+    periods = sample_periods(timing.times, classes, is_single, case_numbers, randomness)
     sums = sums_of_cases(taken, traces)
-    ranks = ranks_of(timing.sums, sums, own, case_numbers, randomness)
-    ranks = ranks_among_all(timing.times, timing.spans, own, periods, ranks)
+    ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
+    ranks = ranks_among_all(timing.times, timing.spans, classes, periods, ranks)
     wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
     taken = _fitted(taken, steps, wanted, timing, randomness)
     since_start = np.zeros(traces.n_events, np.int64)
@@ -127,14 +127,14 @@ def _fitted(
     fitted[again] = np.minimum(drawn, most)
     fitted[longest] = 0
     fitted = _limited(fitted, steps.own, wanted)
-    own = steps.own[longest]
+    case = steps.own[longest]
     begins = np.flatnonzero(np.diff(steps.own, prepend=-1))
     sums = np.add.reduceat(fitted, begins) if len(begins) else np.zeros(0, np.int64)
-    fitted[longest] = wanted[own] - sums
+    fitted[longest] = wanted[case] - sums
     return fitted
 
 
-def _limited(taken: np.ndarray, own: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _limited(taken: np.ndarray, case_of: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """int64[m], times cut at the highest limit, for each case, that leaves one more such time.
 
     With the j longest of them cut, the limit is what the others leave divided by j + 1; it is the
@@ -142,21 +142,21 @@ def _limited(taken: np.ndarray, own: np.ndarray, wanted: np.ndarray) -> np.ndarr
 
     Args:
         taken: int64[m], times of steps, of which each case has one that takes none yet.
-        own: int64[m], the case of each, ascending.
+        case_of: int64[m], the case of each, ascending.
         wanted: int64[n_cases], the sums.
     """
-    order = np.lexsort((-taken, own))
-    falling, case = taken[order], own[order]
-    begins = np.flatnonzero(np.diff(case, prepend=-1))
-    lengths = np.diff(begins, append=len(case))
+    order = np.lexsort((-taken, case_of))
+    falling, cases = taken[order], case_of[order]
+    begins = np.flatnonzero(np.diff(cases, prepend=-1))
+    lengths = np.diff(begins, append=len(cases))
     n_cut = ranges(np.zeros(len(begins), np.int64), lengths)
     before = np.cumsum(falling) - falling
     sums = np.add.reduceat(falling, begins) if len(begins) else before
     left = np.repeat(sums + before[begins], lengths) - before
-    limits = (wanted[case] - left) // (n_cut + 1)
+    limits = (wanted[cases] - left) // (n_cut + 1)
     holds = np.flatnonzero(limits >= falling)
     # At least one limit of each case holds: the last one, of a step that takes no time yet.
-    first = holds[np.flatnonzero(np.diff(case[holds], prepend=-1))]
+    first = holds[np.flatnonzero(np.diff(cases[holds], prepend=-1))]
     cut = taken.copy()
     cut[order] = np.minimum(falling, np.repeat(limits[first], lengths))
     return cut

@@ -74,24 +74,24 @@ class LongestSteps:
         bins, k = bins_of_spans(traces, self.time, None, decisions)
         ticks = self.time.grid(decisions).ticks(traces.times)
         events = np.flatnonzero(~traces.is_first)
-        own = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
-        found = events[longest_of_cases(ticks[events] - ticks[events - 1], own)]
+        case_of = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
+        longest = events[longest_of_cases(ticks[events] - ticks[events - 1], case_of)]
         n, n_cases = len(traces.vocabulary), traces.n_cases
-        sources = traces.activities[found - 1].astype(np.int64)
-        keys = (sources * n + traces.activities[found]) * k + bins
+        sources = traces.activities[longest - 1].astype(np.int64)
+        keys = (sources * n + traces.activities[longest]) * k + bins
         cells = CaseCells.of(np.arange(n_cases), keys, n_cases, n * n * k)
         return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
 
 
-def longest_of_cases(values: np.ndarray, own: np.ndarray) -> np.ndarray:
+def longest_of_cases(values: np.ndarray, case_of: np.ndarray) -> np.ndarray:
     """Returns int64[n_cases], the place of each case's largest value, the first of equal ones.
 
     Args:
         values: Of some steps.
-        own: int64[m], the case of each, ascending.
+        case_of: int64[m], the case of each, ascending.
     """
-    order = np.lexsort((-values, own))  # stable: the first of equal ones stays first
-    return order[np.flatnonzero(np.diff(own, prepend=-1))]
+    order = np.lexsort((-values, case_of))  # stable: the first of equal ones stays first
+    return order[np.flatnonzero(np.diff(case_of, prepend=-1))]
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ def decide_propensities(
     if not n_made or not n_cases:
         return Propensities(logs.reshape(n_pairs, k))
     block = NoisySums((0,), counts, decision.deviation)
-    own, pulls = np.resize(logs[there], len(counts)), np.zeros(len(counts))
+    cell_logs, pulls = np.resize(logs[there], len(counts)), np.zeros(len(counts))
     for _ in range(_ROUNDS):
-        weights = elementary.exp(own)[cells]
+        weights = elementary.exp(cell_logs)[cells]
         sums = np.bincount(steps.own, weights, len(bins))
         expected = np.bincount(cells, weights / sums[steps.own], len(counts)) * (n_cases / n_made)
-        found = log_factors(expected, block, pulls, float(n_cases), _WORTH)
-        found = np.clip(found, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
-        pulls -= found * (_WORTH / n_cases)
-        own += found
-    logs[there] = own[: len(there)]
+        step = log_factors(expected, block, pulls, float(n_cases), _WORTH)
+        step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
+        pulls -= step * (_WORTH / n_cases)
+        cell_logs += step
+    logs[there] = cell_logs[: len(there)]
     return Propensities(logs.reshape(n_pairs, k))
 
 
@@ -190,8 +190,8 @@ def _about_as_long(durations: DurationsDecision, spans: SpansDecision, n_pairs: 
     begins = np.concatenate([[0], durations.borders])
     to = np.searchsorted(spans.borders, begins, side="right")
     in_bins = np.zeros((n_pairs, len(spans.reached)))
-    for own, bin_ in enumerate(to.tolist()):
-        in_bins[:, bin_] += shares[:, own]
+    for row, bin_ in enumerate(to.tolist()):
+        in_bins[:, bin_] += shares[:, row]
     near = np.zeros_like(in_bins)
     for below, weight in enumerate(_NEAR):
         near[:, below:] += weight * in_bins[:, : in_bins.shape[1] - below]

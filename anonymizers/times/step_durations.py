@@ -133,11 +133,11 @@ def cells_of_steps(
     source = traces.activities[step - 1].astype(np.int64)
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
     place = classes.places(classes.of_cases(traces)[case], step - traces.offsets[case])
-    own = np.flatnonzero(place >= 0)
-    keys = (source * n + target) * k, (n * n + target) * k, (n * (n + 1) + place[own]) * k
+    rows = np.flatnonzero(place >= 0)
+    keys = (source * n + target) * k, (n * n + target) * k, (n * (n + 1) + place[rows]) * k
     return CaseCells.of(
-        np.concatenate([case, case, case[own]]),
-        np.concatenate([keys[0] + bins, keys[1] + bins, keys[2] + bins[own]]),
+        np.concatenate([case, case, case[rows]]),
+        np.concatenate([keys[0] + bins, keys[1] + bins, keys[2] + bins[rows]]),
         traces.n_cases,
         n_cells_of(n, k, classes.n_places),
     )
@@ -304,10 +304,10 @@ def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) 
         in_sum[:] = True
     sums = targets[in_sum].sum(axis=0)
     is_kept = sums > _LEAST_DEVIATIONS * deviation * math.sqrt(in_sum.sum())
-    kept = np.where(is_kept, sums, np.where(is_large, targets, 0).sum(axis=0))
-    if not kept.any():
-        kept = np.ones(k)
-    return kept / kept.sum()
+    total = np.where(is_kept, sums, np.where(is_large, targets, 0).sum(axis=0))
+    if not total.any():
+        total = np.ones(k)
+    return total / total.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,12 +348,12 @@ class Steps:
             own_classes: int64[n_cases], the class of each.
         """
         events = np.flatnonzero(~traces.is_first)
-        own = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
-        positions = events - traces.offsets[own]
+        case_of = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
+        positions = events - traces.offsets[case_of]
         sources = traces.activities[events - 1].astype(np.int64)
         pairs = sources * len(traces.vocabulary) + traces.activities[events]
-        places = classes.places(own_classes[own], positions)
-        return cls(events, own, case_numbers[own], positions, pairs, places)
+        places = classes.places(own_classes[case_of], positions)
+        return cls(events, case_of, case_numbers[case_of], positions, pairs, places)
 
     def take(self, rows: np.ndarray) -> Steps:
         """Returns some of them."""

@@ -49,13 +49,13 @@ def decide_step_sums(sums: np.ndarray, classes: np.ndarray, n_classes: int) -> S
         n_classes: Number of classes.
     """
     order = np.lexsort((sums, classes))
-    found = np.bincount(classes, minlength=n_classes)
-    kept = np.minimum(found, _MOST_SUMS)
-    begins, offsets = offsets_of(found)[:-1], offsets_of(kept)
-    own = np.repeat(np.arange(n_classes), kept)
-    rank = ranges(np.zeros(n_classes, np.int64), kept)
+    n_of_class = np.bincount(classes, minlength=n_classes)
+    n_kept = np.minimum(n_of_class, _MOST_SUMS)
+    begins, offsets = offsets_of(n_of_class)[:-1], offsets_of(n_kept)
+    class_of = np.repeat(np.arange(n_classes), n_kept)
+    rank = ranges(np.zeros(n_classes, np.int64), n_kept)
     # The middles of as many equal parts as are kept.
-    place = begins[own] + (2 * rank + 1) * found[own] // (2 * kept[own])
+    place = begins[class_of] + (2 * rank + 1) * n_of_class[class_of] // (2 * n_kept[class_of])
     return StepSums(sums[order[place]], offsets)
 
 
@@ -82,10 +82,10 @@ def ranks_of(
     """
     below, upto = (np.empty(len(sums), np.int64) for _ in range(2))
     for number in np.unique(classes):
-        own = classes == number
-        kept = decision.sums[decision.offsets[number] : decision.offsets[number + 1]]
-        below[own] = np.searchsorted(kept, sums[own], side="left")
-        upto[own] = np.searchsorted(kept, sums[own], side="right")
+        is_of_class = classes == number
+        sums_kept = decision.sums[decision.offsets[number] : decision.offsets[number + 1]]
+        below[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="left")
+        upto[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="right")
     chance = uniform(randomness.words("span of a case", cell_numbers(case_numbers))[:, 0])
     n_kept = np.diff(decision.offsets)[classes]
     return (below + chance * (upto - below + 1)) / (n_kept + 1)

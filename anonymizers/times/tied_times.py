@@ -44,8 +44,8 @@ def tied(
     classes = CaseClasses.of(variants, vocabulary)
     some = _some_of(variants, randomness).recode(vocabulary)
     numbers = np.arange(some.n_cases)
-    own, is_single = classes.of_cases(some), some.lengths == 1
-    steps = Steps.of(some, numbers, classes, own)
+    case_classes, is_single = classes.of_cases(some), some.lengths == 1
+    steps = Steps.of(some, numbers, classes, case_classes)
     sums = sums_of_cases(sample_durations(durations, steps, randomness), some)
     several = np.flatnonzero(~is_single)
 
@@ -55,12 +55,12 @@ def tied(
     n_bins = len(spans.reached)
     expected = np.where(is_single, n_bins, _bins(spans, ranks))
     tables, periods = decisions["tables"], decisions["periods"]
-    times = decide_times(tables, spans, periods, classes, (own, expected))
+    times = decide_times(tables, spans, periods, classes, (case_classes, expected))
 
-    by_class = decide_step_sums(sums[several], own[several], classes.size)
-    ranks = ranks_of(by_class, sums, own, numbers, randomness)
-    begun = sample_periods(times, own, is_single, numbers, randomness)
-    bins = _bins(spans, ranks_among_all(times, spans, own, begun, ranks))
+    by_class = decide_step_sums(sums[several], case_classes[several], classes.size)
+    ranks = ranks_of(by_class, sums, case_classes, numbers, randomness)
+    begun = sample_periods(times, case_classes, is_single, numbers, randomness)
+    bins = _bins(spans, ranks_among_all(times, spans, case_classes, begun, ranks))
     n_several = int(variants.counts[np.diff(variants.offsets) > 1].sum())
     longest = decisions["longest steps"]
     propensities = decide_propensities(longest, durations, spans, steps, bins, n_several)

@@ -111,9 +111,9 @@ def estimated_shares(
     totals = np.where((shares > 0) | is_large, rows, 0.0).sum(axis=1, keepdims=True)
     expected = np.maximum(totals, 0) * shares
     trust = expected**2 / np.maximum(expected**2 + deviation * deviation, np.finfo(np.float64).tiny)
-    found = np.maximum(np.where(is_large, rows, expected + trust * (rows - expected)), 0)
-    sums = found.sum(axis=1, keepdims=True)
-    return np.where(sums > 0, found / np.where(sums > 0, sums, 1), shares)
+    estimates = np.maximum(np.where(is_large, rows, expected + trust * (rows - expected)), 0)
+    sums = estimates.sum(axis=1, keepdims=True)
+    return np.where(sums > 0, estimates / np.where(sums > 0, sums, 1), shares)
 
 
 def times_at(

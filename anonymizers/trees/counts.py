@@ -115,10 +115,10 @@ def cases_by_ends(
     for number, part in enumerate(parts):
         part_of[list(part)] = number
     n_parts = max(len(parts), 1)
-    own = part_of[variants.codes]
-    places = np.flatnonzero(own >= 0)
+    part_of_event = part_of[variants.codes]
+    places = np.flatnonzero(part_of_event >= 0)
     row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))[places]
-    group = row * n_parts + own[places]
+    group = row * n_parts + part_of_event[places]
     first = np.full(variants.n_variants * n_parts, -1, np.int64)
     last = first.copy()
     # If several values are for one place, numpy keeps the last one, which is the first in this

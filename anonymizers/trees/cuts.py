@@ -235,8 +235,8 @@ class _Builder:
             ("parallel", lambda: parallel_cut(self.without_loops(follows, rows), starts, ends)),
         )
         for operator, cut in cuts:
-            if (found := cut()) is not None:
-                return self.of_cut(operator, place, _outer(found, place))
+            if (groups := cut()) is not None:
+                return self.of_cut(operator, place, _outer(groups, place))
         returns = place.ends[:, None] & place.starts[None, :] & place.follows
         np.fill_diagonal(returns, False)
         once = replace(place, follows=place.follows & ~returns)
@@ -269,9 +269,9 @@ class _Builder:
     def loops(self) -> np.ndarray:
         """bool[n, n]: the pairs of two activities that follow each other in too many cases."""
         counts, holds = self.counts[: self.n, : self.n], self.holds[: self.n, : self.n]
-        found = holds & holds.T & (counts + counts.T >= self.n_cases + self.tolerance)
-        np.fill_diagonal(found, False)
-        return found
+        is_loop = holds & holds.T & (counts + counts.T >= self.n_cases + self.tolerance)
+        np.fill_diagonal(is_loop, False)
+        return is_loop
 
     def name(self, activity: int) -> ProcessTree:
         return leaf(self.names[activity])

@@ -79,10 +79,10 @@ class _Round:
         least = np.partition(noisy, flat.size - n_pairs)[flat.size - n_pairs]
         chosen = np.flatnonzero(noisy > least)
         chosen = np.concatenate([chosen, np.flatnonzero(noisy == least)[: n_pairs - len(chosen)]])
-        holds, found = np.zeros(flat.size, bool), np.zeros(flat.size, np.int64)
+        holds, released = np.zeros(flat.size, bool), np.zeros(flat.size, np.int64)
         holds[chosen] = True
-        found[chosen] = flat[chosen] + self._noise("count", chosen, n_pairs)
-        return Relation(found.reshape(counts.shape), holds.reshape(counts.shape))
+        released[chosen] = flat[chosen] + self._noise("count", chosen, n_pairs)
+        return Relation(released.reshape(counts.shape), holds.reshape(counts.shape))
 
     def _noise(self, purpose: str, pairs: np.ndarray, n_pairs: int) -> np.ndarray:
         """Noise of a round on so many pairs; no two rounds have a cell in common."""
@@ -114,7 +114,7 @@ class _Round:
         if scale[0] > LARGEST_SCALE * scale[1]:  # nothing would be clearly above 0
             return [PartEnds(frozenset(), frozenset()) for _ in parts]
         together = tuple(sorted(code for part in parts for code in part))
-        found = noisy_ends(
+        ends = noisy_ends(
             self.variants,
             len(self.names),
             [together],
@@ -125,8 +125,8 @@ class _Round:
         least = clearly_above_zero(scale)
         return [
             PartEnds(
-                frozenset(code for code in part if found.starts[code] >= least),
-                frozenset(code for code in part if found.ends[code] >= least),
+                frozenset(code for code in part if ends.starts[code] >= least),
+                frozenset(code for code in part if ends.ends[code] >= least),
             )
             for part in parts
         ]
@@ -147,10 +147,10 @@ class _Round:
         fits = most
         for piece in self.pieces or (self.variants,):
             fits -= piece.n_cases * UNITS - fitness_sum(tree, self.names, piece, "share")
-            found = min(max((fits + noise) / most, 0.0), 1.0)
-            if found < self.params.fitness_threshold:
+            fitness = min(max((fits + noise) / most, 0.0), 1.0)
+            if fitness < self.params.fitness_threshold:
                 break
-        return found
+        return fitness
 
     def gives_up(self) -> bool:
         """Whether the coin says so, which comes up with the probability to stop."""
@@ -287,15 +287,15 @@ class Dpim(contract.Anonymizer):
             low, high = params.sizes(len(names), int((counts > 0).sum()))
             pieces = _by_length(variants)
             for number in range(params.n_rounds):
-                own = _Round(variants, names, params, randomness, number, pieces)
+                attempt = _Round(variants, names, params, randomness, number, pieces)
                 cell = cell_numbers(np.array([number]))
                 words = randomness.words("dpim/size", cell)[:, 0]
                 n_pairs = low + int(below(words, high - low + 1)[0])
-                tree = own.tree(own.selected(counts, n_pairs), n_pairs)
-                fitness = own.fitness(tree)
+                tree = attempt.tree(attempt.selected(counts, n_pairs), n_pairs)
+                fitness = attempt.fitness(tree)
                 if fitness >= params.fitness_threshold:
                     return ReleasedTree(vocabulary.names, str(tree), True, fitness)
-                if own.gives_up():
+                if attempt.gives_up():
                     break
         return ReleasedTree(vocabulary.names, str(normalise(flower(names))), False, None)
 

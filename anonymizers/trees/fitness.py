@@ -83,10 +83,10 @@ class VariantFit:
         """
         if self.alternatives is None:
             raise ValueError("the score needs the alternatives of the replay")
-        found = UNITS * (self.lengths + 1) // self.alternatives
+        score = UNITS * (self.lengths + 1) // self.alternatives
         for _ in range(fitness_power):
-            found = found * self.units // UNITS
-        return found
+            score = score * self.units // UNITS
+        return score
 
 
 def fitness_sum(
@@ -186,11 +186,11 @@ def replay(
     for part in parts:
         is_in = np.zeros(len(names), bool)
         is_in[[code_of[label] for label in part.labels]] = True
-        found = _ReplayedPart(part, code_of, is_in, variants)
-        replayed += found.n_replayed
-        is_complete &= found.is_complete
+        replayed_part = _ReplayedPart(part, code_of, is_in, variants)
+        replayed += replayed_part.n_replayed
+        is_complete &= replayed_part.is_complete
         if places is not None:
-            allowed += found.n_allowed(places)
+            allowed += replayed_part.n_allowed(places)
     if places is None:
         return VariantFit(replayed, is_complete, lengths)
     np.maximum(allowed, 1, out=allowed)
@@ -246,27 +246,30 @@ class _ReplayedPart:
         # Variants that look alike in this part are replayed once.
         alike = encode_sequences(offsets, variants.codes[self._kept]).dictionary_encode()
         self._group = np.asarray(alike.indices)
-        own = VariantHistogram(alike.dictionary, np.ones(len(alike.dictionary), np.int64))
-        longest_first = np.argsort(-np.diff(own.offsets), kind="stable")
-        starts, lengths = own.offsets[:-1][longest_first], np.diff(own.offsets)[longest_first]
+        unique = VariantHistogram(alike.dictionary, np.ones(len(alike.dictionary), np.int64))
+        longest_first = np.argsort(-np.diff(unique.offsets), kind="stable")
+        starts, lengths = (
+            unique.offsets[:-1][longest_first],
+            np.diff(unique.offsets)[longest_first],
+        )
         states = np.zeros(len(starts), np.int32)
         replayed = np.zeros(len(starts), np.int64)
         self._automaton = _Automaton(part, code_of, len(is_in))
-        self._first_place = own.offsets[:-1] + np.arange(own.n_variants)
+        self._first_place = unique.offsets[:-1] + np.arange(unique.n_variants)
         places = self._first_place[longest_first]
         # The state at each place.
-        self._trail = np.zeros(len(own.codes) + own.n_variants, np.int32)
+        self._trail = np.zeros(len(unique.codes) + unique.n_variants, np.int32)
         n_together = int(lengths[_FEW]) if len(lengths) > _FEW else 0
         for step in range(n_together):
             n_alive = int(np.searchsorted(-lengths, -step, side="left"))
-            codes = own.codes[starts[:n_alive] + step]
+            codes = unique.codes[starts[:n_alive] + step]
             further = self._automaton.after(states[:n_alive], codes)
             is_allowed = further != _NOWHERE
             states[:n_alive] = np.where(is_allowed, further, states[:n_alive])
             replayed[:n_alive] += is_allowed
             self._trail[places[:n_alive] + step + 1] = states[:n_alive]
         for row in range(int(np.searchsorted(-lengths, -n_together, side="left"))):
-            events = own.codes[starts[row] + n_together : starts[row] + lengths[row]]
+            events = unique.codes[starts[row] + n_together : starts[row] + lengths[row]]
             trail, n_allowed = self._automaton.walked(int(states[row]), events)
             first = places[row] + n_together + 1
             self._trail[first : first + len(trail)] = trail
@@ -463,13 +466,13 @@ class _Sequence(_Node):
         if state is _DONE:
             return 0
         at, inner = (0, _NEW) if state is _NEW else state
-        found = self.children[at].following(inner)
+        codes = self.children[at].following(inner)
         if self.children[at].ends(inner):
             for child in self.children[at + 1 :]:
-                found |= child.first
+                codes |= child.first
                 if not child.may_be_nothing:
                     break
-        return found
+        return codes
 
 
 class _Parallel(_Node):
@@ -499,14 +502,14 @@ class _Loop(_Node):
     def after(self, state: _State, code: int) -> _State:
         wanted = self.child_of[code]
         child = self.children[wanted]
-        found = set()
+        states = set()
         for at, inner in ((0, _NEW),) if state is _NEW else state:
             if at == wanted:
-                found.add(child.after(inner, code))
+                states.add(child.after(inner, code))
             if self._begins(wanted, at, inner):
-                found.add(child.after(_NEW, code))
-        found.discard(_NEW)
-        return frozenset((wanted, inner) for inner in found) or _NEW
+                states.add(child.after(_NEW, code))
+        states.discard(_NEW)
+        return frozenset((wanted, inner) for inner in states) or _NEW
 
     def _begins(self, wanted: int, at: int, inner: _State) -> bool:
         """Whether a part may begin: it is the other one's turn or that may be nothing."""
@@ -521,13 +524,13 @@ class _Loop(_Node):
         )
 
     def allowed(self, state: _State) -> int:
-        found = 0
+        codes = 0
         for at, inner in ((0, _NEW),) if state is _NEW else state:
-            found |= self.children[at].following(inner)
+            codes |= self.children[at].following(inner)
             for wanted, child in enumerate(self.children):
                 if self._begins(wanted, at, inner):
-                    found |= child.first
-        return found
+                    codes |= child.first
+        return codes
 
 
 _KINDS: dict[str | None, type[_Node]] = {
@@ -541,5 +544,5 @@ _KINDS: dict[str | None, type[_Node]] = {
 
 def _compiled(tree: ProcessTree, code_of: dict[str, int]) -> _Node:
     children = tuple(_compiled(child, code_of) for child in tree.children)
-    own = [code_of[tree.label]] if tree.label is not None else []
-    return _KINDS[tree.operator](frozenset(own).union(*(c.codes for c in children)), children)
+    labels = [code_of[tree.label]] if tree.label is not None else []
+    return _KINDS[tree.operator](frozenset(labels).union(*(c.codes for c in children)), children)

@@ -41,9 +41,9 @@ def sequence_cut(follows: np.ndarray) -> list[Part] | None:
     group_of = np.empty(n_strong, np.int64)
     for i, group in enumerate(groups):
         group_of[_bits(group)] = i
-    own = group_of[number]
+    groups_of = group_of[number]
     sizes = np.bincount(number, minlength=n_strong)
-    parts = [tuple(np.flatnonzero(own == i).tolist()) for i in range(len(groups))]
+    parts = [tuple(np.flatnonzero(groups_of == i).tolist()) for i in range(len(groups))]
 
     def n_before(part: Part) -> int:
         return int(sizes[_bits(ways_back[number[part[0]]])].sum())
@@ -129,9 +129,9 @@ def _components(linked: np.ndarray) -> list[Part]:
         left[first] = False
         part = [first]
         for one in part:  # which grows
-            found = np.flatnonzero(linked[one] & left)
-            left[found] = False
-            part += found.tolist()
+            neighbours = np.flatnonzero(linked[one] & left)
+            left[neighbours] = False
+            part += neighbours.tolist()
         parts.append(tuple(sorted(part)))
     return parts
 
@@ -148,12 +148,12 @@ def _reachable(follows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
 
     sources, targets = np.nonzero(follows)
     graph = coo_array((np.ones(len(sources), np.int8), (sources, targets)), follows.shape)
-    n_strong, found = connected_components(graph.tocsr(), directed=True, connection="strong")
-    number = found.astype(np.int64)
+    n_strong, components = connected_components(graph.tocsr(), directed=True, connection="strong")
+    number = components.astype(np.int64)
     pairs = np.unique(number[sources] * n_strong + number[targets])
     before, after = np.divmod(pairs, n_strong)
-    own = before != after
-    ways = list(zip(before[own].tolist(), after[own].tolist(), strict=True))
+    differs = before != after
+    ways = list(zip(before[differs].tolist(), after[differs].tolist(), strict=True))
     further: list[list[int]] = [[] for _ in range(n_strong)]
     n_open = [0] * n_strong
     for one, other in ways:
@@ -177,9 +177,9 @@ def _reachable(follows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
 
 def _bits(number: int) -> list[int]:
     """Returns the places of the ones of an integer."""
-    found = []
+    positions = []
     while number:
         low = number & -number
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         number ^= low
-    return found
+    return positions

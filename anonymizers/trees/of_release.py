@@ -66,15 +66,15 @@ def tree_of_variants(
 
     ends = exact_ends(variants, len(names))
     n_pairs = int(relation.holds.sum())
-    found = {normalise(flower(names)): None}
+    trees = {normalise(flower(names)): None}
     for size in {math.ceil(n_pairs * (i + 1) / n_sizes) for i in range(n_sizes)}:
         for rules in _RULES:
             chosen = top_pairs(relation, size)
-            found[build_tree(chosen, names, _TOLERANCE, ends, rules)] = None
+            trees[build_tree(chosen, names, _TOLERANCE, ends, rules)] = None
 
     def merit(tree: ProcessTree) -> tuple[int, int, str]:
         """Returns what trees are compared by: if scores are equal, the smallest tree is best."""
         score = score_sum(tree, names, variants, FITNESS_POWER)
         return score, -sum(1 for _ in tree.nodes()), str(tree)
 
-    return max(found, key=merit)
+    return max(trees, key=merit)

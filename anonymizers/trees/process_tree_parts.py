@@ -244,9 +244,9 @@ def candidates(
     above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
     n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
     for size in (n_clear, *params.sizes(len(names))):
-        kept = top_pairs(relation, size)
+        strongest = top_pairs(relation, size)
         for rules in _RULES:
-            trees[build_tree(kept, names, 2 * deviation, ends.of(kept), rules)] = None
+            trees[build_tree(strongest, names, 2 * deviation, ends.of(strongest), rules)] = None
     return list(trees)
 
 

@@ -87,9 +87,9 @@ def noisy_ends(
     asked = np.array(sorted(code for part in parts for code in part), np.int64)
     starts, ends = (np.zeros(n_activities, np.int64) for _ in range(2))
     counted = cases_by_ends(variants, n_activities, parts)
-    for found, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
+    for noisy, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
-        found[asked] = exact[asked] + draw_laplace(stream, *scale)
+        noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
     return NoisyEnds(starts, ends)
 
 
@@ -126,9 +126,9 @@ def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
             PartEnds(
                 frozenset(code for code in part if starts[code]),
                 frozenset(code for code in part if ends[code]),
-                own < max(n_cases),
+                n_of_part < max(n_cases),
             )
-            for part, own in zip(parts, n_cases, strict=True)
+            for part, n_of_part in zip(parts, n_cases, strict=True)
         ]
 
     return answer

@@ -136,8 +136,8 @@ class AutoVariants(JointVariants):
         """Returns the variants of the way that was chosen."""
         if not self._has_others(means):
             return super().answer(counted, domain, means, randomness)
-        own = means[f"{self.name}/histogram"]
-        threshold = own.threshold(of_one_cell(domain.max_units))
+        allowance = means[f"{self.name}/histogram"]
+        threshold = allowance.threshold(of_one_cell(domain.max_units))
         about, scale = self._about(counted, threshold, domain, means, randomness)
         n_cases, unseen = about.n_seen + about.n_unseen, max(about.n_unseen, 0)
         least = _CLEAR * scale
@@ -149,7 +149,7 @@ class AutoVariants(JointVariants):
         if not is_clear or unseen - of_seen >= _MANY_UNSEEN * n_cases:
             return self._tree.answer(counted, domain, self._of_tree(means), randomness)
         prefix = f"{self.name}/histogram"
-        seen = stable_variants(counted, own, domain.max_units, randomness, prefix)
+        seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         # The cases below the threshold of each variant that was shown are no longer unseen.
         missing = unseen - (threshold - 1) * seen.n_variants
         if missing > scale:

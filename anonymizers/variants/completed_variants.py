@@ -65,10 +65,10 @@ def completed(
     if not walks.n_variants:
         return seen
     weights, n_made = walks.counts / walks.counts.sum(), _MADE_UP * n_missing
-    made = drawn_cases(walks.sequences, weights, n_made, randomness, f"{prefix}/draw")
+    drawn = drawn_cases(walks.sequences, weights, n_made, randomness, f"{prefix}/draw")
     return VariantHistogram(
-        pa.concat_arrays([seen.sequences, made.sequences]),
-        np.concatenate([seen.counts, made.counts]),
+        pa.concat_arrays([seen.sequences, drawn.sequences]),
+        np.concatenate([seen.counts, drawn.counts]),
     )
 
 

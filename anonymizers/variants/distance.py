@@ -62,9 +62,9 @@ def nearest(distance: VariantDistance, variant: int, candidates: np.ndarray) -> 
             look = look[bounds[look] <= best[0]]
             if not len(look):
                 break
-        found = distance.between(variant, candidates[look], None if best is None else best[0])
-        smallest = int(found.min())
-        hit = smallest, int(candidates[look[found == smallest]].min())
+        distances = distance.between(variant, candidates[look], None if best is None else best[0])
+        smallest = int(distances.min())
+        hit = smallest, int(candidates[look[distances == smallest]].min())
         best = hit if best is None else min(best, hit)
         first, size = first + size, 2 * size
     assert best is not None
@@ -112,14 +112,14 @@ class LevenshteinDistance:
         from rapidfuzz.process import cdist
 
         texts = [self._texts[candidate] for candidate in candidates.tolist()]
-        found = cdist(
+        distances = cdist(
             [self._texts[variant]],
             texts,
             scorer=Levenshtein.distance,
             score_cutoff=cutoff,
             dtype=np.int64,
         )
-        return found[0]
+        return distances[0]
 
 
 class EmbeddingDistance:
@@ -163,7 +163,7 @@ class EmbeddingDistance:
         begin, end = self._offsets[variant : variant + 2]
         common = np.minimum(self._lengths[candidates], end - begin)
         theirs = self._codes[ranges(self._offsets[candidates], common)]
-        own = self._codes[ranges(np.full(len(candidates), begin), common)]
-        alike = self._events[own, theirs]
+        ours = self._codes[ranges(np.full(len(candidates), begin), common)]
+        alike = self._events[ours, theirs]
         sums = np.add.reduceat(alike, offsets_of(common)[:-1])  # no variant is empty
         return sums + self.bounds(variant, candidates)

@@ -212,14 +212,14 @@ def log_of(
     """
     case = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
     ends = np.cumsum(variants.counts)
-    own = variants.take(np.searchsorted(ends, case, side="right"))
+    of_case = variants.take(np.searchsorted(ends, case, side="right"))
     words = randomness.words("case id", cell_numbers(case))
-    lengths = np.diff(own.offsets)
+    lengths = np.diff(of_case.offsets)
     position = ranges(np.zeros(len(lengths), np.int64), lengths)
     return TraceBatch(
         hex_ids(words),
-        own.offsets,
-        own.codes,
+        of_case.offsets,
+        of_case.codes,
         position * _SECOND_US,
         ActivityVocabulary(variants.names),
     )

@@ -100,7 +100,7 @@ class HybridVariants:
         self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns published variants with noisy counts and drawn ones."""
-        own, prefix = means[f"{self.name} histogram"], f"{self.name}/histogram"
-        published = stable_variants(counted, own, domain.max_units, randomness, prefix)
+        allowance, prefix = means[f"{self.name} histogram"], f"{self.name}/histogram"
+        published = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         drawn = self._markov.answer(counted, domain, means, randomness)
         return joined(published, drawn, domain.vocabulary)

@@ -144,9 +144,9 @@ class JointVariants:
 
     def explain(self, means: Means, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
-        own, one = means[self.name], of_one_cell(max_units)
+        whole, one = means[self.name], of_one_cell(max_units)
         of_all = {
-            name: own.part(share).noise(one)
+            name: whole.part(share).noise(one)
             for name, share in (
                 ("chain", REPEATED.chain),
                 ("variants", REPEATED.variants),
@@ -154,7 +154,7 @@ class JointVariants:
             )
         }
         width = {name: noise.width / noise.units for name, noise in of_all.items()}
-        least = math.ceil(own.part(REPEATED.variants).threshold(one) / of_all["variants"].units)
+        least = math.ceil(whole.part(REPEATED.variants).threshold(one) / of_all["variants"].units)
         return (
             "counts pairs of activities by position (noise of a standard deviation of "
             f"{width['chain']:.1f} times a clip), variants ({width['variants']:.1f}; those of "
@@ -177,10 +177,10 @@ class JointVariants:
 
         rows, sums, deviations = measured.compared(proposals, randomness, self.name)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
-        made = drawn_cases(
+        drawn = drawn_cases(
             proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
         )
-        return released(made, domain.vocabulary)
+        return released(drawn, domain.vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,15 +223,17 @@ class _Measured:
         randomness: Randomness,
     ) -> _Measured:
         """Measures variants and chain; the marginals when it is known which ones matter."""
-        m, own = domain.max_units, means[name]
+        m, whole = domain.max_units, means[name]
         cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
         flows = VariantFlows.of(counted, cells)
         longer = _longer(flows, means[f"{name} ranks"], m, randomness, f"{name}/ranks")
-        division = _division(counted, own, means[f"{name} balance"], longer[0], m, name, randomness)
+        division = _division(
+            counted, whole, means[f"{name} balance"], longer[0], m, name, randomness
+        )
         prefix = f"{name}/variants"
-        seen = stable_variants(counted, own.part(division.variants), m, randomness, prefix)
+        seen = stable_variants(counted, whole.part(division.variants), m, randomness, prefix)
 
-        for_chain = own.part(division.chain)
+        for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
         n_bins = cells.n_blocks - 1
         noise_of_clip = for_chain.relative_width * m
@@ -251,14 +253,14 @@ class _Measured:
         )
         return cls(
             seen,
-            own.part(division.variants).noise(of_one_cell(m)),
+            whole.part(division.variants).noise(of_one_cell(m)),
             cells,
             clip_units,
             chain,
             chain_noise,
             marginals,
             sum_groups(cell, counted.counts[row], marginals.size),
-            own.part(division.marginals).noise(changed),
+            whole.part(division.marginals).noise(changed),
             n_cases,
             deviation,
         )
@@ -267,20 +269,20 @@ class _Measured:
         self, domain: Domain, randomness: Randomness, name: str
     ) -> tuple[VariantHistogram, np.ndarray]:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
-        made = [self.seen.sequences]
+        sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
         known = self._ends(randomness, name)
         chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
             walks = walks_beside(self.seen, chain, domain.vocabulary, randomness, f"{name}/walk")
-            kept = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
-            drawn = walks.counts[kept].astype(np.float64)
+            is_within = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
+            drawn = walks.counts[is_within].astype(np.float64)
             least = _LEAST_UNSEEN * self.n_cases_deviation
             rest = max(self.n_cases - self.seen.n_cases, least)
-            made.append(walks.sequences.filter(pa.array(kept)))
+            sequences.append(walks.sequences.filter(pa.array(is_within)))
             prior.append(drawn * (rest / max(drawn.sum(), 1.0)))
-        sequences = pa.concat_arrays(made)
-        return VariantHistogram(sequences, np.ones(len(sequences), np.int64)), np.concatenate(prior)
+        merged = pa.concat_arrays(sequences)
+        return VariantHistogram(merged, np.ones(len(merged), np.int64)), np.concatenate(prior)
 
     def _ends(self, randomness: Randomness, name: str) -> KnownEnds | None:
         """What the partitions by the first and the last two activities say of arcs, if needed."""
@@ -333,8 +335,8 @@ class _Measured:
             (np.arange(n_seen), np.arange(n_seen), np.ones(n_seen), None, self.seen_noise),
         )
         matrices, sums, deviations = [], [], []
-        for rows, columns, values, found, noise in blocks:
-            known = self.seen.counts.astype(float) if found is None else found / noise.units
+        for rows, columns, values, measured, noise in blocks:
+            known = self.seen.counts.astype(float) if measured is None else measured / noise.units
             shape = proposals.n_variants, len(known)
             matrices.append(sparse.csr_matrix((values, (rows, columns)), shape=shape))
             sums.append(known)
@@ -370,9 +372,9 @@ def _number(
     """About how many cases there are, and the deviation: of two noisy numbers together."""
     noise = allowance.noise(of_one_cell(max_units))
     exact = np.array([counted.n_cases * noise.units])
-    [own] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
+    [noisy] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
     of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))]
-    values = np.array([own / noise.units, of_chain / chain_noise.units])
+    values = np.array([noisy / noise.units, of_chain / chain_noise.units])
     weights = 1 / np.array([variance_of(noise), variance_of(chain_noise)])
     number = (values * weights).sum() / weights.sum()
     return max(round(float(number)), 1), 1 / math.sqrt(weights.sum())
@@ -380,7 +382,7 @@ def _number(
 
 def _division(
     counted: VariantHistogram,
-    own: Allowance,
+    allowance: Allowance,
     of_balance: Allowance,
     n_cases: float,
     max_units: int,
@@ -389,13 +391,13 @@ def _division(
 ) -> Division:
     """How the three vectors share: by about how many cases are of variants that would be seen."""
     one = of_one_cell(max_units)
-    threshold = own.part(REPEATED.variants)
+    threshold = allowance.part(REPEATED.variants)
     least = math.ceil(threshold.threshold(one) / threshold.noise(one).units)
     noise = of_balance.noise(one)
     stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
     exact = balance(counted, least) * noise.units
-    kept = (int(exact + noise.draw(stream)[0]) / noise.units / max(n_cases, 1.0) + 1) / 2
-    return REPEATED if kept >= _REPEATED_FROM else SCATTERED
+    share = (int(exact + noise.draw(stream)[0]) / noise.units / max(n_cases, 1.0) + 1) / 2
+    return REPEATED if share >= _REPEATED_FROM else SCATTERED
 
 
 def balance(counted: VariantHistogram, threshold: int) -> int:

@@ -140,10 +140,10 @@ class MarkovVariants:
         means: Means,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        own = means[self._sums]
-        units = lattice_units(own, domain.max_units)
+        allowance = means[self._sums]
+        units = lattice_units(allowance, domain.max_units)
         clip = self._choose_clip(flows, cells, domain, means, randomness)
-        noise = own.noise(sums_sensitivity(clip, units, domain.max_units), units)
+        noise = allowance.noise(sums_sensitivity(clip, units, domain.max_units), units)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 

@@ -244,11 +244,11 @@ def draw_walks(
     first = np.flatnonzero(is_first)
     # Python's integers, as the product may leave int64.
     ends = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
-    own = lengths[first]
+    walk_lengths = lengths[first]
     return most_frequent_first(
         names,
-        offsets_of(own),
-        codes[ranges(offsets[first], own)],
+        offsets_of(walk_lengths),
+        codes[ranges(offsets[first], walk_lengths)],
         np.diff(np.array(ends, np.int64)),
     )
 
@@ -258,8 +258,8 @@ def _choose(rows: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarra
     ends = np.cumsum(rows, axis=1)
     ends /= ends[:, -1:]
     ends += np.arange(len(rows))[:, None]
-    found = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
-    return found - row * rows.shape[1]
+    places = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
+    return places - row * rows.shape[1]
 
 
 def walks_beside(
@@ -305,5 +305,5 @@ def drawn_cases(
     word = randomness.words(purpose, cell_numbers(np.zeros(1, np.int64)))
     ends = np.floor(np.cumsum(weights) * n_cases + uniform(word[:, 0]))
     counts = np.diff(ends, prepend=0).astype(np.int64)
-    kept = counts > 0
-    return VariantHistogram(sequences.filter(pa.array(kept)), counts[kept])
+    is_drawn = counts > 0
+    return VariantHistogram(sequences.filter(pa.array(is_drawn)), counts[is_drawn])

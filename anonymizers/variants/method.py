@@ -86,10 +86,10 @@ class VariantLogParams(ListedParams):
     def for_names(self) -> Allowance:
         """What the choice of the activities may spend, whatever else a generator chooses."""
         needs = [need for part in self.bought_parts() for need in part.needs]
-        own: Need = Sums("variants", self.variants_share, of_one_cell(), is_any_clip=True)
+        last: Need = Sums("variants", self.variants_share, of_one_cell(), is_any_clip=True)
         if self.is_pure:
-            own = Pure("variants", self.variants_share)
-        return budget_of(*self.budget, (*needs, own)).means["vocabulary"]
+            last = Pure("variants", self.variants_share)
+        return budget_of(*self.budget, (*needs, last)).means["vocabulary"]
 
 
 class PureVariantLogParams(VariantLogParams):

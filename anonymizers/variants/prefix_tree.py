@@ -156,13 +156,13 @@ class PrefixTree:
     ) -> ReleasedVariants:
         """Returns the variants that end in kept nodes."""
         noise = tree_noise(domain, means)
-        variants = [VariantHistogram.merge(())]
+        by_level = [VariantHistogram.merge(())]
         levels, ends = _grow(counted, domain, noise, randomness)
         for sequences, counts in zip(ends, consistent(levels), strict=True):
             whole = np.clip(np.rint(counts), 0, LARGEST_TERM).astype(np.int64)
-            variants.append(VariantHistogram.from_sequences(sequences, whole))
-        made = VariantHistogram.merge(variants)  # in the order of their codes
-        return most_frequent_first(domain.vocabulary.names, made.offsets, made.codes, made.counts)
+            by_level.append(VariantHistogram.from_sequences(sequences, whole))
+        log = VariantHistogram.merge(by_level)  # in the order of their codes
+        return most_frequent_first(domain.vocabulary.names, log.offsets, log.codes, log.counts)
 
 
 # --- noise ----------------------------------------------------------------------------------------
@@ -238,32 +238,32 @@ def _grow(
         children = randomness.words("prefix-tree node", cells[parents], symbol)
         grows = (symbol < end) & (depth < domain.max_length - 1)
         is_child = (symbol < end) | (depth > 0)  # no case is without events
-        for kind, own, purpose in (
+        for kind, of_kind, purpose in (
             (noise.prefix, np.flatnonzero(grows), "prefix-tree prefix count"),
             (noise.end, np.flatnonzero(~grows & is_child), "prefix-tree end count"),
         ):
-            stream = CellStream(randomness, purpose, children[own])
-            noisy[own] += kind.noise.draw(stream)
+            stream = CellStream(randomness, purpose, children[of_kind])
+            noisy[of_kind] += kind.noise.draw(stream)
 
         # From here on nothing exact is looked at.
-        kept = is_child & (noisy >= np.where(grows, noise.prefix.least, noise.end.least))
-        growing = np.flatnonzero(kept & grows)
-        kept[growing] = False
+        is_kept = is_child & (noisy >= np.where(grows, noise.prefix.least, noise.end.least))
+        growing = np.flatnonzero(is_kept & grows)
+        is_kept[growing] = False
         growing = np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:limit]])
-        kept[growing] = True
-        pruned = is_child & ~kept
+        is_kept[growing] = True
+        pruned = is_child & ~is_kept
         variances = np.where(grows, of_prefixes, of_ends)
         levels.append(
             Level(
-                parents[kept],
-                noisy[kept] / units,
-                variances[kept],
-                grows[kept],
+                parents[is_kept],
+                noisy[is_kept] / units,
+                variances[is_kept],
+                grows[is_kept],
                 np.bincount(parents[pruned], noisy[pruned], n_expanded) / units,
                 np.bincount(parents[pruned], variances[pruned], n_expanded),
             )
         )
-        ending = np.flatnonzero(kept & ~grows)
+        ending = np.flatnonzero(is_kept & ~grows)
         ends.append(_sequences(prefixes[parents[ending]], symbol[ending], end))
 
         number = np.full(len(symbol), -1)
@@ -301,11 +301,11 @@ def consistent(levels: list[Level]) -> list[np.ndarray]:
     below, below_variance = np.zeros(0), np.zeros(0)  # of the children of what grows
     for level in reversed(levels):
         counts, variances, grows = level.counts.copy(), level.variances.copy(), level.grows
-        own, own_variance = counts[grows], variances[grows]
+        node_counts, node_variances = counts[grows], variances[grows]
         # A node's own count and its children's sum, weighted by the inverses of their variances.
-        both = own_variance + below_variance
-        counts[grows] = (own * below_variance + below * own_variance) / both
-        variances[grows] = own_variance / both * below_variance
+        both = node_variances + below_variance
+        counts[grows] = (node_counts * below_variance + below * node_variances) / both
+        variances[grows] = node_variances / both * below_variance
         n_expanded = len(level.pruned)
         below = level.pruned + np.bincount(level.parents, counts, n_expanded)
         below_variance = level.pruned_variances + np.bincount(level.parents, variances, n_expanded)

@@ -133,10 +133,10 @@ class PrivTree:
         scale = means["leaves"].noise(of_one_cell(domain.max_units)).scale
         tree = grow(counted, domain, rule, scale, randomness)
         pieces = list(complete(tree, domain, randomness))
-        made = VariantHistogram.merge(
+        log = VariantHistogram.merge(
             [VariantHistogram.from_sequences(encode_sequences(o, c), n) for o, c, n in pieces]
         )
-        return most_frequent_first(domain.vocabulary.names, made.offsets, made.codes, made.counts)
+        return most_frequent_first(domain.vocabulary.names, log.offsets, log.codes, log.counts)
 
 
 # --- from the tree to variants: nothing below sees the log ---------------------------------------
@@ -261,12 +261,12 @@ def _continuations(tree: SplitTree, counts: np.ndarray) -> list[_Continuations]:
     # Levels lie one after the other, from the root on.
     borders = np.searchsorted(tree.depths, np.arange(int(tree.depths[-1]) + 2))
     for first, last in pairwise(borders[1:].tolist()):
-        own, parents = slice(first, last), tree.parents[first:last]
-        longer = likeness.take(parents).after(tree.activities[own])
-        likeness.bags[own], likeness.recent[own] = longer.bags, longer.recent
+        level, parents = slice(first, last), tree.parents[first:last]
+        longer = likeness.take(parents).after(tree.activities[level])
+        likeness.bags[level], likeness.recent[level] = longer.bags, longer.recent
     for last, first in pairwise(borders[:0:-1].tolist()):
-        own = slice(first, last)
-        sums[tree.parents[own], tree.activities[own]] = sums[own].sum(axis=1)
+        level = slice(first, last)
+        sums[tree.parents[level], tree.activities[level]] = sums[level].sum(axis=1)
     used = np.flatnonzero(sums.any(axis=1))
     return [_Continuations(keys, sums[used]) for keys in likeness.take(used).keys()]
 
@@ -322,13 +322,13 @@ def _walk(
     for ids, _ in steps:
         n_steps[ids] += 1
     n_steps[~has_ended] = 0
-    made = offsets_of(lengths + n_steps)
-    out = np.empty(int(made[-1]), np.int32)
-    out[ranges(made[:-1], lengths)] = codes[ranges(offsets[leaf], lengths)]
+    begins = offsets_of(lengths + n_steps)
+    out = np.empty(int(begins[-1]), np.int32)
+    out[ranges(begins[:-1], lengths)] = codes[ranges(offsets[leaf], lengths)]
     for i, (ids, following) in enumerate(steps):
-        kept = has_ended[ids]
-        out[made[ids[kept]] + lengths[ids[kept]] + i] = following[kept]
-    return made, out, walked
+        ends = has_ended[ids]
+        out[begins[ids[ends]] + lengths[ids[ends]] + i] = following[ends]
+    return begins, out, walked
 
 
 def _follow(tables: list[_Continuations], likeness: _Likeness, words: np.ndarray) -> np.ndarray:

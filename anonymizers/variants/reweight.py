@@ -62,9 +62,9 @@ def agreeing_weights(
     def weights_of(scaled: np.ndarray) -> tuple[np.ndarray, float]:
         logs = log_prior - (n_cases / weight) * (rows @ (scaled / deviations))
         highest = float(logs.max())
-        found = elementary.exp(logs - highest)
-        total = float(found.sum())
-        return found / total, highest + float(elementary.log(total))
+        weights = elementary.exp(logs - highest)
+        total = float(weights.sum())
+        return weights / total, highest + float(elementary.log(total))
 
     def dual(scaled: np.ndarray) -> tuple[float, np.ndarray]:
         weights, log_total = weights_of(scaled)
@@ -91,10 +91,10 @@ def _least(function: Function, start: np.ndarray) -> np.ndarray:
         if np.abs(slope).max(initial=0) <= _LEAST_SLOPE:
             break
         direction = _direction(slope, moves)
-        found = _step(function, place, direction, value, slope)
-        if found is None:
+        next_step = _step(function, place, direction, value, slope)
+        if next_step is None:
             break
-        further, lower, next_slope = found
+        further, lower, next_slope = next_step
         moves.append((further - place, next_slope - slope))
         won = value - lower
         place, value, slope = further, lower, next_slope

@@ -124,14 +124,14 @@ class SparseHistogram:
         cells = randomness.identify("sparse-histogram variant", counted.sequences)
         stream = CellStream(randomness, "sparse-histogram count", cells)
         noisy = counted.counts + draw_laplace(stream, *thresholds.scale)
-        kept = np.flatnonzero(noisy >= _least(counted, thresholds))
+        rows = np.flatnonzero(noisy >= _least(counted, thresholds))
         junk, values = _junk(thresholds, randomness)
         is_free = np.asarray(pc.invert(pc.is_in(junk, value_set=counted.sequences)))
         # Variants of the log and made-up ones are sorted together. In two lists, the order of equal
         # counts would show which of them are in the log.
         both = VariantHistogram.from_sequences(
-            pa.concat_arrays([counted.sequences.take(pa.array(kept)), junk.filter(is_free)]),
-            np.concatenate([noisy[kept], values[is_free]]),
+            pa.concat_arrays([counted.sequences.take(pa.array(rows)), junk.filter(is_free)]),
+            np.concatenate([noisy[rows], values[is_free]]),
         )
         return most_frequent_first(
             domain.vocabulary.names,

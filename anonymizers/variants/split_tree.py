@@ -227,8 +227,8 @@ class _Counted:
         rows = np.flatnonzero(nodes >= 0)
         known = nodes[rows]
         degrees = self.first[known + 1] - self.first[known]
-        found = self.by_parent[ranges(self.first[known], degrees)]
-        at = np.repeat(rows, degrees), self.activities[found]
-        counts[at], numbers[at] = self.counts[found], found
+        edges = self.by_parent[ranges(self.first[known], degrees)]
+        at = np.repeat(rows, degrees), self.activities[edges]
+        counts[at], numbers[at] = self.counts[edges], edges
         counts[rows, -1] = self.ends[known]
         return counts, numbers

@@ -47,10 +47,10 @@ def stable_variants(
     noisy = counted.counts * noise.units + noise.draw(
         CellStream(randomness, f"{prefix}/count", cells)
     )
-    kept = noisy >= allowance.threshold(changed)
-    counts = np.rint(noisy[kept] / noise.units).astype(np.int64)
+    is_kept = noisy >= allowance.threshold(changed)
+    counts = np.rint(noisy[is_kept] / noise.units).astype(np.int64)
     return VariantHistogram(
-        counted.sequences.filter(pa.array(kept)), np.clip(counts, 1, _MAX_COUNT)
+        counted.sequences.filter(pa.array(is_kept)), np.clip(counts, 1, _MAX_COUNT)
     )
 
 
@@ -85,5 +85,7 @@ class StableVariants:
         self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants above the threshold, without intervals."""
-        kept = stable_variants(counted, means["variants"], domain.max_units, randomness, self.name)
-        return released(kept, domain.vocabulary)
+        stable = stable_variants(
+            counted, means["variants"], domain.max_units, randomness, self.name
+        )
+        return released(stable, domain.vocabulary)

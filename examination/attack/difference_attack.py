@@ -119,7 +119,7 @@ def difference_attack(
     variants = histogram_of(counts, names)
     guarantee = method.guarantee(params)
     questions = _questions(guarantee.adjacency)
-    own = Randomness(next(keys), "difference attack", "", "")
+    randomness = Randomness(next(keys), "difference attack", "", "")
     release = releases_of(method, params, names, keys)
     n_games = most_games
     if math.isfinite(seconds):
@@ -129,14 +129,14 @@ def difference_attack(
         each = (1 + len(questions)) * (time.perf_counter() - begun) / _TIMED_RELEASES
         n_games = min(most_games, max(int(seconds / each), _FEWEST_GAMES))
     longest = method.bounds(params).max_trace_length
-    drawn = targets(variants, len(names), _N_MADE_UP, longest, own)
+    drawn = targets(variants, len(names), _N_MADE_UP, longest, randomness)
     attacked = list(itertools.islice(drawn, n_games))
 
     def plain(log: VariantHistogram) -> ProcessTree:
         return plain_tree(log, names)
 
-    right_plain = _n_right(attacked, questions, plain, names, own, "without noise")
-    right = _n_right(attacked, questions, release, names, own, "method")
+    right_plain = _n_right(attacked, questions, plain, names, randomness, "without noise")
+    right = _n_right(attacked, questions, release, names, randomness, "method")
     delta = guarantee.delta or 0.0
     guesses = []
     for i, question in enumerate(questions):

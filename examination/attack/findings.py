@@ -163,11 +163,11 @@ class AttackReport:
     @property
     def audited_epsilon(self) -> float:
         """The largest lower bound."""
-        found = [finding.epsilon for finding in self.pairs]
+        bounds = [finding.epsilon for finding in self.pairs]
         if self.canaries is not None:
-            found.append(self.canaries.epsilon)
-        found += [guess.epsilon for guess in self.guesses]
-        return max(found, default=0.0)
+            bounds.append(self.canaries.epsilon)
+        bounds += [guess.epsilon for guess in self.guesses]
+        return max(bounds, default=0.0)
 
     @property
     def largest_provable(self) -> float:
@@ -221,7 +221,7 @@ class AttackReport:
             could = claimed < self.largest_provable
             return (
                 f"{'consistent with the claim' if could else 'undecided'}: epsilon {claimed:g} is "
-                f"claimed, {self._found}, and so many releases of the pairs of logs can prove "
+                f"claimed, {self._proved}, and so many releases of the pairs of logs can prove "
                 f"{self.largest_provable:.3g} at most"
             )
         support = self.support
@@ -232,14 +232,14 @@ class AttackReport:
             "variants of a single case came out"
         )
         return (
-            f"no finite epsilon is claimed by this program: {self._found}{came_out}. The paper "
+            f"no finite epsilon is claimed by this program: {self._proved}{came_out}. The paper "
             f"claims: {self.guarantee.claim}"
         )
 
     @property
-    def _found(self) -> str:
-        found = self.audited_epsilon
-        return f"the attack proved at least {found:.3f}" if found > 0 else NO_BOUND
+    def _proved(self) -> str:
+        bound = self.audited_epsilon
+        return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
 
 
 NO_BOUND = "the attack proved no epsilon above 0"

@@ -221,8 +221,8 @@ def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
         if _within(variant, method, params) != usual:  # a short cap may leave nothing new of it
             pairs.append(pair(what, crowd, [variant] * m))
     if m > 1:
-        own = [all_pairs_walk(names, cap)[: i + 1] for i in range(m)]
-        pairs.append(pair(f"{some} and {each}, each of a variant of its own", crowd, own))
+        variants = [all_pairs_walk(names, cap)[: i + 1] for i in range(m)]
+        pairs.append(pair(f"{some} and {each}, each of a variant of its own", crowd, variants))
     if by_individual:
         pairs.append(
             pair(
@@ -251,20 +251,20 @@ def _setting(method: Anonymizer, params: Any) -> Setting:
 
 def _manners(method: Anonymizer, params: Any, length: int, setting: Setting) -> dict[str, Manner]:
     """How a unit can differ from others that have its activities, as far as a release tells it."""
-    found: dict[str, Manner] = {}
+    manners: dict[str, Manner] = {}
     whole_us = _whole_us(setting)
     long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
     if _releases_stamps(method, params):
         late_us = max(whole_us - 1 - length * STEP_US, 0)
-        found["that starts when nobody else does"] = Manner(start_us=late_us)
+        manners["that starts when nobody else does"] = Manner(start_us=late_us)
         if length > 1:
-            found["with a step that takes no time, as nobody else's"] = Manner(first_step_us=0)
+            manners["with a step that takes no time, as nobody else's"] = Manner(first_step_us=0)
             each_us = long_us // (length - 1)
-            found["that takes as long as nobody else's"] = Manner(0, each_us, each_us)
+            manners["that takes as long as nobody else's"] = Manner(0, each_us, each_us)
     if setting.attributes:
-        found["with values that nobody else has"] = Manner(value="another")
-        found["with values that nobody declared"] = Manner(value="undeclared")
-    return found
+        manners["with values that nobody else has"] = Manner(value="another")
+        manners["with values that nobody declared"] = Manner(value="undeclared")
+    return manners
 
 
 def _whole_us(setting: Setting) -> int:
@@ -292,15 +292,15 @@ def own_pairs(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pair]
         params: Its parameters.
     """
     pairs = []
-    found = canaries(traces, method, params, 1)
+    new_variants = canaries(traces, method, params, 1)
     m = method.bounds(params).max_cases_per_individual or 1
-    if found:
+    if new_variants:
         pairs.append(
             Pair(
                 "your log and one unit more, whose variant nobody else has",
-                with_cases(traces, [(_UNIT, found[0])] * m),
+                with_cases(traces, [(_UNIT, new_variants[0])] * m),
                 traces,
-                (found[0],),
+                (new_variants[0],),
             )
         )
     lone = _lone_unit(traces)
@@ -353,15 +353,15 @@ def canaries(traces: TraceBatch, method: Anonymizer, params: Any, n: int) -> lis
     names = list(bounds.vocabulary or traces.vocabulary.names.to_pylist()) or [*_MADE_UP]
     length = min(bounds.max_trace_length or _CANARY_LENGTH, _CANARY_LENGTH)
     taken = set(variant_counts(traces, method, params))
-    found: list[Variant] = []
+    variants: list[Variant] = []
     for _ in range(20 * n):
         variant = tuple(secrets.choice(names) for _ in range(length))
         if variant not in taken:
             taken.add(variant)
-            found.append(variant)
-            if len(found) == n:
+            variants.append(variant)
+            if len(variants) == n:
                 break
-    return found
+    return variants
 
 
 def with_cases(traces: TraceBatch, cases: Sequence[_Case]) -> TraceBatch:

@@ -255,11 +255,11 @@ class Releases:
         place = name, tuple(encode(value) for value in read.values())
         if place not in self._counted:
             probe = self._probe()
-            found = counted(probe)
+            statistic = counted(probe)
             if probe.was_asked or len(self._counted) >= _MAX_REMEMBERED:
                 self._asking.add(name)
                 return counted_anew()
-            self._counted[place] = found
+            self._counted[place] = statistic
         return self._counted[place]
 
     def make(

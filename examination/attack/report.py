@@ -33,12 +33,12 @@ def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     Args:
         body: See `to_json`.
     """
-    found = (
+    epsilons = (
         ("claimed", body.get("claimed", {}).get("epsilon")),
         ("accounted for", body.get("accounted_epsilon")),
         ("measured, at least", body.get("audited", {}).get("epsilon")),
     )
-    return [{"name": n, "epsilon": round(float(v), 3)} for n, v in found if v is not None]
+    return [{"name": n, "epsilon": round(float(v), 3)} for n, v in epsilons if v is not None]
 
 
 def _charts(report: AttackReport) -> list[Chart]:

@@ -119,10 +119,10 @@ def attack(
     if n_releases < _FEWEST_RELEASES:
         raise UsageError(f"releases must be at least {_FEWEST_RELEASES}, got {n_releases}")
     keys = fresh_keys() if keys is None else keys
-    own = TraceBatch.concat(traces) if traces else None
+    log = TraceBatch.concat(traces) if traces else None
     pairs = made_up_pairs(method, params)
-    if own is not None:
-        pairs += own_pairs(own, method, params)
+    if log is not None:
+        pairs += own_pairs(log, method, params)
     shown = before_publication(method)
     views = ["release"] if shown is method else ["noisy sums", "release"]
     has_trees = releases_trees(method, params)
@@ -133,8 +133,8 @@ def attack(
     delta = guarantee.delta or 0.0
     findings = []
     for number, pair in enumerate(pairs):
-        told = {"stage": "pairs", "done": number, "total": len(pairs)}
-        _LOG.info("attack: %s (pair %d of %d)", pair.what, number + 1, len(pairs), extra=told)
+        progress = {"stage": "pairs", "done": number, "total": len(pairs)}
+        _LOG.info("attack: %s (pair %d of %d)", pair.what, number + 1, len(pairs), extra=progress)
         for view in views:
             looked_at = shown if view == "noisy sums" else method
             # What is released follows from the sums: it is looked at more briefly.
@@ -147,13 +147,13 @@ def attack(
     spends = method.spends(params)
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
-    made = None if own is None else _release_of(own, method, params, keys)
-    counted = {} if own is None else variant_counts(own, method, params)
+    release = None if log is None else _release_of(log, method, params, keys)
+    counted = {} if log is None else variant_counts(log, method, params)
     by_variant: dict[Hashable, int] = dict(counted.items())
-    variants = {key[1:]: count for key, count in (made or {}).items() if key[0] == "variant"}
-    has_variants = made is not None and ("activities",) not in made  # else it is a graph
+    variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
+    has_variants = release is not None and ("activities",) not in release  # else it is a graph
     difference = None
-    if own is not None and has_trees:
+    if log is not None and has_trees:
         _LOG.info("attack: differences of trees")
         difference = difference_attack(counted, method, params, each, seconds, keys)
     _LOG.info("attack: canaries and reruns")
@@ -170,12 +170,12 @@ def attack(
         ),
         confidence=confidence,
         pairs=tuple(findings),
-        canaries=None if own is None else _canaries(own, shown, params, delta, each, keys),
+        canaries=None if log is None else _canaries(log, shown, params, delta, each, keys),
         support=support_attack(by_variant, variants, delta) if has_variants else None,
         crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
-        reruns=None if own is None or made is None else _reruns(own, method, params, keys),
+        reruns=None if log is None or release is None else _reruns(log, method, params, keys),
         difference=difference,
-        n_cases=0 if own is None else own.n_cases,
+        n_cases=0 if log is None else log.n_cases,
     )
 
 
@@ -263,21 +263,21 @@ def _canaries(
     All coins are guessed: present and with at least the median count is taken for in. A canary of
     one run is in no other, so all runs are one mechanism and their canaries count together.
     """
-    found = canaries(traces, method, params, _N_CANARIES)
-    if not found:
+    variants = canaries(traces, method, params, _N_CANARIES)
+    if not variants:
         return None
     m = method.bounds(params).max_cases_per_individual or 1
     n_right = 0
     for _ in range(_N_CANARY_RUNS):
-        coins = np.array([secrets.randbelow(2) for _ in found], bool)
+        coins = np.array([secrets.randbelow(2) for _ in variants], bool)
         cases = [
-            (f"canary individual {i}", found[i]) for i in np.flatnonzero(coins) for _ in range(m)
+            (f"canary individual {i}", variants[i]) for i in np.flatnonzero(coins) for _ in range(m)
         ]
         seen = _release_of(with_cases(traces, cases), method, params, keys) or {}
-        scores = np.array([_score(seen, variant) for variant in found])
+        scores = np.array([_score(seen, variant) for variant in variants])
         guesses = np.isfinite(scores) & (scores >= np.median(scores))
         n_right += int((guesses == coins).sum())
-    n = _N_CANARY_RUNS * len(found)
+    n = _N_CANARY_RUNS * len(variants)
     return CanaryFinding(
         _N_CANARY_RUNS, n, n_right, one_run_epsilon(n, n, n_right, delta, confidence)
     )
@@ -297,8 +297,8 @@ def _reruns(
     key = next(keys)
     twice = [anonymise([traces], method, params, key, "attack", "attack") for _ in range(2)]
     bytes_of = [
-        [encode(value) for value in (*made.products.by_name.values(), *made.traces)]
-        for made in twice
+        [encode(value) for value in (*release.products.by_name.values(), *release.traces)]
+        for release in twice
     ]
     shown = before_publication(method)
     silent = without_noise(shown)

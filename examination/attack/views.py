@@ -244,9 +244,9 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     """
     if method.sums in ("none", "released"):
         return method
-    told: dict[str, _Told] = {}
-    shown: Any = with_noise(method, told=_Keeping(told))
-    whole, sums_alone = shown.decide, with_noise(method, told=_Keeping(told, True)).decide
+    sums: dict[str, _Told] = {}
+    shown: Any = with_noise(method, told=_Keeping(sums))
+    whole, sums_alone = shown.decide, with_noise(method, told=_Keeping(sums, True)).decide
 
     def decide(
         round_name: str, statistics: Any, decisions: Any, params: Any, randomness: Randomness
@@ -263,20 +263,20 @@ def before_publication(method: Anonymizer) -> Anonymizer:
         seen: dict[str, Any]
         if method.sums == "pairs":
             # Others, such as what a clip is chosen by, are not of pairs and have no names.
-            [(noisy, domain, noise, names)] = (own for own in told.values() if own[3] is not None)
+            [(noisy, domain, noise, names)] = (one for one in sums.values() if one[3] is not None)
             borders = getattr(params, "borders_us", None)
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:
             seen = {**method.products(decisions, params).by_name}
             if method.log == "generated":
-                parts = {n: part for own in decisions.values() for n, part in own.parts.items()}
+                parts = {n: part for one in decisions.values() for n, part in one.parts.items()}
                 seen["variants"] = parts["variants"]
             histograms = {
                 purpose: NoisyCells(noisy / noise.units, domain, noise.width / noise.units)
-                for purpose, (noisy, domain, noise, _) in told.items()
+                for purpose, (noisy, domain, noise, _) in sums.items()
             }
             seen["noisy histograms"] = NoisyHistograms(histograms)
-        told.clear()  # the next release has its own
+        sums.clear()  # the next release has its own
         return Products(seen)
 
     shown.decide, shown.products = decide, products

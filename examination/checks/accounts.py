@@ -66,15 +66,15 @@ def _accounts_file(place: Place, trial: Trial) -> str:
 
 def _bound_dataset(trial: Trial) -> str:
     place = trial.place("bound-dataset")
-    own = trial.config.dataset
+    dataset = trial.config.dataset
     for name in (trial.config.account, _OTHER):
         place.declare(2, name)
-    place.ledger.bind_dataset(own or _DATASET, trial.config.account, OFFICER, REASON)
-    ran = place.release(account=_OTHER, dataset=own or _DATASET)
+    place.ledger.bind_dataset(dataset or _DATASET, trial.config.account, OFFICER, REASON)
+    ran = place.release(account=_OTHER, dataset=dataset or _DATASET)
     expect(
         ran.code == 2 and not place.paid(), f"another account paid for a bound data set: {ran.told}"
     )
-    if own is None:
+    if dataset is None:
         raise NotApplicable(
             "The configuration names no dataset, so a binding of the officer's cannot hold it to "
             "one account: give dataset. With one, another account was refused with exit code 2."

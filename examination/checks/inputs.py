@@ -73,8 +73,8 @@ def _refusal(trial: Trial) -> str:
     # How many records may be malformed is what the bad case tries.
     changes: dict[str, Any] = {"max_error_ratio": None}
     first = place.release(release_id="usual", **changes)
-    found = _hostile(trial.logs)
-    for number, (what, cases) in enumerate(found.items()):
+    bad_logs = _hostile(trial.logs)
+    for number, (what, cases) in enumerate(bad_logs.items()):
         place.write(cases)
         ran = place.release(release_id=f"r{number}", **changes)
         expect(
@@ -83,7 +83,7 @@ def _refusal(trial: Trial) -> str:
     place.log.unlink()
     ran = place.release(release_id="none", log=(f"{place.folder}/nothing=1/",), **changes)
     expect(ran == first, f"without any file the run ended with {ran.told}, else with {first.told}")
-    return f"On {len(found) + 2} logs the run ended the same way: {first.told}."
+    return f"On {len(bad_logs) + 2} logs the run ended the same way: {first.told}."
 
 
 def _bad_case(trial: Trial) -> str:
@@ -160,8 +160,8 @@ def _no_name(trial: Trial) -> str:
         raise NotApplicable(_NO_PROMISE)
     place = trial.place("no-name")
     ran = place.release(release_id=None)
-    made = sorted(path.name for path in place.output.iterdir()) if place.output.exists() else []
-    expect(ran.code == 2 and not made, "a release was named by its input, which tells its changes")
+    names = sorted(path.name for path in place.output.iterdir()) if place.output.exists() else []
+    expect(ran.code == 2 and not names, "a release was named by its input, which tells its changes")
     expect(not place.paid(), "a refused release is charged")
     return "It was refused with exit code 2, before anything was paid."
 
@@ -169,15 +169,15 @@ def _no_name(trial: Trial) -> str:
 def _filter_values(trial: Trial) -> str:
     place = trial.place("filter-values")
     column = trial.config.columns.case_id or "case_id"
-    found = []
+    manifests = []
     for number, value in enumerate(("c", "c1")):
         where = (*trial.config.where, Where(column="case_id", begins_with=value))
         ran = place.release(release_id=f"r{number}", where=where)
         if ran.code != 0:
             raise NotApplicable(f"A release with a filter on {column} ended with {ran.told}.")
         manifest = place.manifest(f"r{number}")
-        found.append(manifest)
-    digests = [manifest["config_digest"] for manifest in found]
+        manifests.append(manifest)
+    digests = [manifest["config_digest"] for manifest in manifests]
     expect(digests[0] == digests[1], "the public digest of the configuration tells filter values")
     texts = [
         path.read_bytes() for path in place.final("r1").iterdir() if path.suffix in (".json", ".md")

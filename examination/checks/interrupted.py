@@ -28,14 +28,16 @@ def _refund(trial: Trial) -> str:
     built = place.bytes_built()
     ran = place.release()
     expect(ran.code == 0, f"the rerun on the same input ended with {ran.told}")
-    made = place.bytes_of()
-    expect(built == made, "the rerun drew other noise: its bytes are not those of the first run")
+    released = place.bytes_of()
+    expect(
+        built == released, "the rerun drew other noise: its bytes are not those of the first run"
+    )
     expect(place.n_paid == 1, f"charges that count as spent after the rerun: {place.n_paid}")
     seen = "The budget stayed spent and the key stayed; the rerun gave the same bytes and paid once"
     ran = place.release(release_id="another")
     expect(ran.code == 0, f"a release under another id ended with {ran.told}")
     expect(place.n_paid == 2, "a release under another id paid nothing")
-    if place.bytes_of("another") == made:
+    if place.bytes_of("another") == released:
         return f"{seen}. Releases of the made-up log do not show their noise, so bytes tell little."
     return f"{seen}; those under another id differ, and were paid for."
 
@@ -90,10 +92,10 @@ def _changed_decision(trial: Trial) -> str:
     place = trial.place("changed-decision")
     _cut_off(place)
     place.cut_off("other")
-    others = {path.name: path.read_bytes() for path in _kept(place, "other")}
+    others = {path.name: path.read_bytes() for path in _decisions(place, "other")}
     if not others:
         raise NotApplicable("The method decides nothing that is kept between runs.")
-    for path in _kept(place, "r"):
+    for path in _decisions(place, "r"):
         path.write_bytes(others[path.name])
     ran = place.release()
     expect(ran.code != 0, "what somebody put in place of a decision was released")
@@ -101,7 +103,7 @@ def _changed_decision(trial: Trial) -> str:
     return f"The rerun ended with {ran.told}; nothing was released, and the budget stayed spent."
 
 
-def _kept(place: Place, release_id: str) -> list[Path]:
+def _decisions(place: Place, release_id: str) -> list[Path]:
     """The files of what a run that was cut off decided."""
     folder = Path(place.workplace(release_id).decisions)
     return list(folder.rglob("*.decision"))
@@ -126,10 +128,10 @@ def _commit(trial: Trial) -> str:
     expect(ran.code == 7, f"a run that was cut off after its rename ended with {ran.told}")
     expect(place.is_visible(), "nothing is visible of a release whose files were renamed")
     expect(place.n_paid == 1, f"charges of a visible release that count as spent: {place.n_paid}")
-    made = place.bytes_of()
+    released = place.bytes_of()
     ran = place.release()
     expect(ran.code == 0, f"the run after it ended with {ran.told}")
-    expect(place.bytes_of() == made, "the run after it wrote other bytes")
+    expect(place.bytes_of() == released, "the run after it wrote other bytes")
     actions = [entry.action for entry in place.paid()]
     expect(actions == ["commit"], f"the ledger says {', '.join(actions)} of it")
     expect(place.n_keys == 0, "the key of a finished release is still there")
@@ -139,7 +141,7 @@ def _commit(trial: Trial) -> str:
 def _finished(trial: Trial) -> str:
     place = trial.place("finished")
     expect((ran := place.release()).code == 0, f"the release ended with {ran.told}")
-    made = place.bytes_of()
+    released = place.bytes_of()
     elsewhere = place.folder / "link"
     elsewhere.symlink_to(place.output)
     for what, changes in {
@@ -152,7 +154,7 @@ def _finished(trial: Trial) -> str:
     place.write([*trial.logs.usual(), trial.logs.another()])
     ran = place.release()
     expect(ran.code == 2, f"a run under its id on another log ended with {ran.told}")
-    expect(place.bytes_of() == made, "its bytes changed")
+    expect(place.bytes_of() == released, "its bytes changed")
     expect(place.n_paid == 1, f"charges that count as spent, in place of 1: {place.n_paid}")
     return "It stayed as it was and was paid for once; another log was refused with exit code 2."
 

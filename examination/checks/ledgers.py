@@ -29,8 +29,8 @@ def _old_ledger(trial: Trial) -> str:
     backup = place.ledger_file.read_bytes()
     expect((ran := place.release()).code == 0, f"a second release ended with {ran.told}")
     place.ledger_file.write_bytes(backup)
-    told = _refused(place, "with a ledger that has forgotten a release")
-    return f"The next release was refused with {told}."
+    refusal = _refused(place, "with a ledger that has forgotten a release")
+    return f"The next release was refused with {refusal}."
 
 
 def _old_copy(trial: Trial) -> str:
@@ -38,12 +38,12 @@ def _old_copy(trial: Trial) -> str:
     copy = place.folder / "backup.db"
     shutil.copy(place.ledger_file, copy)
     expect((ran := place.release()).code == 0, f"a second release ended with {ran.told}")
-    told = _refused(
+    refusal = _refused(
         place,
         "by a configuration that names a backup of the ledger, which has forgotten a release",
         ledger=f"sqlite:///{copy}",
     )
-    return f"A configuration that names the backup was refused with {told}."
+    return f"A configuration that names the backup was refused with {refusal}."
 
 
 def _old_key_store(trial: Trial) -> str:
@@ -55,8 +55,8 @@ def _old_key_store(trial: Trial) -> str:
     shutil.rmtree(place.keys)
     backup.rename(place.keys)
     place.ledger_file.write_bytes(ledger)
-    told = _refused(place, "with a key store that has forgotten a release")
-    seen = f"The next release was refused with {told}."
+    refusal = _refused(place, "with a key store that has forgotten a release")
+    seen = f"The next release was refused with {refusal}."
     if trial.has_ledger_elsewhere:
         return seen
     return (
@@ -68,15 +68,15 @@ def _old_key_store(trial: Trial) -> str:
 def _changed_entry(trial: Trial) -> str:
     place = _released(trial, "changed-entry")
     _sql(place, "UPDATE tracecloak_ledger SET account = 'nobody' WHERE action = 'reserve'")
-    told = _refused(place, "with a ledger in which somebody changed who paid")
-    return f"The next release was refused with {told}."
+    refusal = _refused(place, "with a ledger in which somebody changed who paid")
+    return f"The next release was refused with {refusal}."
 
 
 def _removed_entries(trial: Trial) -> str:
     place = _released(trial, "removed-entries")
     _sql(place, "DELETE FROM tracecloak_ledger")
-    told = _refused(place, "with a ledger whose entries somebody removed")
-    return f"The next release was refused with {told}."
+    refusal = _refused(place, "with a ledger whose entries somebody removed")
+    return f"The next release was refused with {refusal}."
 
 
 def _sql(place: Place, statement: str) -> None:
@@ -113,10 +113,12 @@ def _fresh_ledger(trial: Trial) -> str:
     url = f"sqlite:///{place.folder / 'fresh.db'}"
     _refused(place, "into a ledger that was not there", ledger=url, new_ledger=new)
     other = str(place.folder / "other keys")
-    told = _refused(
+    refusal = _refused(
         place, "with a key store that was not there", key_store=other, ledger=None, new_ledger=new
     )
-    return f"Another ledger and another key_store, which were not there, were refused with {told}."
+    return (
+        f"Another ledger and another key_store, which were not there, were refused with {refusal}."
+    )
 
 
 def _declared_elsewhere(trial: Trial) -> str:
@@ -125,13 +127,13 @@ def _declared_elsewhere(trial: Trial) -> str:
     place = trial.place("declared-elsewhere")
     place.declare()
     expect((ran := place.release()).code == 0, f"the first release ended with {ran.told}")
-    told = _refused(
+    refusal = _refused(
         place,
         "past the caps, by a configuration that begins another ledger with new_ledger",
         ledger=f"sqlite:///{place.folder / 'fresh.db'}",
         new_ledger=True,
     )
-    return f"A configuration that begins another ledger with new_ledger was refused with {told}."
+    return f"A configuration that begins another ledger with new_ledger was refused with {refusal}."
 
 
 def _other_key_store(trial: Trial) -> str:
@@ -145,15 +147,15 @@ def _other_key_store(trial: Trial) -> str:
         "another key store drew other noise for a release that was cut off, and paid nothing",
     )
     if ran.code == 0:
-        made = place.bytes_of()
+        released = place.bytes_of()
         again = place.release(ledger=url)
-        expect(place.bytes_of() == made, f"the first key store replaced it: {again.told}")
+        expect(place.bytes_of() == released, f"the first key store replaced it: {again.told}")
     ran = place.release(key_store=other, ledger=url, release_id="second")
     expect(ran.code == 0, f"a second release, of the other key store, ended with {ran.told}")
-    made, n = place.bytes_of("second"), place.n_paid
+    released, n = place.bytes_of("second"), place.n_paid
     ran = place.release(ledger=url, release_id="second")
     expect(ran.code == 2, f"the first key store, at the other's release, ended with {ran.told}")
-    expect(place.bytes_of("second") == made and place.n_paid == n, "it changed that release")
+    expect(place.bytes_of("second") == released and place.n_paid == n, "it changed that release")
     return "Whoever drew paid, and a release that another key store made was refused and stayed."
 
 

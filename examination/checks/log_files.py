@@ -38,8 +38,8 @@ def format_of(patterns: Sequence[str], how: SourceFormat) -> tuple[str, str]:
     if name not in _WRITERS:
         name = "jsonl"
     plain = patterns[0].removesuffix(".gz").lower()
-    own = [ending for ending in FORMATS.named(name).endings if plain.endswith(ending)]
-    ending = (own or FORMATS.named(name).endings)[0]
+    endings = [ending for ending in FORMATS.named(name).endings if plain.endswith(ending)]
+    ending = (endings or FORMATS.named(name).endings)[0]
     is_zipped = patterns[0].endswith(".gz") and not FORMATS.named(name).is_packed
     return name, ending + (".gz" if is_zipped else "")
 
@@ -143,8 +143,8 @@ def _xes(
                 *_tags({n.removeprefix(CASE_PREFIX): v for n, v in of_case.items()}),
             ]
             last = record[case_id]
-        own = {n: v for n, v in record.items() if n not in of_case}
-        lines += ["<event>", *_tags(own), "</event>"]
+        of_event = {n: v for n, v in record.items() if n not in of_case}
+        lines += ["<event>", *_tags(of_event), "</event>"]
     lines += ["</trace>"] if last is not None else []
     return "\n".join([*lines, *broken, "</log>", ""]).encode()
 

@@ -78,8 +78,8 @@ class MadeUp:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of the records."""
-        found = [*self._columns.wanted, *(attribute.column for attribute in self._attributes)]
-        return tuple(dict.fromkeys([*found, *(self._config.header or ())]))
+        names = [*self._columns.wanted, *(attribute.column for attribute in self._attributes)]
+        return tuple(dict.fromkeys([*names, *(self._config.header or ())]))
 
     @property
     def case_column(self) -> str:
@@ -199,12 +199,12 @@ def _near(bound: str, mapping: ColumnMapping) -> list[str]:
     """Returns values at a bound and on both sides of it."""
     with contextlib.suppress(InvalidOperation):
         return [bound, *(str(Decimal(bound) + step) for step in (-1, 1))]
-    found = [bound, f"{bound}0"]
+    values = [bound, f"{bound}0"]
     at_us = mapping.time_of(bound)
     if at_us is not None and abs(at_us) < _FAR_US:
         at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
-        found += [(at + timedelta(minutes=step)).isoformat() for step in (-1, 1)]
-    return found
+        values += [(at + timedelta(minutes=step)).isoformat() for step in (-1, 1)]
+    return values
 
 
 def _passes(value: str, filters: Sequence[Where]) -> bool:

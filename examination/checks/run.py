@@ -77,8 +77,8 @@ def check_configuration(
             )
         findings = []
         for number, check in enumerate(checks, 1):
-            told = {"stage": "checks", "done": number - 1, "total": len(checks)}
-            _LOG.info("check %d of %d: %s", number, len(checks), check.name, extra=told)
+            progress = {"stage": "checks", "done": number - 1, "total": len(checks)}
+            _LOG.info("check %d of %d: %s", number, len(checks), check.name, extra=progress)
             with _quiet():
                 findings.append(_tried(check, trial))
         copy = _copy(config, trial)

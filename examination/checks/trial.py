@@ -227,8 +227,8 @@ class Place:
     def manifest(self, release_id: str = "r") -> dict[str, Any]:
         """What a release says of itself."""
         text = (self.final(release_id) / MANIFEST_NAME).read_text(encoding="utf-8")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        body: dict[str, Any] = json.loads(text)
+        return body
 
     def bytes_of(self, release_id: str = "r") -> Mapping[str, str]:
         """Digests of the data of a release by the names of their files."""
@@ -294,8 +294,8 @@ class Place:
 
     def paid(self) -> list[Entry]:
         """The charges that count as spent, by the ledger's file as it is."""
-        found = charges(OfficersLedger(f"sqlite:///{self.ledger_file}").entries())
-        return [entry for entry in found.values() if entry.action != "void"]
+        by_charge = charges(OfficersLedger(f"sqlite:///{self.ledger_file}").entries())
+        return [entry for entry in by_charge.values() if entry.action != "void"]
 
     @property
     def n_paid(self) -> int:

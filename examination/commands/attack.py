@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     asked = argv[0] if argv and argv[0] in ACTIONS else None
     for name, action in ACTIONS.items():
-        own = actions.add_parser(
+        action_parser = actions.add_parser(
             name,
             help=action.help,
             description=action.help,
@@ -57,8 +57,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
             formatter_class=parser.formatter_class,
         )
         if asked in (None, name):
-            _command(action).add_flags(own, argv[1:], config)
-            add_form_flags(own)
+            _command(action).add_flags(action_parser, argv[1:], config)
+            add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:

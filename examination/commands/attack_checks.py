@@ -27,7 +27,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "declared, and try to get round that; by default nothing of it is read",
     )
     nothing = "Not looked at: copies have their own."
-    told = {
+    helps = {
         "log": "Paths or globs of the input files (required). Nothing of them is read; the "
         "ending of the first name tells the format of the logs that are made up.",
         "runner": "Beam runner of the copies, one of this machine; by default InMemory, whatever "
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "default TRACECLOAK_KEY_STORE or one in the home folder.",
         **dict.fromkeys(("output", "release_id", "accounts"), nothing),
     }
-    add_release_flags(parser, argv, config, told)
+    add_release_flags(parser, argv, config, helps)
 
 
 def run(given: Given) -> int:
@@ -56,11 +56,11 @@ def run(given: Given) -> int:
     path = file_to_write("report", flags.pop("report"))
     with_declared = flags.pop("declared", False)
     runner = flags.pop("runner", IN_MEMORY)
-    config, told = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
+    config, remarks = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
     with showing_progress(given.form):
         report = check_configuration(config, runner, with_declared)
     written = write_report(report, path)
-    show_report([*told, *summary_lines(report)], written, given.form, report.verdict)
+    show_report([*remarks, *summary_lines(report)], written, given.form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0

@@ -43,11 +43,11 @@ def run(given: Given) -> int:
     path = file_to_write("report", flags.pop("report"))
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
     # Nothing is released, so it does not matter where to.
-    config, told = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
+    config, remarks = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
     with showing_progress(given.form):
         report = attack_configuration(config, n_releases)
     written = write_report(report, path)
-    show_report([*told, *summary_lines(report)], written, given.form, report.verdict)
+    show_report([*remarks, *summary_lines(report)], written, given.form, report.verdict)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0

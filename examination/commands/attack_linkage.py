@@ -127,8 +127,8 @@ def run(given: Given) -> int:
         original = linkage_logs.read_original(source, sensitive)
         logs = linkage_logs.linked(original, releases, list(sensitive))
         randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-        found = tuple(linkage.link(*logs, randomness, settings))
-    report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, found)
+        attacks = tuple(linkage.link(*logs, randomness, settings))
+    report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, attacks)
     written = linkage_report.write_report(report, path)
     show_report(linkage_report.summary_lines(report), written, given.form)
     return 0
@@ -177,12 +177,12 @@ def _link_growing(
         logs *= len(paths) if len(logs) == 1 else 1
         pairs = pairs_of(releases, logs, makings, not growing["closed"])
         randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-        found = tuple(attack_pairs(pairs, randomness, settings, k))
+        attacks = tuple(attack_pairs(pairs, randomness, settings, k))
     cases = [
         (release.path, release.traces.n_cases, log.n_cases)
         for release, log in zip(releases, logs, strict=True)
     ]
-    report = growing_report.GrowingReport(cases, settings, found)
+    report = growing_report.GrowingReport(cases, settings, attacks)
     written = growing_report.write_growing_report(report, report_path)
     show_report(growing_report.summary_lines(report), written, form)
     return 0

@@ -127,9 +127,9 @@ def _list(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         method = METHODS[name]
         lines[method.guarantee_kind].append(f"  {name:<22} {method.summary}")
-    for kind, found in lines.items():
+    for kind, of_kind in lines.items():
         yield f"{kind}: {_KINDS[kind]}"
-        yield from found
+        yield from of_kind
         yield ""
     yield _ONE
 
@@ -209,8 +209,8 @@ def kind_of_value(name: str, schema: Mapping[str, Any]) -> str:
     if name in NAMES_OF_FILES:
         return "file"
     # Exact decimals may be numbers or texts.
-    found = [_one_kind(part) for part in _alternatives(schema)]
-    kinds = [kind for kind in found if kind != "text"] or found
+    all_kinds = [_one_kind(part) for part in _alternatives(schema)]
+    kinds = [kind for kind in all_kinds if kind != "text"] or all_kinds
     return " or ".join(dict.fromkeys(kinds))
 
 
@@ -235,7 +235,7 @@ def _one_kind(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "date-time":
         return "time with its offset, such as 2026-01-01T00:00:00Z"
     kind = _TYPES[schema.get("type", "object")]
-    limits = (
+    keywords = (
         ("above", "exclusiveMinimum"),
         ("from", "minimum"),
         ("from", "ge"),
@@ -243,7 +243,7 @@ def _one_kind(schema: Mapping[str, Any]) -> str:
         ("to", "maximum"),
         ("to", "le"),
     )
-    found = ((word, schema[key]) for word, key in limits if key in schema and kind != "text")
+    limits = ((word, schema[key]) for word, key in keywords if key in schema and kind != "text")
     return " ".join(
-        [kind, *(f"{word} {limit:,.15g}" for word, limit in found if limit < _SO_LARGE)]
+        [kind, *(f"{word} {limit:,.15g}" for word, limit in limits if limit < _SO_LARGE)]
     )

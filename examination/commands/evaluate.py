@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import ORIGINAL_TOLD, add_log_flags, file_to_write
+from tracecloak.pipelines.commands.flags import ORIGINAL_HELP, add_log_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -13,7 +13,7 @@ from tracecloak.pipelines.screen.results import Result, show
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of the report."""
     parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
-    add_log_flags(parser, ORIGINAL_TOLD)
+    add_log_flags(parser, ORIGINAL_HELP)
     parser.add_argument(
         "--output",
         required=True,

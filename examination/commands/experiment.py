@@ -105,9 +105,9 @@ def run(given: Given) -> int:
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
     known = {flag.name for kind in experiment.GRIDS.values() for flag in kind.flags}
-    own = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
+    own_flags = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
     is_full = flags.pop("full", False)
-    grid = experiment.grid_named(name, own, is_full)
+    grid = experiment.grid_named(name, own_flags, is_full)
     repetitions = flags.pop("repetitions", grid.repetitions)
     settings = {
         "methods": None if methods is None else listed(methods),
@@ -145,7 +145,7 @@ def run(given: Given) -> int:
     for log, statements in stated.items():
         if statements:
             shown.append((f"on {log}", f"of the paper's statements: {counted(statements)}"))
-            shown += [(IN_WORDS[one.verdict], _told(one)) for one in statements]
+            shown += [(IN_WORDS[one.verdict], _statement_text(one)) for one in statements]
     data = {
         "page": str(page),
         "charts": list(map(str, images)),
@@ -161,5 +161,5 @@ def run(given: Given) -> int:
     return 0
 
 
-def _told(statement: Statement) -> str:
+def _statement_text(statement: Statement) -> str:
     return f"{statement.text} ({statement.source}): {statement.found}"

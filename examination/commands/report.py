@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_TOLD,
+    ORIGINAL_HELP,
     add_log_flags,
     file_to_write,
     listed,
@@ -21,7 +21,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of what is looked at."""
     parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
-    add_log_flags(parser, ORIGINAL_TOLD)
+    add_log_flags(parser, ORIGINAL_HELP)
     parser.add_argument(
         "--output",
         help="page to write; by default report.html among what is the operator's of this release "
@@ -72,14 +72,14 @@ def run(given: Given) -> int:
     output = flags.pop("output", None)
     if output is None:
         home = str(Path(absolute(released)).parent)
-        own = store.operator_folder(home, read_manifest(released)["release_id"])
-        make_private_folder(Path(own))
-        output = str(Path(own) / "report.html")
+        folder = store.operator_folder(home, read_manifest(released)["release_id"])
+        make_private_folder(Path(folder))
+        output = str(Path(folder) / "report.html")
     path = file_to_write("output", output)
     attack = flags.pop("attack", None)
     curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     try:
-        found = None if attack is None else attack_of(attack)
+        attack_json = None if attack is None else attack_of(attack)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"attack {attack!r} is no report of `tracecloak attack config`: name its JSON file"
@@ -99,7 +99,7 @@ def run(given: Given) -> int:
         balance,
         not no_linkage,
         curve,
-        found,
+        attack_json,
     )
     with showing_progress(given.form):
         page = internal_report(asked)

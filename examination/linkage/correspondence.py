@@ -93,11 +93,11 @@ def left(classes: Classes, earlier: np.ndarray, later: np.ndarray) -> Left:
             made as it is supposed.
     """
     others = classes.earlier[:, None] - earlier
-    found = later.sum(axis=0)
+    n_later = later.sum(axis=0)
     return Left(
         _best(classes, later, earlier, others, 1, 0),
-        found + _best(classes, later, earlier, others, -1, -1),
-        found + _best(classes, later, earlier, others, 0, -1),
+        n_later + _best(classes, later, earlier, others, -1, -1),
+        n_later + _best(classes, later, earlier, others, 0, -1),
     )
 
 
@@ -158,9 +158,9 @@ def _best(
         is_root = parents < 0
         result += (value + rise)[is_root].sum(axis=0)
         above = parents[~is_root]
-        for sums, own in (
+        for sums, of_level in (
             (low, at), (total, value), (places, left_there),
             (steps[1], rise), (steps[0], flat), (steps[-1], fall),
         ):  # fmt: skip
-            np.add.at(sums, above, own[~is_root])
+            np.add.at(sums, above, of_level[~is_root])
     return result

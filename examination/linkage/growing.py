@@ -136,8 +136,8 @@ def attack_pairs(
     n_intervals = len(pairs) * 4 * 4 * max(len(settings.sizes), 1) * _PER_ATTACK
     alpha = (1 - settings.confidence) / max(n_intervals, 1)
     for number, pair in enumerate(pairs):
-        told = {"stage": "linkage", "done": number, "total": len(pairs)}
-        _LOG.info("pair of releases %d of %d", number + 1, len(pairs), extra=told)
+        progress = {"stage": "linkage", "done": number, "total": len(pairs)}
+        _LOG.info("pair of releases %d of %d", number + 1, len(pairs), extra=progress)
         yield _attacked(Corresponding(pair), randomness, settings, k, alpha, f"growing/{number}")
 
 
@@ -152,15 +152,17 @@ def _attacked(
     """Makes all attacks on one pair."""
     supposed = corresponding.pair.supposed
     unit = supposed.time_unit if supposed.is_traced else settings.unit
-    found: list[Correspondences] = []
+    attacks: list[Correspondences] = []
     for name, (kind, perspective) in ATTACKS.items():
         if perspective != supposed.perspective or (kind == "relative" and unit is None):
             continue
         known = _Known(corresponding, kind, unit or settings.unit)
         for size in settings.sizes:
-            own = f"{purpose}/{name}/{size}"
-            found += known.attacks(name, size, settings, randomness, k, alpha, own)
-    return PairAttacks(corresponding.pair, corresponding.n_rewritten(), unit is None, tuple(found))
+            of_draw = f"{purpose}/{name}/{size}"
+            attacks += known.attacks(name, size, settings, randomness, k, alpha, of_draw)
+    return PairAttacks(
+        corresponding.pair, corresponding.n_rewritten(), unit is None, tuple(attacks)
+    )
 
 
 class _Known:
@@ -177,7 +179,7 @@ class _Known:
         # that there it need not match. Then who does not know when it came excludes nothing.
         if not pair.supposed.grows:
             self._victims["either"] = _victims(after, kind)
-        self._searched = [_Searched(own.canonical(kind)) for own in (earlier, later)]
+        self._searched = [_Searched(cases.canonical(kind)) for cases in (earlier, later)]
 
     def attacks(
         self,
@@ -191,19 +193,19 @@ class _Known:
     ) -> Iterator[Correspondences]:
         """Makes the four attacks with knowledge of one size."""
         supposed = self._pair.pair.supposed
-        promised = [made.k or DEFAULT_K for made in (supposed.earlier, supposed.later)]
+        promised = [making.k or DEFAULT_K for making in (supposed.earlier, supposed.later)]
         for who, victims in self._victims.items():
             if not len(victims.own.counts):
                 continue
             drawn = victims.pieces(size, settings, randomness, f"{purpose}/{who}")
             earlier, later, across = self._counted(who, drawn.pieces, victims.elements)
-            made: list[tuple[Correspondence, np.ndarray, int]] = [
+            correspondences: list[tuple[Correspondence, np.ndarray, int]] = [
                 ("forward", earlier, promised[0]),
                 ("cross", later, promised[1]),
             ]
             if who != "both":
-                made = [("backward" if who == "new" else "either", later, promised[1])]
-            for correspondence, alone, promise in made:
+                correspondences = [("backward" if who == "new" else "either", later, promised[1])]
+            for correspondence, alone, promise in correspondences:
                 demanded = promise if k is None else k
                 yield Correspondences(
                     correspondence, name, self._kind, supposed.perspective, size, demanded,
@@ -224,13 +226,13 @@ class _Known:
         parts = []
         for first in range(0, len(pieces), step):
             earlier, later = (
-                searched.by_class(pieces[first : first + step], elements, own, classes)
-                for searched, own in zip(self._searched, shown, strict=True)
+                searched.by_class(pieces[first : first + step], elements, elements_shown, classes)
+                for searched, elements_shown in zip(self._searched, shown, strict=True)
             )
             counted = left(classes, earlier, later)
             across = {"both": counted.both, "new": counted.new, "either": counted.either}[who]
             parts.append((earlier.sum(axis=0), later.sum(axis=0), across))
-        one, two, three = (np.concatenate(own) for own in zip(*parts, strict=True))
+        one, two, three = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return one, two, three
 
 
@@ -261,13 +263,13 @@ class _Searched:
         if shown is not None:
             is_hidden = ~np.isin(codes_of_words(elements), shown)
         n = len(classes.parents)
-        found = np.zeros((n, len(pieces)), np.int64)
+        matches = np.zeros((n, len(pieces)), np.int64)
         cls, counts = self._table.sensitive[:, 0], self._table.counts
         for i, piece in enumerate(pieces):
-            own = piece[piece != PADDING]
-            rows = self._index.rows_with(item_of[own[~is_hidden[own]]])
-            found[:, i] = np.bincount(cls[rows], counts[rows], n)
-        return found
+            elements_of = piece[piece != PADDING]
+            rows = self._index.rows_with(item_of[elements_of[~is_hidden[elements_of]]])
+            matches[:, i] = np.bincount(cls[rows], counts[rows], n)
+        return matches
 
 
 def _victims(cases: ElementCases, kind: Kind) -> KnownVictims:

@@ -56,13 +56,13 @@ def _chart(report: GrowingReport) -> Chart:
     several = len(report.pairs) > 1
     rows = [
         {
-            "label": f"{found.correspondence}, {found.attack} with {found.size}"
+            "label": f"{attack.correspondence}, {attack.attack} with {attack.size}"
             + (f", {_names(attacked)}" if several else ""),
-            "before": found.alone.below_k.value,
-            "after": found.across.below_k.value,
+            "before": attack.alone.below_k.value,
+            "after": attack.across.below_k.value,
         }
         for attacked in report.pairs
-        for found in attacked.attacks
+        for attack in attacked.attacks
     ]
     return Chart("across", "How often fewer than k cases can be the victim's", rows)
 
@@ -98,30 +98,30 @@ def _pair_json(attacked: PairAttacks) -> dict[str, Any]:
         "cases_rewritten": attacked.n_rewritten,
         "attacks": [
             {
-                "correspondence": found.correspondence,
-                "attack": found.attack,
-                "kind": found.kind,
-                "perspective": found.perspective,
-                "size": found.size,
-                "k": found.k,
-                "victims": found.n_victims,
-                "exact": found.is_exact,
-                "alone": _candidates_json(found.alone),
-                "across": _candidates_json(found.across),
-                "reduced": _estimate_json(found.reduced),
-                "falls_below_k": _estimate_json(found.falls),
-                "nobody_left": _estimate_json(found.nobody),
+                "correspondence": attack.correspondence,
+                "attack": attack.attack,
+                "kind": attack.kind,
+                "perspective": attack.perspective,
+                "size": attack.size,
+                "k": attack.k,
+                "victims": attack.n_victims,
+                "exact": attack.is_exact,
+                "alone": _candidates_json(attack.alone),
+                "across": _candidates_json(attack.across),
+                "reduced": _estimate_json(attack.reduced),
+                "falls_below_k": _estimate_json(attack.falls),
+                "nobody_left": _estimate_json(attack.nobody),
             }
-            for found in attacked.attacks
+            for attack in attacked.attacks
         ],
     }
 
 
-def _candidates_json(found: Candidates) -> dict[str, Any]:
+def _candidates_json(candidates: Candidates) -> dict[str, Any]:
     return {
-        "at_worst": found.at_worst,
-        "median": found.median,
-        "below_k": _estimate_json(found.below_k),
+        "at_worst": candidates.at_worst,
+        "median": candidates.median,
+        "below_k": _estimate_json(candidates.below_k),
     }
 
 
@@ -139,38 +139,38 @@ def summary_lines(report: GrowingReport) -> Iterator[str]:
             yield f"           {sentence}"
         yield from (f"           {line}" for line in _remarks(attacked))
         for correspondence in _KNOWS:
-            own = [
-                found
-                for found in attacked.attacks
-                if found.correspondence == correspondence and found.size == largest
+            attacks = [
+                attack
+                for attack in attacked.attacks
+                if attack.correspondence == correspondence and attack.size == largest
             ]
-            if own:
-                yield f"{correspondence:<10} {_sentence(max(own, key=_badness))}"
+            if attacks:
+                yield f"{correspondence:<10} {_sentence(max(attacks, key=_badness))}"
 
 
-def _badness(found: Correspondences) -> tuple[bool, float, float]:
+def _badness(attack: Correspondences) -> tuple[bool, float, float]:
     """Worst is what breaks a k that the release alone keeps, and then what breaks it most often."""
-    kept = found.alone.at_worst is not None and found.alone.at_worst >= found.k
-    return kept and found.falls.value > 0, found.falls.value, found.reduced.value
+    keeps_alone = attack.alone.at_worst is not None and attack.alone.at_worst >= attack.k
+    return keeps_alone and attack.falls.value > 0, attack.falls.value, attack.reduced.value
 
 
-def _sentence(found: Correspondences) -> str:
-    what, how = _elements(found)
-    who = f"who knows {what} of a case{how}, and {_KNOWS[found.correspondence]},"
-    told = f"{found.attack}: {who} "
-    alone, across = found.alone, found.across
+def _sentence(attack: Correspondences) -> str:
+    what, how = _elements(attack)
+    who = f"who knows {what} of a case{how}, and {_KNOWS[attack.correspondence]},"
+    sentence = f"{attack.attack}: {who} "
+    alone, across = attack.alone, attack.across
     if alone.at_worst is None or alone.median is None:
-        return f"{told}finds no case that matches."
-    told += (
-        f"finds {_cases(alone.at_worst)} at worst in the {_SEARCHED[found.correspondence]} "
+        return f"{sentence}finds no case that matches."
+    sentence += (
+        f"finds {_cases(alone.at_worst)} at worst in the {_SEARCHED[attack.correspondence]} "
         f"release alone (median {alone.median:,.0f}). "
     )
     if across.at_worst is None or across.median is None:
-        return f"{told}With the other release none is left."
-    return told + (
+        return f"{sentence}With the other release none is left."
+    return sentence + (
         f"With the other release {across.at_worst:,} at worst can be the one (median "
-        f"{across.median:,.0f}); {_percent(found.falls)} of the attacks fall below {found.k:,} by "
-        "that."
+        f"{across.median:,.0f}); {_percent(attack.falls)} of the attacks fall below {attack.k:,} "
+        "by that."
     )
 
 
@@ -178,20 +178,20 @@ def _cases(number: int) -> str:
     return f"{number:,} case{'' if number == 1 else 's'}"
 
 
-def _elements(found: Correspondences) -> tuple[str, str]:
+def _elements(attack: Correspondences) -> tuple[str, str]:
     """What is known and how it is put together, such as "2 activities" and " as a set"."""
     names = {
         "activity": ("activity", "activities"),
         "resource": ("resource", "resources"),
         "activity_resource": ("activity with its resource", "activities with their resources"),
-    }[found.perspective]
+    }[attack.perspective]
     how = {
         "set": " as a set",
         "multiset": " as a multiset",
         "sequence": " in their order",
         "relative": " with their times",
-    }[found.kind]
-    return (f"{found.size} {names[found.size != 1]}", how) if found.size else ("nothing", "")
+    }[attack.kind]
+    return (f"{attack.size} {names[attack.size != 1]}", how) if attack.size else ("nothing", "")
 
 
 def _remarks(attacked: PairAttacks) -> Iterator[str]:
@@ -260,19 +260,19 @@ def markdown_lines(report: GrowingReport) -> Iterator[str]:
         heads += ["median with both", "fewer with both", "falls below k", "nobody left"]
         yield f"| {' | '.join(heads)} |"
         yield f"|---|---|{'---:|' * (len(heads) - 2)}"
-        for found in attacked.attacks:
-            yield _row(found)
+        for attack in attacked.attacks:
+            yield _row(attack)
 
 
-def _row(found: Correspondences) -> str:
-    alone, across = found.alone, found.across
+def _row(attack: Correspondences) -> str:
+    alone, across = attack.alone, attack.across
     cells = [
-        found.correspondence,
-        f"{found.attack}: {''.join(_elements(found))}",
-        f"{found.k:,}",
+        attack.correspondence,
+        f"{attack.attack}: {''.join(_elements(attack))}",
+        f"{attack.k:,}",
         *("" if n is None else f"{n:,}" for n in (alone.at_worst, across.at_worst)),
         *("" if n is None else f"{n:,.0f}" for n in (alone.median, across.median)),
-        *map(_percent, (found.reduced, found.falls, found.nobody)),
+        *map(_percent, (attack.reduced, attack.falls, attack.nobody)),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -171,7 +171,7 @@ class Target:
     totals: tuple[np.ndarray, ...]
     n_cases: int
 
-    def found(self, drawn: Pieces) -> Found:
+    def matched(self, drawn: Pieces) -> Found:
         """Returns what matches each piece."""
         n = len(drawn.pieces)
         if self.item_of is None:  # every case matches what is left: nothing
@@ -187,14 +187,14 @@ class Target:
             matches = Matches(sizes, largest, matches.own)
         none = matches.sizes == 0
         among = np.where(none, self.n_cases, matches.sizes)
-        largest, own = matches.largest.copy(), matches.own.copy()
+        largest, of_victims = matches.largest.copy(), matches.own.copy()
         for k, totals in enumerate(self.totals):
             largest[none, k] = totals[1:].max(initial=0)
             sought = drawn.labels[:, k]
             known = (sought > 0) & (sought < len(totals))
             fallback = np.where(known, totals[np.where(known, sought, 0)], 0)
-            own[:, k] = np.where(none[drawn.piece], fallback, own[:, k])
-        return Found(matches.sizes, among, largest, own)
+            of_victims[:, k] = np.where(none[drawn.piece], fallback, of_victims[:, k])
+        return Found(matches.sizes, among, largest, of_victims)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,7 +250,7 @@ class KnownVictims:
                 "out --resource"
             )
         table, words = _canonical(original, elements, kind, unit)
-        own = table.filled()
+        victims = table.filled()
         targets = [_target(original, table, words, words, f"{kind} of {_name(perspective)}")]
         for log in releases:
             reduced, useful = _reduced(log, elements, kind)
@@ -265,14 +265,14 @@ class KnownVictims:
             sought = (codes << TIME_BITS) + (times if useful == "relative" else 0)
             known_as = f"{useful} of {_name(reduced.perspective)}"
             targets.append(_target(log, *_canonical(log, reduced, useful, unit), sought, known_as))
-        return cls(own, words, tuple(targets))
+        return cls(victims, words, tuple(targets))
 
     def pieces(self, size: int, settings: Settings, randomness: Randomness, purpose: str) -> Pieces:
         """Goes through all pieces of a size, or draws some."""
         lengths = np.diff(self.own.offsets)
-        found, number = np.unique(lengths, return_counts=True)
-        ways = {n: math.comb(n, min(n, size)) for n in found.tolist()}
-        if sum(ways[n] * k for n, k in zip(found.tolist(), number.tolist(), strict=True)) <= (
+        distinct, number = np.unique(lengths, return_counts=True)
+        ways = {n: math.comb(n, min(n, size)) for n in distinct.tolist()}
+        if sum(ways[n] * k for n, k in zip(distinct.tolist(), number.tolist(), strict=True)) <= (
             _MOST_WAYS
         ):
             every = self._every(size, lengths, ways)
@@ -286,9 +286,9 @@ class KnownVictims:
             picked = list(itertools.combinations(range(n), min(n, size)))
             places = np.full((n_ways, size), PADDING)
             places[:, : min(n, size)] = np.array(picked, np.int64).reshape(n_ways, min(n, size))
-            own = np.flatnonzero(lengths == n)
-            rows.append(np.repeat(own, n_ways))
-            pieces.append(np.tile(places, (len(own), 1)))
+            cases = np.flatnonzero(lengths == n)
+            rows.append(np.repeat(cases, n_ways))
+            pieces.append(np.tile(places, (len(cases), 1)))
             weights.append(self.own.counts[rows[-1]] / (n_ways * self.own.n_cases))
         return self._sorted(np.concatenate(rows), np.concatenate(pieces), np.concatenate(weights))
 

@@ -102,8 +102,8 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
         is_timed = True
     if source is None:
         raise UsageError(f"the release in {path!r} holds no log, so no case of it can be linked")
-    found = [source.columns_of(file) for file in source.files]
-    known = [n for n in names if all(columns is None or n in columns for columns in found)]
+    by_file = [source.columns_of(file) for file in source.files]
+    known = [n for n in names if all(columns is None or n in columns for columns in by_file)]
     return ReleasedLog(path, _read(source, {name: name for name in known}), is_timed)
 
 
@@ -144,21 +144,21 @@ def linked(
     for k, name in enumerate(sensitive):
         texts = [_texts(log, name) for log in logs]
         numbers = [_numbers(column) for column in texts]
-        own = numbers[0][~np.isnan(numbers[0])]
-        is_numeric = len(own) == len(texts[0]) - texts[0].null_count
-        if is_numeric and len(np.unique(own)) > _FEW_NUMBERS:
-            low, high = np.quantile(own, [0.25, 0.75])
-            for made, column in zip(labels, numbers, strict=True):
+        originals = numbers[0][~np.isnan(numbers[0])]
+        is_numeric = len(originals) == len(texts[0]) - texts[0].null_count
+        if is_numeric and len(np.unique(originals)) > _FEW_NUMBERS:
+            low, high = np.quantile(originals, [0.25, 0.75])
+            for of_log, column in zip(labels, numbers, strict=True):
                 boxes = np.where(column < low, _LOW, np.where(column > high, _HIGH, _MIDDLE))
-                made[:, k] = np.where(np.isnan(column), 0, boxes)
+                of_log[:, k] = np.where(np.isnan(column), 0, boxes)
         else:
             values = pc.unique(pa.chunked_array(texts).drop_null())
-            for made, column in zip(labels, texts, strict=True):
-                found = pc.fill_null(pc.index_in(column, value_set=values), -1)
-                made[:, k] = np.where(np.asarray(column.is_null()), 0, np.asarray(found) + 1)
+            for of_log, column in zip(labels, texts, strict=True):
+                codes = pc.fill_null(pc.index_in(column, value_set=values), -1)
+                of_log[:, k] = np.where(np.asarray(column.is_null()), 0, np.asarray(codes) + 1)
     return LinkedLog("original", original, labels[0]), [
-        LinkedLog(release.path, release.traces, own, release.has_times)
-        for release, own in zip(releases, labels[1:], strict=True)
+        LinkedLog(release.path, release.traces, values_of_cases, release.has_times)
+        for release, values_of_cases in zip(releases, labels[1:], strict=True)
     ]
 
 

@@ -96,9 +96,9 @@ class MatchIndex:
             n_bytes = 4 * (self._n_positions + 1)
             is_common = len(places) * _COMMON > len(self._counts)
             if not is_common or n_bytes > self._bytes_left or self._n_positions >= 1 << 31:
-                found = places.searchsorted(position)
-                place = places.take(found, mode="clip")
-                place[found == len(places)] = self._n_positions
+                next_place = places.searchsorted(position)
+                place = places.take(next_place, mode="clip")
+                place[next_place == len(places)] = self._n_positions
                 return place
             self._bytes_left -= n_bytes
             gaps = np.diff(places, prepend=-1)
@@ -119,7 +119,7 @@ class MatchIndex:
         n, n_attributes = len(pieces), self._labels.shape[1]
         sizes = np.zeros(n, np.int64)
         largest = np.zeros((n, n_attributes), np.int64)
-        own = np.zeros((len(victims), n_attributes), np.int64)
+        of_victims = np.zeros((len(victims), n_attributes), np.int64)
         lengths = (pieces != PADDING).sum(axis=1)
         for i in range(n):
             rows = self.rows_with(pieces[i, : lengths[i]])
@@ -134,8 +134,8 @@ class MatchIndex:
                 largest[i, k] = totals.max()
                 sought = victims[borders[i] : borders[i + 1], k]
                 known = np.where(sought < width, sought, 0)
-                own[borders[i] : borders[i + 1], k] = totals[known]
-        return Matches(sizes, largest, own)
+                of_victims[borders[i] : borders[i + 1], k] = totals[known]
+        return Matches(sizes, largest, of_victims)
 
 
 # Fills a piece that is shorter than others.

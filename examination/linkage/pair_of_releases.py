@@ -71,10 +71,10 @@ def pairs_of(
     for i, j in combinations(range(len(releases)), 2):
         supposed = Supposed(makings[i], makings[j], grows)
         two = (releases[i], releases[j])
-        labels = common_labels([own.traces for own in two], supposed.sensitive)
+        labels = common_labels([release.traces for release in two], supposed.sensitive)
         earlier, later = (
-            LinkedLog(own.path, own.traces, values, own.has_times)
-            for own, values in zip(two, labels, strict=True)
+            LinkedLog(release.path, release.traces, values, release.has_times)
+            for release, values in zip(two, labels, strict=True)
         )
         pairs.append(Pair(earlier, later, logs[i], logs[j], supposed))
     return pairs
@@ -112,28 +112,28 @@ class ElementCases:
         """int64[n_events], the case of each event."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
-    def only(self, kept: np.ndarray) -> ElementCases:
+    def only(self, mask: np.ndarray) -> ElementCases:
         """Returns all cases with some events, bool[n_events]; a case can become empty."""
-        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
-        return ElementCases(before[self.offsets], self.codes[kept], self.times[kept], self.labels)
+        before = np.concatenate([[0], np.cumsum(mask)]).astype(np.int64)
+        return ElementCases(before[self.offsets], self.codes[mask], self.times[mask], self.labels)
 
     def in_classes(self, labels: np.ndarray) -> ElementCases:
         """Returns the cases with their classes, int64[n_cases]."""
         return ElementCases(self.offsets, self.codes, self.times, labels)
 
-    def of_cases(self, kept: np.ndarray) -> ElementCases:
+    def of_cases(self, mask: np.ndarray) -> ElementCases:
         """Returns some cases, bool[n_cases]."""
-        own = self.only(kept[self.case])
+        cases = self.only(mask[self.case])
         return ElementCases(
-            offsets_of(np.diff(own.offsets)[kept]), own.codes, own.times, own.labels[kept]
+            offsets_of(np.diff(cases.offsets)[mask]), cases.codes, cases.times, cases.labels[mask]
         )
 
     def first_of_equals(self) -> ElementCases:
         """Returns the cases with the first of equal elements alone."""
         pairs = self.case * (int(self.codes.max(initial=0)) + 1) + self.codes
-        kept = np.zeros(len(pairs), bool)
-        kept[np.unique(pairs, return_index=True)[1]] = True
-        return self.only(kept)
+        is_first = np.zeros(len(pairs), bool)
+        is_first[np.unique(pairs, return_index=True)[1]] = True
+        return self.only(is_first)
 
     def since_first_of(self, common: np.ndarray | None) -> ElementCases:
         """Returns the cases from an event on, with the times since then.
@@ -146,11 +146,11 @@ class ElementCases:
         if common is not None:
             is_common = np.isin(self.codes, common)
         seen = np.concatenate([[0], np.cumsum(is_common)])
-        own = self.only(seen[1:] > seen[self.offsets[:-1]][self.case])
-        lengths = np.diff(own.offsets)
-        starts = own.times[own.offsets[:-1][lengths > 0]]
-        since = own.times - np.repeat(starts, lengths[lengths > 0])
-        return ElementCases(own.offsets, own.codes, since, own.labels)
+        cases = self.only(seen[1:] > seen[self.offsets[:-1]][self.case])
+        lengths = np.diff(cases.offsets)
+        starts = cases.times[cases.offsets[:-1][lengths > 0]]
+        since = cases.times - np.repeat(starts, lengths[lengths > 0])
+        return ElementCases(cases.offsets, cases.codes, since, cases.labels)
 
     def words(self, with_times: bool) -> np.ndarray:
         """Returns int64[n_events], elements as words of `background_knowledge`."""
@@ -198,8 +198,8 @@ class Corresponding:
         before, after, earlier, later = self._cases(supposed.time_unit or "hours")
         self.before, self.after = before, after
         self.shown = [
-            self._shown(made.suppressed == "cases", cases)
-            for made, cases in ((supposed.earlier, earlier), (supposed.later, later))
+            self._shown(making.suppressed == "cases", cases)
+            for making, cases in ((supposed.earlier, earlier), (supposed.later, later))
         ]
         everything = np.unique(np.concatenate([c.codes for c in (before, after, earlier, later)]))
         known = [everything if codes is None else codes for codes in self.shown]
@@ -220,7 +220,7 @@ class Corresponding:
         logs = (pair.before, pair.after, pair.earlier.traces, pair.later.traces)
         cases = [ElementCases.of(log, self._elements, unit) for log in logs]
         first_only = self.supposed.is_traced and self.supposed.first_only
-        return [own.first_of_equals() if first_only else own for own in cases]
+        return [of_log.first_of_equals() if first_only else of_log for of_log in cases]
 
     @staticmethod
     def _shown(is_whole: bool, cases: ElementCases) -> np.ndarray | None:
@@ -232,27 +232,29 @@ class Corresponding:
     ) -> tuple[Classes, ElementCases, ElementCases]:
         """Puts released cases into classes: sensitive values, and then common beginnings."""
         values = [_values(log.labels) for log in (self.pair.earlier, self.pair.later)]
-        found: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        numbered: dict[tuple[bytes, tuple[int, ...]], int] = {}
         numbers = []
-        for cases, own in zip((earlier, later), values, strict=True):
+        for cases, case_values in zip((earlier, later), values, strict=True):
             rows = self._rows(cases)
-            keys = zip(own, rows, strict=True)
-            numbers.append(np.array([found.setdefault(key, len(found)) for key in keys], np.int64))
-        parents = np.full(len(found), -1)
+            keys = zip(case_values, rows, strict=True)
+            numbers.append(
+                np.array([numbered.setdefault(key, len(numbered)) for key in keys], np.int64)
+            )
+        parents = np.full(len(numbered), -1)
         if self.supposed.grows:
-            for (value, row), number in found.items():
+            for (value, row), number in numbered.items():
                 for length in range(len(row) - 1, -1, -1):
-                    above = found.get((value, row[:length]))
+                    above = numbered.get((value, row[:length]))
                     if above is not None:
                         parents[number] = above
                         break
         if self.supposed.vanishing == "any":
-            may_vanish = np.ones(len(found), bool)
+            may_vanish = np.ones(len(numbered), bool)
         else:
-            may_vanish = np.array([not row for _, row in found], bool)
-        counts = [np.bincount(own, minlength=len(found)) for own in numbers]
-        made = Classes(parents, counts[0], counts[1], may_vanish)
-        return made, earlier.in_classes(numbers[0]), later.in_classes(numbers[1])
+            may_vanish = np.array([not row for _, row in numbered], bool)
+        counts = [np.bincount(of_release, minlength=len(numbered)) for of_release in numbers]
+        classes = Classes(parents, counts[0], counts[1], may_vanish)
+        return classes, earlier.in_classes(numbers[0]), later.in_classes(numbers[1])
 
     def _rows(self, cases: ElementCases) -> list[tuple[int, ...]]:
         if not self.supposed.is_traced:
@@ -272,23 +274,24 @@ class Corresponding:
         lengths = np.diff(before.offsets)
         is_shorter = lengths > np.diff(after.offsets)[place]
         lengths = np.where(is_shorter, 0, lengths)
-        own = before.codes[ranges(before.offsets[:-1], lengths)]
+        ours = before.codes[ranges(before.offsets[:-1], lengths)]
         others = after.codes[ranges(after.offsets[:-1][place], lengths)]
-        differs = np.repeat(np.arange(len(lengths)), lengths)[own != others]
+        differs = np.repeat(np.arange(len(lengths)), lengths)[ours != others]
         return int(is_shorter.sum()) + len(np.unique(differs))
 
     def cases_for(self, kind: Kind, unit: TimeUnit) -> list[ElementCases]:
         """The originals' and the releases' cases as knowledge of a kind looks at them."""
-        made = [self.before, self.after, self.earlier, self.later]
+        cases = [self.before, self.after, self.earlier, self.later]
         if kind == "relative" and not self.supposed.is_traced:
-            made = [
-                own.in_classes(old.labels) for own, old in zip(self._cases(unit), made, strict=True)
+            cases = [
+                one.in_classes(old.labels)
+                for one, old in zip(self._cases(unit), cases, strict=True)
             ]
-        made[:2] = [own.only(np.isin(own.codes, self._known)) for own in made[:2]]
+        cases[:2] = [one.only(np.isin(one.codes, self._known)) for one in cases[:2]]
         if kind == "relative":
             common = self.common if self.supposed.is_traced else None
-            made = [own.since_first_of(common) for own in made]
-        return made
+            cases = [one.since_first_of(common) for one in cases]
+        return cases
 
 
 def _values(labels: np.ndarray) -> list[bytes]:
@@ -303,8 +306,10 @@ def common_labels(releases: Sequence[TraceBatch], names: Sequence[str]) -> list[
     for place, name in enumerate(names):
         texts = [_texts(log, name) for log in releases]
         values = pc.unique(pa.chunked_array(texts).drop_null())
-        for made, column in zip(labels, texts, strict=True):
-            made[:, place] = np.asarray(pc.fill_null(pc.index_in(column, value_set=values), -1)) + 1
+        for of_release, column in zip(labels, texts, strict=True):
+            of_release[:, place] = (
+                np.asarray(pc.fill_null(pc.index_in(column, value_set=values), -1)) + 1
+            )
     return labels
 
 

@@ -43,12 +43,12 @@ def _chart(report: LinkageReport) -> Chart:
     several = len(report.releases) > 1
     rows = [
         {
-            "label": f"{found.attack} with {found.size}{f', {risk.log}' if several else ''}",
-            "before": found.before.singled_out.value,
+            "label": f"{attack.attack} with {attack.size}{f', {risk.log}' if several else ''}",
+            "before": attack.before.singled_out.value,
             "after": risk.singled_out.value,
         }
-        for found in report.attacks
-        for risk in found.after
+        for attack in report.attacks
+        for risk in attack.after
     ]
     return Chart("linkage", "How often exactly one case matches what somebody knows", rows)
 
@@ -69,17 +69,17 @@ def to_json(report: LinkageReport) -> dict[str, Any]:
         },
         "attacks": [
             {
-                "attack": found.attack,
-                "kind": found.kind,
-                "perspective": found.perspective,
-                "size": found.size,
-                "victims": found.n_victims,
-                "exact": found.is_exact,
-                "pieces": found.n_pieces,
-                "before": _risk_json(found.before, report.sensitive),
-                "after": [_risk_json(risk, report.sensitive) for risk in found.after],
+                "attack": attack.attack,
+                "kind": attack.kind,
+                "perspective": attack.perspective,
+                "size": attack.size,
+                "victims": attack.n_victims,
+                "exact": attack.is_exact,
+                "pieces": attack.n_pieces,
+                "before": _risk_json(attack.before, report.sensitive),
+                "after": [_risk_json(risk, report.sensitive) for risk in attack.after],
             }
-            for found in report.attacks
+            for attack in report.attacks
         ],
     }
 
@@ -143,9 +143,9 @@ def summary_lines(report: LinkageReport) -> Iterator[str]:
     """Yields the outcome in a few lines: what the largest knowledge singles out."""
     yield INTERNAL
     largest = max(report.settings.sizes, default=0)
-    found = [attack for attack in report.attacks if attack.size == largest]
+    attacks = [attack for attack in report.attacks if attack.size == largest]
     for number, log in enumerate(report.releases):
-        worst = max(found, key=lambda attack: attack.after[number].singled_out.value)
+        worst = max(attacks, key=lambda attack: attack.after[number].singled_out.value)
         risk = worst.after[number]
         yield (
             f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
@@ -179,12 +179,13 @@ def markdown_lines(report: LinkageReport) -> Iterator[str]:
         parts += [] if log.has_times else ["no times"]
         parts += ["resources"] if has_resources(log.traces) else []
         yield f"- {log.name}: {', '.join(parts)}"
-    attacks = dict.fromkeys(found.attack for found in report.attacks)
+    attacks = dict.fromkeys(linkage.attack for linkage in report.attacks)
     for attack in attacks:
-        own = [found for found in report.attacks if found.attack == attack]
-        perspective = own[0].perspective.replace("_", " and ")
+        linkages = [linkage for linkage in report.attacks if linkage.attack == attack]
+        first = linkages[0]
+        perspective = first.perspective.replace("_", " and ")
         yield ""
-        yield f"## {attack}: {own[0].kind} of {perspective} ({own[0].n_victims:,} victims)"
+        yield f"## {attack}: {first.kind} of {perspective} ({first.n_victims:,} victims)"
         yield ""
         heads = ["known", "log", "matched by none", "by one", "by one at worst", "by 2 to 4"]
         heads += ["smallest set", "chance to pick"]
@@ -192,16 +193,16 @@ def markdown_lines(report: LinkageReport) -> Iterator[str]:
             heads += [f"{name}: confidence", "all alike", "true value"]
         yield f"| {' | '.join(heads)} |"
         yield f"|---:|---|{'---:|' * (len(heads) - 2)}"
-        for found in own:
-            for risk in (found.before, *found.after):
-                yield _row(found, risk)
+        for linkage in linkages:
+            for risk in (linkage.before, *linkage.after):
+                yield _row(linkage, risk)
 
 
-def _row(found: Linkage, risk: Risk) -> str:
+def _row(linkage: Linkage, risk: Risk) -> str:
     worst, smallest = risk.singled_out_at_worst, risk.smallest
     cells = [
-        str(found.size),
-        risk.log if risk.known_as == found.before.known_as else f"{risk.log} ({risk.known_as})",
+        str(linkage.size),
+        risk.log if risk.known_as == linkage.before.known_as else f"{risk.log} ({risk.known_as})",
         *(_percent(risk.set_sizes[i]) for i in (0, 1)),
         "" if worst is None else f"{worst:.1%}",
         _percent(risk.set_sizes[2]),

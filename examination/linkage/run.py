@@ -166,8 +166,8 @@ def link(
     n_intervals = len(attacks) * len(settings.sizes) * n_logs * per_log
     alpha = (1 - settings.confidence) / n_intervals
     for number_of, (name, (kind, perspective)) in enumerate(attacks.items()):
-        told = {"stage": "linkage", "done": number_of, "total": len(attacks)}
-        _LOG.info("attack %s: %d of %d", name, number_of + 1, len(attacks), extra=told)
+        progress = {"stage": "linkage", "done": number_of, "total": len(attacks)}
+        _LOG.info("attack %s: %d of %d", name, number_of + 1, len(attacks), extra=progress)
         known = KnownVictims.of(original, releases, kind, perspective, settings.unit)
         is_worst_known = True
         worst = np.zeros((n_logs, len(known.own.counts)), bool)
@@ -176,10 +176,12 @@ def link(
             is_worst_known &= drawn.is_exact
             risks = []
             for number, target in enumerate(known.targets):
-                found = target.found(drawn)
-                np.logical_or.at(worst[number], drawn.rows, found.sizes[drawn.piece] == 1)
+                matches = target.matched(drawn)
+                np.logical_or.at(worst[number], drawn.rows, matches.sizes[drawn.piece] == 1)
                 share = float(known.own.counts[worst[number]].sum() / known.own.n_cases)
-                risks.append(_risk(target, drawn, found, alpha, share if is_worst_known else None))
+                risks.append(
+                    _risk(target, drawn, matches, alpha, share if is_worst_known else None)
+                )
             yield Linkage(
                 name,
                 kind,
@@ -194,9 +196,9 @@ def link(
 
 
 def _risk(
-    target: Target, drawn: Pieces, found: Found, alpha: float, at_worst: float | None
+    target: Target, drawn: Pieces, matches: Found, alpha: float, at_worst: float | None
 ) -> Risk:
-    sizes = found.sizes
+    sizes = matches.sizes
     classes = np.searchsorted(SET_SIZES, sizes, side="right") - 1
     occurring = sizes > 0
     values: list[ValueRisk | None] = []
@@ -204,15 +206,15 @@ def _risk(
         if not totals[1:].any():
             values.append(None)
             continue
-        largest = found.largest[:, k]
-        share = largest / np.maximum(found.among, 1)
+        largest = matches.largest[:, k]
+        share = largest / np.maximum(matches.among, 1)
         values.append(
             ValueRisk(
                 drawn.estimate(share, alpha),
-                drawn.estimate(2 * largest > found.among, alpha),
-                drawn.estimate((largest == found.among) & (found.among > 0), alpha),
+                drawn.estimate(2 * largest > matches.among, alpha),
+                drawn.estimate((largest == matches.among) & (matches.among > 0), alpha),
                 drawn.estimate_of_victims(
-                    found.own[:, k] / np.maximum(found.among, 1)[drawn.piece], alpha
+                    matches.own[:, k] / np.maximum(matches.among, 1)[drawn.piece], alpha
                 ),
                 float(share[occurring].max()) if occurring.any() else None,
             )

@@ -127,7 +127,7 @@ class Supposed:
         alike = self.earlier.perspective == self.later.perspective and (
             self.earlier.perspective == "activity" or self.earlier.resources == self.later.resources
         )
-        return alike and all(made.suppressed != "anything" for made in both)
+        return alike and all(making.suppressed != "anything" for making in both)
 
     @property
     def perspective(self) -> Perspective:

@@ -35,8 +35,8 @@ _MOST_ELEMENTS = 2_000
 
 def variants_of(traces: TraceBatch) -> VariantDistribution:
     """Returns the variants of a log as the measures take them."""
-    found = VariantHistogram.from_traces(traces)
-    return VariantDistribution(found.offsets, found.codes, found.counts)
+    histogram = VariantHistogram.from_traces(traces)
+    return VariantDistribution(histogram.offsets, histogram.codes, histogram.counts)
 
 
 def edges_of(traces: TraceBatch) -> EdgeWeights:
@@ -102,18 +102,18 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Graph
     counts_a, counts_b = aligned_edges(a, b)
     total = counts_a.sum()
     common = np.minimum(counts_a, counts_b).sum()
-    kept = float(common / total) if total else 1.0
+    share_kept = float(common / total) if total else 1.0
     n_joined = int((counts_a > 0).sum())
-    is_own = np.isin(b.source, nodes) & np.isin(b.target, nodes) & (b.weight > 0)
-    own = EdgeWeights(b.source[is_own], b.target[is_own], b.weight[is_own])
-    n_joined_by_one = int(np.logical_or(*(c > 0 for c in aligned_edges(a, own))).sum())
+    is_known = np.isin(b.source, nodes) & np.isin(b.target, nodes) & (b.weight > 0)
+    known_edges = EdgeWeights(b.source[is_known], b.target[is_known], b.weight[is_known])
+    n_joined_by_one = int(np.logical_or(*(c > 0 for c in aligned_edges(a, known_edges))).sum())
     n_free = len(nodes) ** 2 - n_joined
     precision = (len(nodes) ** 2 - n_joined_by_one) / n_free if n_free else 1.0
-    both = kept + precision
+    both = share_kept + precision
     return GraphSimilarity(
-        kept,
+        share_kept,
         float(precision),
-        float(2 * kept * precision / both) if both else 0.0,
+        float(2 * share_kept * precision / both) if both else 0.0,
         float(counts_b[counts_a > 0].sum() / total) if total else 1.0,
     )
 
@@ -241,16 +241,16 @@ def behavioural_appropriateness(a: TraceBatch, b: TraceBatch) -> float | None:
 
 def _relations(traces: TraceBatch) -> np.ndarray:
     """int[2, n, n]: how y follows x, at [0, x, y]; and how x precedes y, at [1, x, y]."""
-    found = ActivityRelations.from_traces(traces)
-    together, cases = found.matrix(traces.vocabulary), found.cases(traces.vocabulary)
-    made = np.full((2, len(cases), len(cases)), _SOMETIMES)
-    made[:, together == 0] = _NEVER
-    made[0][(together == cases[:, None]) & (together > 0)] = _ALWAYS
-    made[1][(together == cases) & (together > 0)] = _ALWAYS
+    relations = ActivityRelations.from_traces(traces)
+    together, cases = relations.matrix(traces.vocabulary), relations.cases(traces.vocabulary)
+    follows = np.full((2, len(cases), len(cases)), _SOMETIMES)
+    follows[:, together == 0] = _NEVER
+    follows[0][(together == cases[:, None]) & (together > 0)] = _ALWAYS
+    follows[1][(together == cases) & (together > 0)] = _ALWAYS
     absent = cases == 0
-    made[:, absent, :] = _UNKNOWN
-    made[:, :, absent] = _UNKNOWN
-    return made
+    follows[:, absent, :] = _UNKNOWN
+    follows[:, :, absent] = _UNKNOWN
+    return follows
 
 
 @dataclass(frozen=True)

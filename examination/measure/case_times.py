@@ -33,15 +33,15 @@ _BIG_SHARE = 0.02
 
 def top_variants(traces: TraceBatch, n: int = N_TOP) -> VariantHistogram:
     """Returns the n variants that most cases follow; of equally many the first by their codes."""
-    found = VariantHistogram.from_traces(traces)
-    top = np.sort(np.argsort(-found.counts, kind="stable")[:n])
-    return VariantHistogram(found.sequences.take(top), found.counts[top])
+    histogram = VariantHistogram.from_traces(traces)
+    top = np.sort(np.argsort(-histogram.counts, kind="stable")[:n])
+    return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
 
 
 def classes_of(traces: TraceBatch, top: VariantHistogram) -> np.ndarray:
     """Returns int64[n_cases], the number of each case's variant in `top`, else its size."""
-    found = top.find(traces)
-    return np.where(found < 0, top.n_variants, found)
+    rows = top.find(traces)
+    return np.where(rows < 0, top.n_variants, rows)
 
 
 def distance_over_mean(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -112,9 +112,9 @@ def eta_squared(values: np.ndarray, classes: np.ndarray) -> float | None:
 
 def _means(values: np.ndarray, classes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The mean of each of the first n classes, 0 of an empty one; and its number of values."""
-    own = classes < n
-    counts = np.bincount(classes[own], minlength=n)
-    return np.bincount(classes[own], values[own], n) / np.maximum(counts, 1), counts
+    is_in_class = classes < n
+    counts = np.bincount(classes[is_in_class], minlength=n)
+    return np.bincount(classes[is_in_class], values[is_in_class], n) / np.maximum(counts, 1), counts
 
 
 def half_difference(starts: np.ndarray, classes: np.ndarray) -> float | None:
@@ -182,14 +182,14 @@ def big_pair_wait_error(a: TraceBatch, b: TraceBatch) -> float | None:
     Returns:
         None without a big pair.
     """
-    own, other = PairWaits.of(a), PairWaits.of(b)
-    big = own.cases >= max(_BIG_CASES, _BIG_SHARE * a.n_cases)
+    original, other = PairWaits.of(a), PairWaits.of(b)
+    big = original.cases >= max(_BIG_CASES, _BIG_SHARE * a.n_cases)
     if not big.any():
         return None
-    errors = np.ones(len(own.keys))
-    _, in_own, in_other = np.intersect1d(own.keys, other.keys, True, True)
-    difference = np.abs(other.means_us[in_other] - own.means_us[in_own])
-    errors[in_own] = difference / np.maximum(own.means_us[in_own], _LEAST_WAIT_US)
+    errors = np.ones(len(original.keys))
+    _, in_original, in_other = np.intersect1d(original.keys, other.keys, True, True)
+    difference = np.abs(other.means_us[in_other] - original.means_us[in_original])
+    errors[in_original] = difference / np.maximum(original.means_us[in_original], _LEAST_WAIT_US)
     return float(np.median(errors[big]))
 
 
@@ -218,13 +218,13 @@ class CaseTimes:
     def figures(self, released: TraceBatch) -> dict[str, float | None]:
         """Returns the measures of a released log by their names in the registry."""
         durations, classes = self._of_original
-        others, own = self._seen(released)
+        others, other_classes = self._seen(released)
         return {
             "case_duration_distance": distance_over_mean(durations, others),
             "top_variant_duration_error": mean_relative_error(
-                durations, classes, others, own, self._top.n_variants, _LEAST_DURATION_US
+                durations, classes, others, other_classes, self._top.n_variants, _LEAST_DURATION_US
             ),
-            "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), own),
+            "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
             "big_pair_wait_error": big_pair_wait_error(self.original, released),
-            "drift": half_difference(released.starts, own),
+            "drift": half_difference(released.starts, other_classes),
         }

@@ -38,9 +38,9 @@ class Chain:
             number: Which of the draws, from 0; each is always the same.
         """
         width = n_names + 1  # the code n_names is before the first and after the last activity
-        lengths = np.diff(variants.offsets)
-        table = _Table.of(self._steps(variants, lengths, n_names), width)
-        n, longest = variants.n_cases, int(lengths.max(initial=0))
+        log_lengths = np.diff(variants.offsets)
+        table = _Table.of(self._steps(variants, log_lengths, n_names), width)
+        n, longest = variants.n_cases, int(log_lengths.max(initial=0))
         walks = np.full((n, longest), n_names, np.int64)
         last = before = np.full(n, n_names, np.int64)
         alive = np.arange(n)
@@ -54,9 +54,9 @@ class Chain:
             alive = alive[following < n_names]
             if not len(alive):
                 break
-        own = (walks < n_names).sum(axis=1)
+        lengths = (walks < n_names).sum(axis=1)
         codes = walks[walks < n_names].astype(np.int32)  # a walk goes on no more once it ended
-        sequences = encode_sequences(offsets_of(own), codes)
+        sequences = encode_sequences(offsets_of(lengths), codes)
         return VariantHistogram.from_sequences(sequences, np.ones(n, np.int64))
 
     def _context(

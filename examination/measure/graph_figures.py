@@ -65,5 +65,5 @@ def _counts_of(truth: EdgeWeights, asked: EdgeWeights) -> np.ndarray:
     place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
     if not len(keys):
         return np.zeros(len(wanted), np.int64)
-    found = order[place]
-    return np.where(keys[found] == wanted, truth.weight[found], 0).astype(np.int64)
+    rows = order[place]
+    return np.where(keys[rows] == wanted, truth.weight[rows], 0).astype(np.int64)

@@ -112,9 +112,9 @@ def _shared_prefixes(
         # A prefix of one side only matches nothing deeper, so its variants are dropped here.
         walked = shared[prefix] & (lengths > depth)
         begins, lengths, side = begins[walked], lengths[walked], side[walked]
-        longer = prefix[walked] * width + codes[begins + depth]
-        found, prefix = np.unique(longer, return_inverse=True)
-        n_prefixes, depth = found.size, depth + 1
+        extended = prefix[walked] * width + codes[begins + depth]
+        longer, prefix = np.unique(extended, return_inverse=True)
+        n_prefixes, depth = longer.size, depth + 1
 
 
 def jaccard_distance(a: VariantDistribution, b: VariantDistribution) -> float:
@@ -294,8 +294,8 @@ def variant_emd(
         return float(in_a.any() or in_b.any())
     if int(in_a.sum()) * int(in_b.sum()) > max_cells:
         return None
-    rows = [text for text, kept in zip(_texts(a), in_a, strict=True) if kept]
-    columns = [text for text, kept in zip(_texts(b), in_b, strict=True) if kept]
+    rows = [text for text, has_cases in zip(_texts(a), in_a, strict=True) if has_cases]
+    columns = [text for text, has_cases in zip(_texts(b), in_b, strict=True) if has_cases]
     cost = cdist(rows, columns, scorer=Levenshtein.normalized_distance, dtype=np.float64)
     mass_a = a.counts[in_a] / a.counts.sum()
     mass_b = b.counts[in_b] / b.counts.sum()

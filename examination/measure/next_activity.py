@@ -67,10 +67,10 @@ def next_activity_accuracy(trained: Sequences, tested: Sequences, n_names: int) 
     pairs = _Best.of(learnt[0] * width + learnt[1], learnt[2], learnt[3], width)
     single = _Best.of(learnt[1], learnt[2], learnt[3], width)
     always = _Best.of(np.zeros_like(learnt[1]), learnt[2], learnt[3], width)
-    told = pairs.after(before * width + last)
-    told = np.where(told < 0, single.after(last), told)
-    told = np.where(told < 0, always.after(np.zeros_like(last)), told)
-    return float(weight[told == following].sum() / weight.sum())
+    guesses = pairs.after(before * width + last)
+    guesses = np.where(guesses < 0, single.after(last), guesses)
+    guesses = np.where(guesses < 0, always.after(np.zeros_like(last)), guesses)
+    return float(weight[guesses == following].sum() / weight.sum())
 
 
 def _steps(log: Sequences, n_names: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -61,8 +61,8 @@ class Elements:
         """
         if self.perspective == "resource":
             return self._cells(traces)
-        own = self.activities.codes(traces.vocabulary.names)
-        activities = own[traces.activities].astype(np.int64) if traces.n_events else _NO_CODES
+        code_of = self.activities.codes(traces.vocabulary.names)
+        activities = code_of[traces.activities].astype(np.int64) if traces.n_events else _NO_CODES
         if self.perspective == "activity":
             return activities + 1
         return activities * self.n_resources + self._cells(traces) + 1
@@ -72,8 +72,8 @@ class Elements:
         return (codes - 1) // self.n_resources + 1
 
     def _cells(self, traces: TraceBatch) -> np.ndarray:
-        found = pc.index_in(resource_names(traces), value_set=self.resources.names)
-        return np.asarray(pc.fill_null(found, -1), np.int64) + 1
+        rows = pc.index_in(resource_names(traces), value_set=self.resources.names)
+        return np.asarray(pc.fill_null(rows, -1), np.int64) + 1
 
 
 _NO_CODES = np.zeros(0, np.int64)
@@ -108,8 +108,8 @@ def projected(logs: Sequence[TraceBatch], perspective: Perspective) -> list[Trac
     # Names of one length, so that their order is that of the codes.
     vocabulary = ActivityVocabulary(pa.array([f"{code:020}" for code in used], pa.string()))
     return [
-        _reduced(log, own != NO_ELEMENT, np.searchsorted(used, own), vocabulary)
-        for log, own in zip(logs, codes, strict=True)
+        _reduced(log, of_log != NO_ELEMENT, np.searchsorted(used, of_log), vocabulary)
+        for log, of_log in zip(logs, codes, strict=True)
     ]
 
 
@@ -125,16 +125,16 @@ def only_common(original: TraceBatch, released: TraceBatch) -> TraceBatch:
 
 
 def _reduced(
-    log: TraceBatch, kept: np.ndarray, codes: np.ndarray, vocabulary: ActivityVocabulary
+    log: TraceBatch, is_kept: np.ndarray, codes: np.ndarray, vocabulary: ActivityVocabulary
 ) -> TraceBatch:
     """The cases with the events that are kept, under new codes."""
-    before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
     lengths = np.diff(before[log.offsets])
     filled = lengths > 0
     return TraceBatch(
         log.case_ids.filter(pa.array(filled)),
         offsets_of(lengths[filled]),
-        codes[kept].astype(np.int32),
-        log.times[kept],
+        codes[is_kept].astype(np.int32),
+        log.times[is_kept],
         vocabulary,
     )

@@ -62,9 +62,9 @@ class JudgedProcess(MinedProcess):
             released: Its variants.
             vocabulary: What their codes mean.
         """
-        found = self.of(released, vocabulary)
-        assert found is None or isinstance(found, MinedQuality)
-        return found
+        quality = self.of(released, vocabulary)
+        assert quality is None or isinstance(quality, MinedQuality)
+        return quality
 
     def answer(self, question: Any, vocabulary: ActivityVocabulary) -> MinedQuality | None:
         """Returns the answer to what a `PatientMiner` is asked: the quality of released variants.
@@ -78,18 +78,18 @@ class JudgedProcess(MinedProcess):
     @property
     def of_log(self) -> MinedQuality:
         """The quality of the model of the original itself."""
-        found = self.of_original
-        assert isinstance(found, MinedQuality)
-        return found
+        quality = self.of_original
+        assert isinstance(quality, MinedQuality)
+        return quality
 
     def _judge(self, tree: Any) -> MinedQuality:
-        found = super()._judge(tree)
+        quality = super()._judge(tree)
         converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
         generality = pm4py_module("pm4py.algo.evaluation.generalization.variants.token_based")
         value = generality.apply(
             self._log, *converter.apply(tree), parameters={"show_progress_bar": False}
         )
-        return MinedQuality(found.fitness, found.precision, float(value), own_tree(tree))
+        return MinedQuality(quality.fitness, quality.precision, float(value), own_tree(tree))
 
 
 class PatientMiner:
@@ -121,9 +121,9 @@ class PatientMiner:
             TimeoutError: It took too long.
             RuntimeError: The process ended, or mining failed there.
         """
-        found = self.answered(released)
-        assert found is None or isinstance(found, MinedQuality)
-        return found
+        quality = self.answered(released)
+        assert quality is None or isinstance(quality, MinedQuality)
+        return quality
 
     def answered(self, question: object) -> object:
         """Returns what the other process answers (`JudgedProcess.answer`).
@@ -138,16 +138,16 @@ class PatientMiner:
         try:
             end.send(question)
             has_answered = end.poll(self._patience)
-            found = end.recv() if has_answered else None
+            answer = end.recv() if has_answered else None
         except (EOFError, OSError):
             self.close()
             raise RuntimeError("the process that mines has ended") from None
         if not has_answered:
             self.close()
             raise TimeoutError(f"mining took longer than {self._patience:g} s")
-        if isinstance(found, Exception):
-            raise RuntimeError(f"mining failed with {found}")
-        return found
+        if isinstance(answer, Exception):
+            raise RuntimeError(f"mining failed with {answer}")
+        return answer
 
     def interrupt(self) -> None:
         """Ends the process from another thread; a question that it works on is a RuntimeError."""
@@ -165,17 +165,17 @@ class PatientMiner:
 
     def _started(self) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("spawn")
-        own, other = context.Pipe()
+        our_end, their_end = context.Pipe()
         process = context.Process(
-            target=_mine_all, args=(other, self.kind, *self._log), daemon=True
+            target=_mine_all, args=(their_end, self.kind, *self._log), daemon=True
         )
         process.start()
-        other.close()
+        their_end.close()
         try:
-            own.recv()  # once pm4py is imported, the clock starts
+            our_end.recv()  # once pm4py is imported, the clock starts
         except EOFError:
             raise RuntimeError("the process that mines has ended") from None
-        return process, own
+        return process, our_end
 
 
 def _mine_all(
@@ -250,8 +250,8 @@ def _branches(trie: Trie, variants: VariantHistogram) -> np.ndarray:
 
     branch = np.arange(n_nodes)
     for depth in range(1, int(trie.depths.max()) + 1):
-        own = np.flatnonzero(stays & (trie.depths == depth))
-        branch[own] = branch[trie.parents[own]]
+        nodes = np.flatnonzero(stays & (trie.depths == depth))
+        branch[nodes] = branch[trie.parents[nodes]]
     return branch
 
 

@@ -386,7 +386,7 @@ def checked(values: Mapping[str, float | None]) -> Figures:
 def legend(names: Iterable[str]) -> dict[str, Any]:
     """Returns the legend of some measures as JSON values, in the order of the registry."""
     wanted = set(names)
-    return {name: own.to_json() for name, own in MEASURES.items() if name in wanted}
+    return {name: measure.to_json() for name, measure in MEASURES.items() if name in wanted}
 
 
 def legend_lines(names: Iterable[str]) -> Iterator[str]:

@@ -57,10 +57,10 @@ def released_graph(folder: str, manifest: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: The release has none.
     """
-    found = _listed_json(folder, manifest, DFG_NAME)
-    if found is None:
+    graph = _listed_json(folder, manifest, DFG_NAME)
+    if graph is None:
         raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
-    return found
+    return graph
 
 
 def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
@@ -89,14 +89,14 @@ def _json_of(path: str) -> dict[str, Any]:
     with FileSystems.open(path) as stream:
         data = stream.read(_MAX_BYTES + 1)
     try:
-        found = bounded_json(data) if len(data) <= _MAX_BYTES else None
+        body = bounded_json(data) if len(data) <= _MAX_BYTES else None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        body = None
+    if not isinstance(body, dict):
         raise InputSchemaError(
             f"{path!r} is no JSON of a release: `tracecloak verify` says what is wrong with it"
         )
-    return found
+    return body
 
 
 def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:

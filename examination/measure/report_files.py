@@ -27,10 +27,10 @@ def write_all(
     """
     stem = path.with_suffix("") if path.suffix in _ENDINGS else path
     numbers, text, page = (stem.parent / f"{stem.name}{ending}" for ending in _ENDINGS)
-    told = list(lines)
+    text_lines = list(lines)
     for path in (numbers, text, page):
         keep_private(path)
     numbers.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
-    text.write_text("\n".join(told) + "\n", encoding="utf-8")
-    page.write_bytes(document(told, charts))
+    text.write_text("\n".join(text_lines) + "\n", encoding="utf-8")
+    page.write_bytes(document(text_lines, charts))
     return [numbers, text, page]

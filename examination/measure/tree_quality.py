@@ -95,16 +95,16 @@ class TreeJudge(JudgedProcess):
         return inductive_tree(self._variants, self._vocabulary, is_infrequent=name == "IMf")
 
     def _judge(self, tree: Any) -> TreeQuality:
-        found = super()._judge(tree)
+        quality = super()._judge(tree)
         converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
         simplicity = pm4py_module("pm4py.algo.evaluation.simplicity.variants.arc_degree")
         return TreeQuality(
-            found.fitness,
-            found.precision,
-            found.generalization,
-            found.tree,
+            quality.fitness,
+            quality.precision,
+            quality.generalization,
+            quality.tree,
             float(simplicity.apply(converter.apply(tree)[0])),
-            share_that_fits(found.tree, self._variants, self._vocabulary),
+            share_that_fits(quality.tree, self._variants, self._vocabulary),
         )
 
 
@@ -130,11 +130,11 @@ def pm4py_tree(tree: ProcessTree) -> Any:
     """
     objects = pm4py_module("pm4py.objects.process_tree.obj")
     operator = objects.Operator(SIGNS[tree.operator]) if tree.operator else None
-    made = objects.ProcessTree(operator, label=tree.label)
+    node = objects.ProcessTree(operator, label=tree.label)
     for child in map(pm4py_tree, tree.children):
-        child.parent = made
-        made.children.append(child)
-    return made
+        child.parent = node
+        node.children.append(child)
+    return node
 
 
 class PatientJudge(PatientMiner):
@@ -155,6 +155,6 @@ class PatientJudge(PatientMiner):
             TimeoutError: It took too long.
             RuntimeError: The process ended, or judging failed there.
         """
-        found = self.answered(asked)
-        assert isinstance(found, TreeQuality)
-        return found
+        quality = self.answered(asked)
+        assert isinstance(quality, TreeQuality)
+        return quality

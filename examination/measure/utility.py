@@ -48,9 +48,9 @@ def aligned_variants(
     union = VariantHistogram.merge([a, b])
     counts = []
     for side in (a, b):
-        own = np.zeros(union.n_variants, np.int64)
-        own[np.asarray(pc.index_in(side.sequences, value_set=union.sequences))] = side.counts
-        counts.append(own)
+        of_side = np.zeros(union.n_variants, np.int64)
+        of_side[np.asarray(pc.index_in(side.sequences, value_set=union.sequences))] = side.counts
+        counts.append(of_side)
     return counts[0], counts[1], counts[0] > 0
 
 
@@ -66,9 +66,9 @@ def aligned_edges(a: EdgeWeights, b: EdgeWeights) -> tuple[np.ndarray, np.ndarra
     sides = []
     keys = [(side.source.astype(np.int64) << 32) + side.target for side in (a, b)]
     union = np.unique(np.concatenate(keys))
-    for side, own in zip((a, b), keys, strict=True):
+    for side, of_side in zip((a, b), keys, strict=True):
         weights = np.zeros(len(union))
-        weights[np.searchsorted(union, own)] = side.weight
+        weights[np.searchsorted(union, of_side)] = side.weight
         sides.append(weights)
     return sides[0], sides[1]
 
@@ -83,8 +83,10 @@ def relative_error_by_band(a: np.ndarray, b: np.ndarray) -> dict[str, float | No
     share = a / a.sum() if a.sum() else a
     bands = {}
     for low, high in BANDS:
-        own = (share > low) & (share <= high)
-        bands[f"{low:g} to {high:g}"] = relative_error(a[own], b[own]) if own.any() else None
+        is_in_band = (share > low) & (share <= high)
+        bands[f"{low:g} to {high:g}"] = (
+            relative_error(a[is_in_band], b[is_in_band]) if is_in_band.any() else None
+        )
     return bands
 
 

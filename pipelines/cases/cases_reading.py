@@ -1,4 +1,4 @@
-"""What a privacy officer reads and erases of what is noted of releases' cases."""
+"""How a privacy officer reads and erases the notes on releases' cases."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def erase(
     by: str,
     reason: str,
 ) -> int:
-    """Erases what is noted of releases' cases, and notes in the ledger that it was erased.
+    """Erases notes on releases' cases, and enters in the ledger that they were erased.
 
-    The ledger first, so that nothing is gone of which nobody says why.
+    The ledger is written first, so that nothing is gone without a reason that can be read.
 
     Args:
         ledger: The ledger beside which it is noted.
@@ -42,7 +42,7 @@ def erase(
         reason: Why.
 
     Returns:
-        Of how many releases it was.
+        The number of releases whose notes were erased.
 
     Raises:
         UsageError: `before` is no day, or nobody and no reason is named.
@@ -59,24 +59,24 @@ def erase(
     return NotedCases(ledger.url).erase(place, release_id, before)
 
 
-def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
-    """Returns what is noted, for the reader, and which accounts have cases in common."""
+def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
+    """Returns the notes as a text, and which accounts have cases in common."""
     lines = [
         f"{noted.release_id}  in {noted.output}\n"
         f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
         f"{noted.noted_on}, kept until {noted.kept_until}\n"
-        for noted in found
+        for noted in releases
     ]
     pairs = [
         f"  {share_text(share)} of the smaller: {one.release_id} ({one.account}, "
         f"{epsilon_of(entries, one)}) and {other.release_id} ({other.account}, "
         f"{epsilon_of(entries, other)})\n"
-        for one, other, share in _across_accounts(found)
+        for one, other, share in _across_accounts(releases)
     ]
     if pairs:
         lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
     lines += pairs
-    known = {(noted.output, noted.release_id) for noted in found}
+    known = {(noted.output, noted.release_id) for noted in releases}
     without = [
         f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
         for entry in charges(entries).values()
@@ -89,13 +89,13 @@ def cases_text(entries: Sequence[Entry], found: Sequence[Noted]) -> str:
     return "".join([*lines, *without])
 
 
-def _across_accounts(found: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
+def _across_accounts(releases: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
     """Yields pairs of different accounts; looks only at those with a digest in common."""
     holders: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for number, noted in enumerate(found):
+    for number, noted in enumerate(releases):
         for digest in noted.sketch.digests.tolist():
             holders[noted.deployment_key, digest].append(number)
     pairs = Counter(pair for held in holders.values() for pair in combinations(held, 2))
     for one, other in sorted(pairs):
-        for noted, share in shared_with(found[one], [found[other]]):
-            yield found[one], noted, share
+        for noted, share in shared_with(releases[one], [releases[other]]):
+            yield releases[one], noted, share

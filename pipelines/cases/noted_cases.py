@@ -1,9 +1,10 @@
 """What a ledger notes of the cases that releases read, so that a copy of a log is recognised.
 
 Each release that draws noise leaves a sketch of its cases (`anonymizers.contract.case_sketch`) in a
-table of its own beside the ledger, which no hash chains: what is in it can be erased, and is after
-its day. Where releases of two accounts read the same cases, no cap sees what both spent on them, so
-the operator is told. Nobody is refused, as a refusal would tell what was in the log.
+table of its own beside the ledger. No hash chains its rows, so that they can be erased, and each is
+erased after its day. Where releases of two accounts read the same cases, no cap sees what both
+spent on them, so the operator is told. No release is refused for it, as a refusal would say what
+was in the log.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Noted:
 
     def columns(self, entry: Entry) -> dict[str, Any]:
         """Returns the row about a charge."""
-        own = {**vars(self), "sketch": self.sketch.to_bytes()}
-        return {**own, "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest()}
+        values = {**vars(self), "sketch": self.sketch.to_bytes()}
+        return {**values, "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest()}
 
 
 class NotedCases:
@@ -82,7 +83,7 @@ class NotedCases:
 
         Args:
             url: That of the ledger.
-            patience_seconds: How long a call tries while others are in the way.
+            patience_seconds: How long a call tries while other processes hold the database.
         """
         self._database = Database(url, patience_seconds)
 
@@ -101,7 +102,7 @@ class NotedCases:
                 raise
 
     def note(self, entry: Entry, written: WrittenSketch) -> list[tuple[Noted, float]]:
-        """Notes what a release read; once noted, it stays as it is.
+        """Notes the cases that a release read; a second call for the release changes nothing.
 
         Args:
             entry: An entry of the release's charge.
@@ -116,11 +117,11 @@ class NotedCases:
         """
         self.make()
         self._expire()
-        own = Noted(
+        noted = Noted(
             entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
             written.kept_until, written.sketch,
         )  # fmt: skip
-        row = own.columns(entry)
+        row = noted.columns(entry)
 
         def insert(connection: sa.Connection) -> None:
             same = sa.select(_TABLE.c.charge).where(_TABLE.c.charge == row["charge"])
@@ -128,15 +129,15 @@ class NotedCases:
                 connection.execute(sa.insert(_TABLE).values(row))
 
         self._database.transact(insert, writes=True)
-        others = self._read(_TABLE.c.account != own.account)
-        elsewhere = sum(other.deployment_key != own.deployment_key for other in others)
+        others = self._read(_TABLE.c.account != noted.account)
+        elsewhere = sum(other.deployment_key != noted.deployment_key for other in others)
         if elsewhere:
             _LOG.warning(
                 "the cases of %d releases were noted under another deployment_key, and are not "
                 "compared; give all jobs that share a ledger the same one",
                 elsewhere,
             )
-        return list(shared_with(own, others))
+        return list(shared_with(noted, others))
 
     def all(self) -> list[Noted]:
         """Returns what is noted, the earliest first; nothing where there is no table.
@@ -158,7 +159,7 @@ class NotedCases:
             before: They were noted before this day, as 2026-12-31.
 
         Returns:
-            Of how many.
+            The number of releases whose notes were erased.
 
         Raises:
             LedgerError: The table cannot be written.
@@ -204,9 +205,9 @@ class NotedCases:
 
 
 def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) -> None:
-    """Notes the sketch that a run wrote, and tells the operator who read the same.
+    """Notes the sketch that a run wrote, and warns of other accounts that read the same cases.
 
-    Nothing else depends on it: what fails is told, and the release goes on.
+    No release depends on it: if it fails, that is a warning, and the release goes on.
 
     Args:
         url: The ledger's.
@@ -219,12 +220,12 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) ->
             return
         shared = NotedCases(url).note(entry, WrittenSketch.parse(data))
     except (LedgerError, OSError, ValueError) as error:
-        told = str(error) if isinstance(error, LedgerError) else type(error).__name__
+        reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
         _LOG.warning(
             "the cases of release %s were not noted, so the same data under another account would "
             "not be recognised: %s",
             entry.release_id,
-            told,
+            reason,
         )
         return
     if text := shared_text(entries, shared):
@@ -232,7 +233,7 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) ->
 
 
 def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:
-    """Whether somebody erased what was noted of a release, which then stays so."""
+    """Whether the notes on a release were erased, after which none are written again."""
     reserved = next(e for e in entries if e.charge == entry.charge)
     return any(
         e.action == "erase"
@@ -245,28 +246,28 @@ def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:
 
 
 def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]]) -> str:
-    """Returns what to tell of releases of other accounts that read the same cases."""
+    """Returns the warning of other accounts' releases that read the same cases; empty: none did."""
     if not shared:
         return ""
-    found = "; ".join(
+    releases = "; ".join(
         f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
         f"{noted.account}, {epsilon_of(entries, noted)})"
         for noted, share in shared
     )
     return (
-        f"other accounts paid for releases of the same cases, of the smaller log each: {found}. "
-        "For these cases the epsilons of all of them add up, which no account's cap sees. If it is "
-        "the same data, give it one name with dataset, and have the privacy officer bind it to one "
-        "account with `tracecloak ledger bind`"
+        "other accounts paid for releases of the same cases, as a share of the smaller log: "
+        f"{releases}. For these cases the epsilons of all of them add up, which no account's cap "
+        "sees. If it is the same data, give it one name with dataset, and have the privacy officer "
+        "bind it to one account with `tracecloak ledger bind`"
     )
 
 
-def shared_with(own: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
+def shared_with(noted: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
     """Yields the releases of other accounts that read the same cases, with the smaller's share."""
     for other in others:
-        if other.account == own.account or other.deployment_key != own.deployment_key:
+        if other.account == noted.account or other.deployment_key != noted.deployment_key:
             continue
-        share = own.sketch.shared_with(other.sketch)
+        share = noted.sketch.shared_with(other.sketch)
         if share is not None and share >= SHARED:
             yield other, share
 
@@ -287,5 +288,5 @@ def epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
         and entry.account == noted.account
         and entry.action != "void"
     ]
-    told = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
-    return " and ".join(told) if told and len(told) == len(ended) else "no finite epsilon"
+    costs = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
+    return " and ".join(costs) if costs and len(costs) == len(ended) else "no finite epsilon"

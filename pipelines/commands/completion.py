@@ -1,9 +1,9 @@
 """`tracecloak completion`: prints a script by which a shell completes commands, flags and names.
 
-The script is made of the parsers once, when it is printed, and holds all that it needs: a shell
-asks it at every press of a key, and could not wait for Python. So it knows the flags of each method
-that is installed then, methods of other distributions included, after `--method NAME`; of what
-stands in a configuration file it knows nothing, and the flags of Beam are left out.
+The script is made from the parsers once, when it is printed, and holds all that it needs, as a
+shell asks it at every press of a key and cannot wait for Python. So after `--method NAME` it knows
+the flags of each method that is installed then, also of methods of other distributions. It knows
+nothing of configuration files, and leaves out the flags of Beam.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Flags:
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the shell."""
+    """Adds the argument that names the shell."""
     parser.add_argument(
         "shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}"
     )
@@ -83,7 +83,7 @@ def script(shell: str) -> str:
     first = {
         "": tuple(COMMANDS),
         **actions,
-        **{name: found for name in COMMANDS if (found := _first_words(name))},
+        **{name: words for name in COMMANDS if (words := _first_words(name))},
     }
     return templates.get_template(f"completion.{'fish' if shell == 'fish' else 'sh'}.j2").render(
         shell=shell,
@@ -96,7 +96,7 @@ def script(shell: str) -> str:
 
 
 def _first_words(name: str) -> tuple[str, ...]:
-    """What may come first after a command's name, where the command knows it."""
+    """Returns the words that may follow a command's name, if the command lists them."""
     known = getattr(command_named(name), "words", tuple)
     return tuple(map(_word, known()))
 
@@ -113,13 +113,13 @@ def _contexts() -> Iterator[Flags]:
         yield _flags(name, parser)
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for of_action, own in action.choices.items():
-                    yield _flags(f"{name} {of_action}", own)
+                for of_action, action_parser in action.choices.items():
+                    yield _flags(f"{name} {of_action}", action_parser)
 
 
 def _flags(context: str, parser: argparse.ArgumentParser) -> Flags:
-    found = [action for action in parser._actions if action.option_strings]
-    names = {name: action for action in found for name in action.option_strings}
+    actions = [action for action in parser._actions if action.option_strings]
+    names = {name: action for action in actions for name in action.option_strings}
     long = sorted(_word(name) for name in names if name.startswith("--"))
     bare = [name for name in long if names[name].nargs in (0, "?")]
     values = {
@@ -131,26 +131,26 @@ def _flags(context: str, parser: argparse.ArgumentParser) -> Flags:
 
 
 def _of_method(name: str) -> Flags:
-    """The flags that a method has of its own."""
+    """Returns the flags of a method's parameters."""
     from tracecloak.anonymizers.registry import method_named
 
     fields = method_named(name).Params.model_fields
-    names = {_word(f"--{field}"): told.annotation for field, told in fields.items()}
+    names = {_word(f"--{field}"): info.annotation for field, info in fields.items()}
     bare = tuple(sorted(flag for flag, kind in names.items() if kind is bool))
     values = {flag: words for flag, kind in names.items() if (words := _words_of(kind))}
     return Flags(name, tuple(sorted(names)), bare, values)
 
 
 def _words_of(annotation: Any) -> tuple[str, ...]:
-    """What a parameter can be, if its type names a few words."""
+    """Returns the values of a parameter, if its type lists them as words."""
     if get_origin(annotation) is Literal:
         return tuple(_word(str(value)) for value in get_args(annotation))
-    found = (_words_of(part) for part in get_args(annotation))
-    return tuple(itertools.chain.from_iterable(found))
+    of_parts = (_words_of(part) for part in get_args(annotation))
+    return tuple(itertools.chain.from_iterable(of_parts))
 
 
 def _word(text: str) -> str:
-    """Returns a word that means itself in every shell."""
+    """Returns a word, which must be one that no shell expands."""
     if not text or not all(c.isalnum() or c in "-_./:+" for c in text):
         raise ValueError(f"{text!r} is no word that a shell can complete")
     return text

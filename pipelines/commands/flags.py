@@ -11,7 +11,7 @@ from typing import Any
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 
-ORIGINAL_TOLD = (
+ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
 _READING = ("input_format", "delimiter", "encoding", "header")
@@ -21,7 +21,7 @@ def add_release_flags(
     parser: argparse.ArgumentParser,
     argv: Sequence[str],
     config: str | None,
-    told: Mapping[str, str] = MappingProxyType({}),
+    helps: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Adds the flags of a release; which there are depends on the method that is asked for.
 
@@ -29,7 +29,7 @@ def add_release_flags(
         parser: Of the command.
         argv: What was typed after its name.
         config: The configuration file, or None.
-        told: Help of flags that mean something else to this command, by name.
+        helps: Help of flags that mean something else to this command, by name.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
     from tracecloak.pipelines.configuration.config import (
@@ -52,28 +52,28 @@ def add_release_flags(
     for name, field in ReleaseConfig.model_fields.items():
         if name not in (*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING):
             choices = sorted(METHODS) if name == "method" else None
-            text = help_text(told.get(name, key_help(field)))
+            text = help_text(helps.get(name, key_help(field)))
             if field.annotation is bool:
                 parser.add_argument(f"--{name}", nargs="?", const="true", help=text)
             else:
                 parser.add_argument(f"--{name}", help=text, choices=choices)
-    said = parser.add_argument_group("what the release says of itself to its readers")
+    group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
-        said.add_argument(f"--{name}", help=help_text(key_help(field)))
+        group.add_argument(f"--{name}", help=help_text(key_help(field)))
     if method is not None:
-        group = parser.add_argument_group(f"parameters of {method}")
+        of_method = parser.add_argument_group(f"parameters of {method}")
         for name, field in method_named(method).Params.model_fields.items():
             text = help_text(parameter_help(name, field))
             if field.annotation is bool:
-                group.add_argument(f"--{name}", nargs="?", const="true", help=text)
+                of_method.add_argument(f"--{name}", nargs="?", const="true", help=text)
             else:
-                group.add_argument(f"--{name}", help=text)
+                of_method.add_argument(f"--{name}", help=text)
 
 
 def refuse_parameters_of_others(
     rest: Sequence[str], method: str | None, config: str | None
 ) -> None:
-    """Makes sure that no flag that is left is a parameter of another method.
+    """Makes sure that no unknown flag is a parameter of another method.
 
     Args:
         rest: The arguments that were not known.
@@ -81,7 +81,7 @@ def refuse_parameters_of_others(
         config: The configuration file that may name it instead.
 
     Raises:
-        UsageError: One is.
+        UsageError: A flag is a parameter of other methods, which the error names.
     """
     from tracecloak.anonymizers.registry import METHODS, method_named
     from tracecloak.pipelines.configuration.config import read_yaml
@@ -120,14 +120,14 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_log_flags(parser: argparse.ArgumentParser, told: str) -> None:
+def add_log_flags(parser: argparse.ArgumentParser, log_help: str) -> None:
     """Adds the flags that say which log a release is of, and how it is read.
 
     Args:
         parser: Of the command.
-        told: Help of the flag of the log.
+        log_help: Help of the flag `--log`.
     """
-    parser.add_argument("--log", help=told)
+    parser.add_argument("--log", help=log_help)
     parser.add_argument(
         "--config",
         help="configuration of the release, whose keys say what the flags do not of where its log "
@@ -153,7 +153,7 @@ def add_form_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def form_of(flags: dict[str, Any]) -> Form:
-    """Takes these flags out of others and returns the form that they ask for.
+    """Removes the flags of the form from all flags, and returns the form that they ask for.
 
     Raises:
         UsageError: Both were given.
@@ -170,7 +170,7 @@ def help_text(text: str | None) -> str:
 
 
 def file_to_write(name: str, path: str) -> Path:
-    """Makes the folder of a report before the work begins, so that none is lost at its end."""
+    """Makes the folder of a report before the work begins, so that no report is lost at its end."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -24,8 +24,8 @@ class Action:
 
     Attributes:
         help: What it does, in a line.
-        flags: Its flags, with what argparse is told of each.
-        run: Does it, and returns what came of it.
+        flags: Its flags, each with its options for argparse.
+        run: Does it, and returns the result.
     """
 
     help: str
@@ -37,16 +37,16 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds the actions, each with its own flags."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, action in ACTIONS.items():
-        own = actions.add_parser(
+        action_parser = actions.add_parser(
             name,
             help=action.help,
             description=action.help,
             allow_abbrev=False,
             formatter_class=parser.formatter_class,
         )
-        for flag, told in action.flags.items():
-            own.add_argument(flag, **told)
-        add_form_flags(own)
+        for flag, options in action.flags.items():
+            action_parser.add_argument(flag, **options)
+        add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:
@@ -73,7 +73,7 @@ def _make_pair(flags: Flags) -> Result:
     rows = [
         ("private key", f"{private} (signs releases by --sign; whoever has it can sign as you)"),
         ("public key", f"{public} (for recipients: tracecloak verify RELEASE --key {public})"),
-        ("fingerprint", f"{fingerprint} (tell it to recipients on another way than the releases)"),
+        ("fingerprint", f"{fingerprint} (give it to recipients by another way than the releases)"),
     ]
     data = {"private_key": str(private), "public_key": str(public), "fingerprint": fingerprint}
     return Result(rows, data)
@@ -84,13 +84,13 @@ def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.keys.rewrapping import rewrap
 
     n_wrapped = rewrap(store_at(flags.get("key_store")), flags["from"], flags["to"])
-    told = (
+    sentence = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "
         "key until jobs that run elsewhere have ended; copies of the folder that were made before "
         "stay under it"
     )
-    return Result((), {"encrypted_anew": n_wrapped}, [told])
+    return Result((), {"encrypted_anew": n_wrapped}, [sentence])
 
 
 ACTIONS: Mapping[str, Action] = {
@@ -111,7 +111,7 @@ ACTIONS: Mapping[str, Action] = {
         _make_pair,
     ),
     "rewrap": Action(
-        "encrypt the keys of a key store by another key; run it again where it was cut off",
+        "encrypt the keys of a key store by another key; if it was cut off, run it again",
         {
             "--key_store": {
                 "help": "folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in "

@@ -69,21 +69,21 @@ class Action:
     Attributes:
         help: What it does, in a line.
         flags: Its arguments beside those of the place; names without dashes are flags.
-        run: Does it, and returns what came of it.
-        told: What is other about its flags than `_FLAGS` says, by name.
+        run: Does it, and returns the result.
+        changes: What differs in its flags from what `_FLAGS` says, by name.
     """
 
     help: str
     flags: Sequence[str]
     run: Callable[[Flags], Result]
-    told: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, action in ACTIONS.items():
-        own = actions.add_parser(
+        action_parser = actions.add_parser(
             name,
             help=action.help,
             description=action.help,
@@ -92,8 +92,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         )
         for flag in (*action.flags, *_PLACES):
             known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
-            own.add_argument(known, **{**_FLAGS[known], **action.told.get(flag, {})})
-        add_form_flags(own)
+            action_parser.add_argument(known, **{**_FLAGS[known], **action.changes.get(flag, {})})
+        add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:
@@ -145,8 +145,8 @@ def _lines(text: str) -> list[str]:
 def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import verify
 
-    found = verify(_opened(flags))
-    return Result((), {"is_sound": found.is_sound, "said": found.text}, _lines(found.text))
+    verified = verify(_opened(flags))
+    return Result((), {"is_sound": verified.is_sound, "said": verified.text}, _lines(verified.text))
 
 
 def _export(flags: Flags) -> Result:
@@ -159,8 +159,8 @@ def _export(flags: Flags) -> Result:
 def _begin(flags: Flags) -> Result:
     ledger = _opened(flags, new=True)
     n = len(ledger.entries())
-    told = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
-    return Result((), {"ledger": ledger.place, "entries": n}, [told])
+    sentence = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
+    return Result((), {"ledger": ledger.place, "entries": n}, [sentence])
 
 
 def _declare(flags: Flags) -> Result:
@@ -225,17 +225,17 @@ def _ended(
         "folder": ended.folder, "key_destroyed": ended.had_key,
         "key_stores_elsewhere": list(ended.elsewhere),
     }  # fmt: skip
-    told = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
+    sentences = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
     if ended.elsewhere:
         names = ", ".join(name or "without a name" for name in ended.elsewhere)
-        told.append(
+        sentences.append(
             f"It was made with another key store (in the ledger: {names}), so that key and the "
             "copies of it for workers are out of reach from here. Run this command again with "
             "--key_store of that one, which destroys what is there of them."
         )
     elif not ended.had_key and without_key:
-        told.append(without_key)
-    return Result([(what, ended.folder)], data, below=[" ".join(told)])
+        sentences.append(without_key)
+    return Result([(what, ended.folder)], data, below=[" ".join(sentences)])
 
 
 def _forfeit(flags: Flags) -> Result:
@@ -248,8 +248,8 @@ def _forfeit(flags: Flags) -> Result:
 def _withdraw(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.withdrawing import withdraw
 
-    told = "What it spent stays spent, and whoever has a copy of it has it still."
-    return _ended(flags, "withdrawn", told, withdraw)
+    spent = "What it spent stays spent, and whoever has a copy of it has it still."
+    return _ended(flags, "withdrawn", spent, withdraw)
 
 
 def _list_cases(flags: Flags) -> Result:

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 ok; 2 usage or configuration; 3 source; 4 budget exhausted; 5 guarantee cannot be met;
     6 failed and nothing was released; 7 released but a later step failed; 75 try again later. The
-    documentation says what each means for whoever schedules the command.
+    documentation says what each means for the scheduler of a command.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _keep_off_screen("json" if "--json" in argv else "table")
@@ -109,18 +109,18 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
 
 
 def _refuse_old_words(typed: Sequence[str]) -> None:
-    """Raises UsageError with the new word where a line that was refused has an old one."""
+    """Raises UsageError with the new word if a refused command line has an old word."""
     from tracecloak.pipelines.configuration.old_words import told_of_line
 
-    told = told_of_line(typed)
-    if told is not None:
-        raise UsageError(told)
+    message = told_of_line(typed)
+    if message is not None:
+        raise UsageError(message)
 
 
 def _keep_off_screen(form: Form) -> None:
     """Drops what Beam logs when it is imported without all libraries of Google Cloud.
 
-    And what is for the operator alone, unless the operator looks.
+    It also drops what is for the operator alone, unless the operator looks at a terminal.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter())

@@ -30,12 +30,12 @@ _WORTH_LITTLE = (
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the configuration and of the method, and those of who watches."""
+    """Adds the flags of the configuration and of the method, and where metrics and events go."""
     parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
     parser.add_argument(
         "--metrics",
-        help="file ending in .prom that the run ends with writing, for the textfile collector of "
+        help="file ending in .prom that the run writes at its end, for the textfile collector of "
         "Prometheus's node exporter: one file for each configuration; by default none",
     )
     parser.add_argument(
@@ -90,10 +90,10 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
         return _run_windows(config, given, lineage)
     with (
         showing_progress(given.form, with_runner=given.wants_traceback),
-        _lineage(config, lineage) as made,
+        _lineage(config, lineage) as send_complete,
     ):
         outcome = run_release(config, given.of_beam)
-        made(outcome.folder.final)
+        send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     is_private = is_of_operator(given.form)
     is_table = given.form == "table"
@@ -143,26 +143,26 @@ def _run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> in
         rows = list(_rows(one.config, ended[0].outcome, one.elapsed_s, is_private))
         show(Result(rows), given.form)
     else:
-        rows = [(one.window.label, _told_of_window(one, is_private)) for one in ended]
-        over = [("schedule", told)] if (told := over_text(config, windows)) else []
+        rows = [(one.window.label, _window_text(one, is_private)) for one in ended]
+        over = [("schedule", text)] if (text := over_text(config, windows)) else []
         show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
     return exit_code_of(ended)
 
 
-def _told_of_window(one: Ended, is_private: bool) -> str:
+def _window_text(one: Ended, is_private: bool) -> str:
     """Returns what became of a window, of several; see `_rows`."""
-    told = one.status.replace("_", " ")
+    text = one.status.replace("_", " ")
     if one.status == "released" and one.outcome is not None:
         epsilon, _ = _spent(one.config)
         cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
-        told += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
+        text += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
         if is_private and one.outcome.n_left_out:
-            told += f"; left out {_left_out(one.outcome.n_left_out)}"
+            text += f"; left out {_left_out(one.outcome.n_left_out)}"
         if is_private and one.outcome.warnings:
-            told += f"; watch out: {' and '.join(one.outcome.warnings)}"
+            text += f"; watch out: {' and '.join(one.outcome.warnings)}"
     elif one.reason:
-        told += f" with exit code {one.exit_code}"
-    return told
+        text += f" with exit code {one.exit_code}"
+    return text
 
 
 def _left_out(n_units: int) -> str:
@@ -170,14 +170,14 @@ def _left_out(n_units: int) -> str:
 
 
 def _data_of_window(one: Ended) -> dict[str, Any]:
-    """What programs are told of a window, with the keys of a release where there is one."""
-    made: dict[str, Any] = {}
+    """Returns the JSON of a window, with the keys of a release where there is one."""
+    of_release: dict[str, Any] = {}
     if one.outcome is not None:
-        made = _data(one.config, one.outcome, one.elapsed_s)
+        of_release = _data(one.config, one.outcome, one.elapsed_s)
     elif one.status == "already_released":
-        made = {"folder": one.folder}
+        of_release = {"folder": one.folder}
     return {
-        **made,
+        **of_release,
         "window": one.window.label,
         "status": one.status,
         "exit_code": one.exit_code,
@@ -189,14 +189,14 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 def _rows(
     config: ReleaseConfig, outcome: Outcome, elapsed_s: float, is_private: bool
 ) -> Iterator[tuple[str, str]]:
-    """What is told of a release.
+    """Yields the rows that a release is shown with: what each is of, and its text.
 
     Args:
         config: Its configuration.
         outcome: How it ended.
         elapsed_s: Seconds that it took.
-        is_private: Whether the operator alone reads it; others are told nothing that was counted on
-            the input.
+        is_private: Whether the operator alone reads the rows; others are shown nothing that was
+            counted on the input.
     """
     from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
@@ -210,27 +210,14 @@ def _rows(
         yield "holds", held.sentence
     if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
         yield "times", " ".join(caveats)
-    for warning in outcome.warnings if is_private else ():
-        yield "watch out", f"the release may be of little use: {warning}"
-    if is_new and (told := _advice(config, held)):
-        yield "advice", told
+    for reason in outcome.warnings if is_private else ():
+        yield "watch out", f"the release may be of little use: {reason}"
+    if is_new and (advice := _advice(config, held)):
+        yield "advice", advice
     yield "promise", config.guarantee.short
-    if told := caution(config.guarantee):
-        yield "caution", told
-    epsilon, delta = _spent(config)
-    if not is_new:
-        paid = None if outcome.balance is None else outcome.balance.account
-        beside = "" if paid in (None, config.account) else f"; account {paid} paid for it"
-        yield "cost", f"nothing, as it was released before{beside}"
-    elif epsilon is None:
-        yield "cost", f"no finite epsilon, which account {config.account} bears"
-    else:
-        beside = ""
-        if config.schedule is not None and config.windows_add_up:
-            beside = "; windows add up"
-        elif config.schedule is not None:
-            beside = "; all windows together cost what the dearest costs"
-        yield "cost", f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
+    if warning := caution(config.guarantee):
+        yield "caution", warning
+    yield "cost", _cost(config) if is_new else _paid_before(config, outcome)
     if outcome.balance is not None:
         yield "remains", _remains(outcome.balance)
     if is_private and is_new and outcome.malformed is not None:
@@ -242,18 +229,37 @@ def _rows(
         )
     if is_private and outcome.n_left_out:
         yield "left out", _left_out(outcome.n_left_out)
+    signature = f"{folder}/{SIGNATURE_NAMES[0]}"
     if outcome.signature == "there":
-        yield "signature", f"{folder}/{SIGNATURE_NAMES[0]}"
+        yield "signature", signature
     elif outcome.signature == "by another key":
-        yield "signature", f"{folder}/{SIGNATURE_NAMES[0]} is by another key than sign, and stays"
+        yield "signature", f"{signature} is by another key than sign, and stays"
     elif config.sign is not None:
         yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
 
 
+def _cost(config: ReleaseConfig) -> str:
+    epsilon, delta = _spent(config)
+    if epsilon is None:
+        return f"no finite epsilon, which account {config.account} bears"
+    beside = ""
+    if config.schedule is not None and config.windows_add_up:
+        beside = "; windows add up"
+    elif config.schedule is not None:
+        beside = "; all windows together cost what the dearest costs"
+    return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
+
+
+def _paid_before(config: ReleaseConfig, outcome: Outcome) -> str:
+    payer = config.account if outcome.balance is None else outcome.balance.account
+    beside = "" if payer == config.account else f"; account {payer} paid for it"
+    return f"nothing, as it was released before{beside}"
+
+
 def _advice(config: ReleaseConfig, held: Yield) -> str:
-    """What would make a release better that is of little use, by its own and public numbers."""
+    """Returns what would make a release more useful, by public numbers and its own; or empty."""
     from tracecloak.anonymizers.registry import method_named
     from tracecloak.pipelines.planning.advice import is_mostly_noise
 
@@ -313,9 +319,9 @@ def open_first(outputs: Sequence[str]) -> str:
 
 
 def _data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str, Any]:
-    """What programs are told: nothing that was counted on the input.
+    """Returns the JSON of a release, in which nothing was counted on the input.
 
-    A scheduler may keep it where others read, so how many records were left out is not in it.
+    A scheduler may keep it where others read it, so it does not say how many records were left out.
     """
     from tracecloak.anonymizers.accounting.composition import decimal_text
 

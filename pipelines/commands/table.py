@@ -1,8 +1,8 @@
 """The commands: a line each, and a file of the same name with its flags and its run.
 
-Nothing is loaded for a command that is not asked for, so a line has what `tracecloak --help` and
-the reading of the command line need, and the place of the rest. Those of what examines and shows
-are known here by their places alone, as are those of other distributions.
+Nothing is loaded for a command that is not asked for. So a line has only what `tracecloak --help`
+and the reading of the command line need, and names the module with the rest. Commands that examine
+or show something are named here by their modules alone, as are those of other distributions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CommandEntry:
         module: The module that is a `Command`.
         help: What it does, in a line.
         takes_config: Whether a configuration file may come first.
-        takes_beam_flags: Whether what it does not know is Beam's.
+        takes_beam_flags: Whether flags that it does not know are Beam's.
         has_actions: Whether a word after its name says what it does, with flags of its own.
         config_actions: The actions after which a configuration file may come first.
     """
@@ -38,10 +38,10 @@ class CommandEntry:
     config_actions: Sequence[str] = ()
 
 
-def _checked(found: Any) -> CommandEntry:
-    if not isinstance(found, CommandEntry):
-        raise TypeError(f"a command is a {CommandEntry.__name__}, not a {type(found).__name__}")
-    return found
+def _checked(entry: Any) -> CommandEntry:
+    if not isinstance(entry, CommandEntry):
+        raise TypeError(f"a command is a {CommandEntry.__name__}, not a {type(entry).__name__}")
+    return entry
 
 
 _OURS = {
@@ -133,7 +133,7 @@ class Given:
         flags: The command's own flags that were given, by name.
         of_beam: Flags of Beam, as typed.
         wants_traceback: Whether errors of the runner may be shown, which can hold data.
-        form: How to show what came of it.
+        form: How to show the result.
     """
 
     config: str | None

@@ -31,17 +31,17 @@ def run(given: Given) -> int:
     """Shows a row for each check; the exit code is 5 if one fails, else 8 if one is undecided."""
     from tracecloak.pipelines.verification.verify import verify
 
-    found = verify(given.flags["release"], given.flags.get("key"))
+    verified = verify(given.flags["release"], given.flags.get("key"))
     rows = [
         (f"{_MARKS[finding.state]:<7}{finding.check}", finding.sentence)
-        for finding in found.findings
+        for finding in verified.findings
     ]
-    if found.sentence is not None:
-        rows.append(("promise", found.sentence))
-    if found.caution:
-        rows.append(("caution", found.caution))
-    show(Result(rows, found.to_json(), below=[_VERDICTS[found.verdict]]), given.form)
-    return _EXIT_CODES[found.verdict]
+    if verified.sentence is not None:
+        rows.append(("promise", verified.sentence))
+    if verified.caution:
+        rows.append(("caution", verified.caution))
+    show(Result(rows, verified.to_json(), below=[_VERDICTS[verified.verdict]]), given.form)
+    return _EXIT_CODES[verified.verdict]
 
 
 _EXIT_CODES = {"ok": 0, "failed": GuaranteeError.exit_code, "unsure": UNSURE_EXIT_CODE}

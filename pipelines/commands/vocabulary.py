@@ -12,7 +12,7 @@ from tracecloak.schemas.errors import InputSchemaError
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of reading and of the file."""
+    """Adds the flags of reading and the flag of the file."""
     parser.add_argument(
         "--log", required=True, help="paths or globs of the log, separated by commas"
     )
@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 
 def run(given: Given) -> int:
-    """Writes the names, one a line, under what must be said of them.
+    """Writes the names, one a line, below comments on the records that were left out.
 
     Raises:
         InputSchemaError: There is no name, as no record could be read.
@@ -39,14 +39,14 @@ def run(given: Given) -> int:
     output = flags.pop("output", None)
     path = None if output is None else file_to_write("output", output)
     source = source_of(load_log(flags))
-    found = names_of(source)
-    tally = found.tally
+    names = names_of(source)
+    tally = names.tally
     malformed = [finding for finding in tally.found() if finding.is_malformed]
     reasons = list(finding_lines(tally.n_records, malformed, source))
-    names, like_formulas = list(found.names), formulas(found.names)
+    listed, like_formulas = list(names.names), formulas(names.names)
     data = {
-        "names": names,
-        "names_left_out": found.n_broken,
+        "names": listed,
+        "names_left_out": names.n_broken,
         "names_like_formulas": like_formulas,
         "records": tally.n_records,
         "records_left_out": tally.n_rejects,
@@ -57,7 +57,7 @@ def run(given: Given) -> int:
         show(Result((), data, reasons), given.form)
         cause = cause_of(malformed, source.mapping) if malformed else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
-    text = vocabulary_file(found)
+    text = vocabulary_file(names)
     if path is None:
         # As comments of the list, which may be written to a file.
         comments = [f"# {line}" for line in reasons]
@@ -66,14 +66,14 @@ def run(given: Given) -> int:
     keep_private(path)
     path.write_text(text, encoding="utf-8")
     rows = [
-        ("names", f"{path} ({quantity(len(names), 'activity', 'activities')} of the log)"),
+        ("names", f"{path} ({quantity(len(listed), 'activity', 'activities')} of the log)"),
         ("private", "until you have read them: a name can tell of a person"),
         *(("look at", line) for line in reasons),
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
     if like_formulas:
-        told = quantity(len(like_formulas), "name begins", "names begin")
-        rows.append(("formulas", f"{told} as those of a spreadsheet do: the file lists them"))
+        subject = quantity(len(like_formulas), "name begins", "names begin")
+        rows.append(("formulas", f"{subject} as those of a spreadsheet do: the file lists them"))
     show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
 

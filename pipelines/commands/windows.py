@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.windows.calendar import Day
 
-_TOLD = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that have "
-         "begun, and the next one"}  # fmt: skip
+_WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that "
+                "have begun, and the next one"}  # fmt: skip
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the configuration and of the method, as `release` has them."""
+    """Adds the flags of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak windows [CONFIG] [FLAG ...]"
-    add_release_flags(parser, argv, config, _TOLD)
+    add_release_flags(parser, argv, config, _WINDOW_HELP)
     parser.add_argument(
         "--verify",
         action="store_true",
@@ -55,7 +55,7 @@ def run(given: Given) -> int:
             "configuration file has under the key schedule"
         )
     store = open_store(config)
-    # A calendar makes nothing: where a release would begin a ledger, nothing was spent yet.
+    # A calendar makes no ledger: where a release would begin one, nothing was spent yet.
     is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
     ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
     n_files = verify_book(config, store, ledger) if is_verified and ledger is not None else 0
@@ -106,8 +106,8 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
 
     width = max((len(day.window.label) for day in days), default=0)
     for day in days:
-        told = _text(day.epsilon) if day.releases else ""
-        spent = f"epsilon {told}" if told else "no finite epsilon" if day.releases else ""
+        epsilon = _text(day.epsilon) if day.releases else ""
+        spent = f"epsilon {epsilon}" if epsilon else "no finite epsilon" if day.releases else ""
         what = ", ".join(day.releases)
         if day.status == "waiting":
             what = f"from {moment(day.window.due_us)} on"
@@ -122,16 +122,16 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
 def _rows(
     config: ReleaseConfig, days: Sequence[Day], spent: str | None, remaining: str | None
 ) -> Iterator[tuple[str, str]]:
-    found = Counter(day.status for day in days)
-    told = [f"{n} {status.replace('_', ' ')}" for status, n in sorted(found.items())]
-    yield "windows", f"{len(days)}: {', '.join(told)}"
+    n_by_status = Counter(day.status for day in days)
+    counts = [f"{n} {status.replace('_', ' ')}" for status, n in sorted(n_by_status.items())]
+    yield "windows", f"{len(days)}: {', '.join(counts)}"
     if not _has_any(days):
         yield "spent", "nothing yet"
         return
     yield (
         "spent",
         (
-            f"epsilon {spent} of account {config.account}, whatever else it paid for included"
+            f"epsilon {spent} of account {config.account}, with all else that it paid for"
             if spent is not None
             else f"account {config.account} holds releases without a finite epsilon"
         ),

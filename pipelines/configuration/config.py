@@ -24,8 +24,8 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 
-# What reads data is loaded where a key is given its meaning: flags, their help and what is wrong
-# with them need the keys alone.
+# Modules that read data are loaded where a key's value is used, as flags, their help and their
+# errors need the keys alone.
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
@@ -59,7 +59,7 @@ class OneOf:
     The table is looked at when a value is checked or a JSON Schema made, not before.
 
     Attributes:
-        names: Returns or yields the names; those behind the one in question are not looked at.
+        names: Returns or yields the names; none is asked for after the right one.
     """
 
     names: Callable[[], Iterable[str]]
@@ -304,14 +304,14 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     @property
     def guarantee(self) -> Guarantee:
         """What the method guarantees, and what of that the configuration takes away."""
-        found = method_named(self.method).guarantee(self.method_params)
-        if found.kind != "rigorous" or self.max_error_ratio is None:
-            return found
-        told = (
+        guarantee = method_named(self.method).guarantee(self.method_params)
+        if guarantee.kind != "rigorous" or self.max_error_ratio is None:
+            return guarantee
+        condition = (
             f"The run ends if more than {self.max_error_ratio:g} of the records cannot be read: "
             "whether there is a release tells whether there are so many."
         )
-        return replace(found, not_covered=(*found.not_covered, told))
+        return replace(guarantee, not_covered=(*guarantee.not_covered, condition))
 
     @property
     def signer(self) -> SigningReference | None:
@@ -360,7 +360,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         return 1.0 if self.guarantee.kind == "rigorous" else 0.01
 
     def check_named(self) -> None:
-        """Makes sure that the release's name tells nothing of the log, and which window it is of.
+        """Makes sure that the release has a name if it needs one, and a window if a schedule.
 
         Raises:
             UsageError: It is rigorous, or of a window, and has no name; or one of schedule and
@@ -391,8 +391,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     def digest(self) -> str:
         """Digest of all that determines the released bytes beside the input, the key and versions.
 
-        A key that is left out and one that is given as it is by default are one, so that a key that
-        a later version adds changes no digest.
+        A key that is left out and one that is given with its default have the same digest, so a key
+        that a later version adds changes no digest.
         """
         return self.digest_with(self.method_params.given())
 
@@ -404,8 +404,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         from tracecloak.anonymizers.contract.identity import config_digest
 
-        own = set(IN_DIGEST) - {"params", "schedule", "window"}
-        whole = self.model_dump(mode="json", include=own, exclude_defaults=True)
+        fields = set(IN_DIGEST) - {"params", "schedule", "window"}
+        whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
         whole["params"] = dict(given)
         if self.guarantee.kind != "rigorous":
             whole.pop("max_error_ratio", None)  # then it is no part of what is promised
@@ -430,7 +430,7 @@ _D = TypeVar("_D", bound=pydantic.BaseModel)
 def without_filters(config: _D) -> _D:
     """Returns a configuration without its filters, whose values can be of the data, such as an id.
 
-    The digest of what is released is of this: whoever has it could try values out.
+    The published digest is of this, as whoever has a digest could try out values of filters.
     """
     return config.model_copy(update={"where": ()})
 
@@ -464,11 +464,11 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
 
 
 def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
-    """Puts what other keys and files say into the method's parameters.
+    """Returns the method's parameters with the values that other keys and files give.
 
     Raises:
-        UsageError: The file of the vocabulary or of the model is none, or individuals are to be
-            bounded and no column says who they are.
+        UsageError: The file of the vocabulary or of the model cannot be read, or individuals are to
+            be bounded and no column says who they are.
     """
     known = method_named(config.method).Params.model_fields
     params = dict(config.params)
@@ -507,18 +507,18 @@ def load_log(flags: Mapping[str, Any]) -> SourceConfig:
     """Returns how a log is to be read, from flags in place of a configuration's keys.
 
     Args:
-        flags: Given flags by name. `config` names the configuration of a release, of which the keys
-            that say how its log is read are taken, and no other.
+        flags: Given flags by name. `config` names the configuration of a release, from which only
+            the keys are taken that say how its log is read.
 
     Raises:
         UsageError: The file is no YAML mapping, or a flag is unknown, missing or wrong.
     """
-    own = dict(flags)
-    path = own.pop("config", None)
+    given = dict(flags)
+    path = given.pop("config", None)
     body = {} if path is None else read_yaml(path)
     _refuse_old_keys(body)
     of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
-    return _checked(SourceConfig, of_log, own)
+    return _checked(SourceConfig, of_log, given)
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
@@ -593,7 +593,7 @@ def parse_where(text: str) -> dict[str, Any]:
     return {"column": column, _SIGNS[sign[0]]: value}
 
 
-# What a JSON Schema says of a value whatever it is.
+# Parts of a JSON Schema that do not depend on the type of the value.
 _OF_ANY_KIND = ("title", "description", "default")
 
 

@@ -1,8 +1,8 @@
-"""How help and plans write a parameter. What a flag's text stands for: see flag_values.py.
+"""How help and plans write a parameter; `flag_values.py` reads what they write.
 
-A flag of a plain value has it as text. One of a list has it separated by commas. Whatever is a list
-or has parts can be given as in the configuration file, which JSON is a form of, or as `@FILE`, a
-file with that value alone.
+A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping can
+also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has only
+this value.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic.fields import FieldInfo
 
-# Lists and mappings whose plain text is the path of a file that says them in a form of its own.
+# Lists and mappings whose plain text is the path of a file with a form of its own.
 NAMES_OF_FILES = ("vocabulary", "model")
 
 _FILE = "@FILE, a file of YAML or JSON"
 
 
 def kinds_of(annotation: Any) -> set[type]:
-    """Returns which of list and dict a value can be; what is plain is neither."""
+    """Returns which of list and dict a value can be; a plain value is neither."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return kinds_of(get_args(annotation)[0])

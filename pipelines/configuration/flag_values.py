@@ -17,7 +17,7 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
 
     Args:
         name: Of the flag.
-        text: What was typed. What is no text is returned as it is.
+        text: What was typed. A value that is no text is returned as it is.
         field: The parameter.
 
     Raises:
@@ -49,7 +49,7 @@ def _of_file(name: str, path: str) -> Any:
 
 
 def _in_line(name: str, text: str) -> Any:
-    """JSON first: not every character of its texts is one of YAML's."""
+    """Tries JSON first, as its strings may have characters that YAML does not allow."""
     try:
         return bounded_json(text)
     except json.JSONDecodeError:

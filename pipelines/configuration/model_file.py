@@ -1,10 +1,10 @@
 """Reads a public process model from a file: PTML, PNML, BPMN, a process tree as text, or rules.
 
-Which one it is is told by the name's ending: `.ptml`, `.pnml`, `.bpmn`, `.tree` (the text form of
+The ending of the name says which one it is: `.ptml`, `.pnml`, `.bpmn`, `.tree` (the text form of
 `schemas.models.process_tree`), or `.yaml`, `.yml` and `.json`
-(`anonymizers.queries.order_rules.NamedRules`: rules by name). What is read is what the elements of
-these formats say of the order of activities; data, resources, times and drawings are passed over.
-What would change the order and is not understood is refused: inhibitor and reset arcs, inclusive
+(`anonymizers.queries.order_rules.NamedRules`: rules by name). It reads what these formats say of
+the order of activities, and passes over data, resources, times and drawings. It refuses elements
+that would change the order and that it does not understand: inhibitor and reset arcs, inclusive
 gateways, sub-processes.
 """
 
@@ -39,8 +39,8 @@ def read_model_rules(path: str) -> NamedRules:
     """Returns the rules of the model in a file.
 
     Raises:
-        UsageError: The file cannot be read, is no model of its format, has something that is not
-            understood, or its model has too many states or no way to its end.
+        UsageError: The file cannot be read, is no model of its format, or has an element that is
+            not understood; or its model has too many states or no way to its end.
     """
     ending = path.rpartition(".")[2].lower()
     if ending not in _READERS:
@@ -62,7 +62,7 @@ def read_model_rules(path: str) -> NamedRules:
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """Refuses a DOCTYPE, hence entities and what they would fetch or blow up."""
+    """Refuses a DOCTYPE, and so entities, which could fetch other files or fill the memory."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise UsageError("a DOCTYPE is not allowed")
@@ -83,7 +83,7 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 def _all(element: ElementTree.Element, *tags: str) -> Iterator[ElementTree.Element]:
-    return (found for found in element.iter() if _tag(found) in tags)
+    return (part for part in element.iter() if _tag(part) in tags)
 
 
 def _text(element: ElementTree.Element, tag: str) -> str | None:
@@ -194,14 +194,14 @@ def _pnml(data: bytes) -> PetriNet:
     }
     if not initial:
         raise UsageError("PNML must have an initial marking")
-    made = tuple(Transition(labels[name], takes[name], gives[name]) for name in labels)
-    return PetriNet(made, initial, _final_marking(nets[0], set(places), made))
+    transitions = tuple(Transition(labels[name], takes[name], gives[name]) for name in labels)
+    return PetriNet(transitions, initial, _final_marking(nets[0], set(places), transitions))
 
 
 def _final_marking(
     net: ElementTree.Element, places: set[str], transitions: tuple[Transition, ...]
 ) -> dict[str, int]:
-    markings = [m for found in _all(net, "finalmarkings") for m in _all(found, "marking")]
+    markings = [m for listed in _all(net, "finalmarkings") for m in _all(listed, "marking")]
     if len(markings) > 1:
         raise UsageError("PNML must have one final marking")
     for marking in markings:
@@ -231,15 +231,15 @@ _LOOPS = ("standardLoopCharacteristics", "multiInstanceLoopCharacteristics")
 def _bpmn(data: bytes) -> PetriNet:
     """One process: a place for each sequence flow; it ends when no token is left.
 
-    A case begins at one of the start events. What has no outgoing flow ends its token's way. What
-    has several incoming flows waits for one of them, but a parallel gateway for all; and what has
-    several outgoing flows gives to all of them, but a choice to one.
+    A case begins at one of the start events. A token ends at an element without an outgoing flow.
+    An element with several incoming flows waits for one of them, but a parallel gateway for all. An
+    element with several outgoing flows gives a token to all of them, but a choice to one.
     """
     processes = list(_all(_xml(data), "process"))
     if len(processes) != 1:
         raise UsageError(f"BPMN must have one <process>, got {len(processes)}")
-    for found in _all(processes[0], *_UNKNOWN, *_LOOPS):
-        raise UsageError(f"<{_tag(found)}> of BPMN is not understood")
+    for element in _all(processes[0], *_UNKNOWN, *_LOOPS):
+        raise UsageError(f"<{_tag(element)}> of BPMN is not understood")
     incoming: dict[str, list[str]] = defaultdict(list)
     outgoing: dict[str, list[str]] = defaultdict(list)
     for i, flow in enumerate(_all(processes[0], "sequenceFlow")):
@@ -248,10 +248,10 @@ def _bpmn(data: bytes) -> PetriNet:
     known = {element.get("id") for element in processes[0] if _tag(element) in _UNDERSTOOD}
     if not known >= {*incoming, *outgoing}:
         raise UsageError("a <sequenceFlow> of BPMN must join two events, tasks or gateways")
-    made: list[Transition] = []
+    transitions: list[Transition] = []
 
     def step(label: str | None, takes: list[str], gives: list[str]) -> None:
-        made.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
+        transitions.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
 
     for element in processes[0]:
         tag = _tag(element)
@@ -268,7 +268,7 @@ def _bpmn(data: bytes) -> PetriNet:
             label = (element.get("name") or None) if tag in _TASKS else None
             for arriving in incoming[name]:
                 step(label, [arriving], outgoing[name])
-    return PetriNet(tuple(made), {"start": 1}, {})
+    return PetriNet(tuple(transitions), {"start": 1}, {})
 
 
 # --- Rules by name --------------------------------------------------------------------------------

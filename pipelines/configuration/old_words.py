@@ -1,6 +1,6 @@
-"""Words of the command line and of configurations that are no longer used, and what says it now.
+"""Words of the command line and of configurations that are no longer used, and their new words.
 
-It is loaded where a command line or a configuration is refused, so it costs nothing else.
+The module is loaded only once a command line or a configuration is refused.
 """
 
 from __future__ import annotations

@@ -123,10 +123,10 @@ class ScheduleConfig(pydantic.BaseModel):
 
 
 def check_composes(method: str, guarantee: Guarantee) -> None:
-    """Makes sure that a promise for each window is one for all of them.
+    """Makes sure that a promise for each window also holds for all windows together.
 
     A case that is replaced may leave one window and enter another, and an event that is added may
-    move its case: then two windows have one case more or less, of which such promises say nothing.
+    move its case. Then two windows change by one case each, which such a promise does not cover.
 
     Args:
         method: Name of the method, for the error.
@@ -146,7 +146,7 @@ def check_composes(method: str, guarantee: Guarantee) -> None:
 
 
 def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> None:
-    """Makes sure that no end activity is left out as a record of none of the declared activities.
+    """Makes sure that every end activity is one of the declared activities, if these are closed.
 
     Raises:
         UsageError: One is not in a vocabulary that is declared to be closed.

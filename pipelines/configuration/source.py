@@ -1,4 +1,4 @@
-"""What a configuration reads: its files and how, looked at before anything runs; without Beam."""
+"""The files that a configuration reads, looked at before anything runs; without Beam."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
-# Inputs whose headers are looked at before anything runs, unless those of all must be; the readers
-# check every one.
+# How many inputs have their headers checked before anything runs, unless all must be; the readers
+# check every header.
 _CHECKED_FILES = 20
 
 
 def source_of(config: SourceConfig) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
-    Files whose partitions cannot pass the filters, or hold no event that the window needs, are none
-    of the source: nobody opens them.
+    Files whose partitions cannot pass the filters, or hold no event that the window needs, are left
+    out and never opened.
 
-    What is to be released may hold no file (`match_files`): that nothing happened is released like
-    anything else. Where a true epsilon is promised, no record ends the reading, and the head of
-    every file is looked at, as no refusal may come after that.
+    A release may have no file at all (`match_files`), as "nothing happened" is released like any
+    other log. Where a true epsilon is promised, no record ends the reading, and the head of every
+    file is checked, as nothing may be refused after that.
 
     Args:
         config: What says where the files are.
@@ -51,9 +51,9 @@ def source_of(config: SourceConfig) -> EventSource:
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
-    found = EventSource(tuple(files), source_format, mapping, span_us)
-    found.check_partitions()
-    source = found.narrowed(_of_span(config, span_us))
+    every_file = EventSource(tuple(files), source_format, mapping, span_us)
+    every_file.check_partitions()
+    source = every_file.narrowed(_of_span(config, span_us))
     if files and not source.files and not may_be_none:
         raise InputSchemaError(
             f"of {len(files):,} input files none is left, as their partitions do not pass the "
@@ -66,7 +66,7 @@ def source_of(config: SourceConfig) -> EventSource:
 def _of_span(
     config: SourceConfig, span_us: tuple[int, int] | None
 ) -> Callable[[SourceFile], bool] | None:
-    """Returns what tells by its partition whether a file can hold an event that a window needs."""
+    """Returns a test whether a file, by its partition, can hold an event that a window needs."""
     schedule = config.schedule if isinstance(config, ReleaseConfig) else None
     if span_us is None or schedule is None or schedule.partition is None:
         return None

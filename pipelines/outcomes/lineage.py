@@ -1,10 +1,10 @@
 """Events of OpenLineage: that a release began, and how it ended, for catalogues of data.
 
-Catalogues such as Marquez and DataHub draw from them which data set was made of which. A run here
-is one try to make one release, so each run has one START, and one COMPLETE or FAIL unless it was
-killed. Its job is that of the data set, its inputs are the folders and files that the configuration
-names, and its output is the folder of the release. A facet `tracecloak_release` says what the
-release promises, of which window it is, and with which exit code the run ended.
+Catalogues such as Marquez and DataHub draw from them which data set was made from which other. A
+run is here one try to make one release, so each run has one START, and one COMPLETE or FAIL unless
+it was killed. Its job is that of the data set, its inputs are the folders and files that the
+configuration names, and its output is the folder of the release. A facet `tracecloak_release` says
+what the release promises, of which window it is, and with which exit code the run ended.
 
 No number that was counted on a log is in an event, and no text of an error, which is for the
 operator. Events follow version 2-0-2 of the specification (https://openlineage.io/spec/2-0-2/).
@@ -131,8 +131,8 @@ def _facet(schema: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moment(time_us: int) -> str:
-    found = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
-    return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+    moment = datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
 def _dataset(path: str) -> dict[str, str]:
@@ -140,10 +140,10 @@ def _dataset(path: str) -> dict[str, str]:
 
     A glob stands for the folder in front of its first wildcard.
     """
-    found = _SCHEME.fullmatch(path.strip())
-    if found is None:
+    address = _SCHEME.fullmatch(path.strip())
+    if address is None:
         return {"namespace": "file", "name": _without_wildcards(str(Path(path).absolute())) or "/"}
-    scheme, host, name = found.groups()
+    scheme, host, name = address.groups()
     return {"namespace": f"{scheme}://{host}", "name": _without_wildcards(name) or "/"}
 
 
@@ -158,7 +158,7 @@ def check_lineage(to: str) -> None:
     """Makes sure that events can go somewhere, before anything is spent.
 
     Raises:
-        UsageError: It is an address of another kind, or a file whose folder is not there.
+        UsageError: `to` is an address of another kind, or a file whose folder is not there.
     """
     if _is_address(to):
         if "@" in urllib.parse.urlsplit(to).netloc:
@@ -185,7 +185,7 @@ def send(event: dict[str, Any], to: str) -> None:
     """Adds an event to a file, or sends it to an address, which has five seconds to take it.
 
     Where OPENLINEAGE_API_KEY is set, an address gets it as a bearer token, as from other programs
-    that send such events. What stands in the way is a warning: no release fails for it.
+    that send such events. If it is not taken, that is a warning: no release fails for it.
 
     Args:
         event: As `event_of` makes it.
@@ -198,8 +198,9 @@ def send(event: dict[str, Any], to: str) -> None:
         else:
             _append(data + b"\n", to)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        told = getattr(error, "code", None) or type(error).__name__  # a status of HTTP, or a class
-        _LOG.warning("lineage: %s took no event (%s)", _without_query(to), told)
+        # A status of HTTP, or a class.
+        reason = getattr(error, "code", None) or type(error).__name__
+        _LOG.warning("lineage: %s took no event (%s)", _without_query(to), reason)
 
 
 def _append(line: bytes, path: str) -> None:

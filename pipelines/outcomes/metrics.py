@@ -95,7 +95,7 @@ def note_metrics(path: str, metrics: Metrics) -> None:
     """Writes the file in place of the one before; a reader sees one of them, whole.
 
     A run that failed keeps the time of the last one that ended well, which the file before has.
-    What stands in the way is a warning: no release fails for it.
+    If it cannot be written, that is a warning: no release fails for it.
     """
     try:
         before = Path(path).read_text("utf-8") if Path(path).exists() else ""
@@ -124,69 +124,81 @@ def metrics_text(metrics: Metrics, succeeded_s: float | None) -> str:
         succeeded_s: When a run last ended well, seconds since 1970; None: none is known.
     """
     return "".join(
-        f"# HELP {name} {told}\n# TYPE {name} gauge\n{name}{{{labels}}} {value!r}\n"
-        for name, told, labels, value in _samples(metrics, succeeded_s)
+        f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{name}{{{labels}}} {value!r}\n"
+        for name, meaning, labels, value in _samples(metrics, succeeded_s)
     )
 
 
 def _samples(
     metrics: Metrics, succeeded_s: float | None
 ) -> Iterator[tuple[str, str, str, float | int]]:
-    """Yields name, help, labels and value; what nobody can tell is left out."""
-    of_config = f'config="{_escaped(metrics.config)}",dataset="{_escaped(metrics.dataset)}"'
-    of_account = f'account="{_escaped(metrics.account)}"'
+    """Yields name, help, labels and value; a value that nobody can tell is left out."""
+    gauges = (*_of_config(metrics, succeeded_s), *_of_account(metrics))
+    for name, meaning, labels, value in gauges:
+        if value is not None:
+            yield name, meaning, labels, float(value) if isinstance(value, Fraction) else value
+
+
+_Gauge = tuple[str, str, str, float | int | Fraction | None]
+
+
+def _of_config(metrics: Metrics, succeeded_s: float | None) -> tuple[_Gauge, ...]:
+    labels = f'config="{_escaped(metrics.config)}",dataset="{_escaped(metrics.dataset)}"'
     windows = metrics.windows
     released, due, late = (
         (None, None, None)
         if windows is None
         else (windows.n_released, windows.n_due, windows.n_late)
     )
-    values: tuple[tuple[str, str, str, float | int | Fraction | None], ...] = (
+    return (
         (
             "tracecloak_release_last_attempt_timestamp_seconds",
-            "When a run last ended, in any way.", of_config, metrics.ended_us / 1e6,
+            "When a run last ended, in any way.", labels, metrics.ended_us / 1e6,
         ),
         (
             "tracecloak_release_last_exit_code",
-            "Exit code of that run; 0: all went well.", of_config, metrics.exit_code,
+            "Exit code of that run; 0: all went well.", labels, metrics.exit_code,
         ),
         (
             "tracecloak_release_last_duration_seconds",
-            "How long that run took.", of_config, metrics.elapsed_s,
+            "How long that run took.", labels, metrics.elapsed_s,
         ),
-        (_SUCCESS, "When a run last ended with 0.", of_config, succeeded_s),
+        (_SUCCESS, "When a run last ended with 0.", labels, succeeded_s),
         (
             "tracecloak_windows_released",
-            "Windows that are released.", of_config, released,
+            "Windows that are released.", labels, released,
         ),
         (
             "tracecloak_windows_due",
-            "Windows that could be released and are not.", of_config, due,
+            "Windows that could be released and are not.", labels, due,
         ),
         (
             "tracecloak_windows_late",
-            "Those due for longer than a window lasts.", of_config, late,
+            "Those due for longer than a window lasts.", labels, late,
         ),
+    )  # fmt: skip
+
+
+def _of_account(metrics: Metrics) -> tuple[_Gauge, ...]:
+    labels = f'account="{_escaped(metrics.account)}"'
+    return (
         (
             "tracecloak_account_epsilon_spent",
-            "Epsilon that the account has spent.", of_account, metrics.spent_epsilon,
+            "Epsilon that the account has spent.", labels, metrics.spent_epsilon,
         ),
         (
             "tracecloak_account_delta_spent",
-            "Delta that the account has spent.", of_account, metrics.spent_delta,
+            "Delta that the account has spent.", labels, metrics.spent_delta,
         ),
         (
             "tracecloak_account_epsilon_remaining",
-            "Epsilon that the account has left.", of_account, metrics.remaining_epsilon,
+            "Epsilon that the account has left.", labels, metrics.remaining_epsilon,
         ),
         (
             "tracecloak_account_delta_remaining",
-            "Delta that the account has left.", of_account, metrics.remaining_delta,
+            "Delta that the account has left.", labels, metrics.remaining_delta,
         ),
     )  # fmt: skip
-    for name, told, labels, value in values:
-        if value is not None:
-            yield name, told, labels, float(value) if isinstance(value, Fraction) else value
 
 
 def _escaped(value: str) -> str:
@@ -194,7 +206,7 @@ def _escaped(value: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    # Beside it, under a name that the collector passes over.
+    # It is written beside the old one first, under a name that the collector passes over.
     descriptor, beside = tempfile.mkstemp(dir=path.absolute().parent, prefix=".", suffix=".part")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

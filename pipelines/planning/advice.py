@@ -7,8 +7,8 @@ from typing import Any
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 
-# Noise as large as what this share of the cases changes is looked at more closely. No release was
-# found to be less than worth it with less of it.
+# Noise is looked at more closely if it is as large as what this share of the cases changes. No
+# release with less noise was found to be less than worth it.
 _WATCHED_NOISE = Fraction(1, 50)
 LARGEST_TRIED = 100_000
 """Cases of the largest log that is made up to try a configuration on."""
@@ -26,9 +26,9 @@ def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
 
 
 def _least_noise(method: Anonymizer, params: Any) -> Fraction:
-    """Returns how many cases change a number by as much as its noise, of that with the least.
+    """Returns how many cases change a number by as much as its noise; the least of all numbers.
 
-    Infinitely few where noise has no such scale, as that of choices.
+    It is 0 where no noise has a scale, as with choices.
     """
     scales = []
     for part in method.spends(params):

@@ -45,13 +45,13 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
     for finding in findings:
         if finding.what == WHOLE_KEY:
             continue  # told with those of the other form
-        told, mend = _words(finding, by_what, source.mapping)
+        what, mend = _words(finding, by_what, source.mapping)
         place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
-        yield f"{finding.n_records:,} of {n_records:,}: {told}, first at {place}; {mend}"
+        yield f"{finding.n_records:,} of {n_records:,}: {what}, first at {place}; {mend}"
 
 
 def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
-    """Returns why most malformed records are none, and what mends it; without a number.
+    """Returns why most of the malformed records cannot be read, and the mend; without a number.
 
     Args:
         findings: What was found of records, malformed ones among it.
@@ -59,8 +59,8 @@ def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
     """
     malformed = [finding for finding in findings if finding.is_malformed]
     worst = max(malformed, key=lambda finding: finding.n_records)
-    told, mend = _words(worst, {}, mapping)
-    return f"{told}; {mend}"
+    what, mend = _words(worst, {}, mapping)
+    return f"{what}; {mend}"
 
 
 _SOURCE = "mend the source"
@@ -97,7 +97,7 @@ _REJECTED = {
 def _words(
     finding: Finding, by_what: dict[str, Finding], mapping: ColumnMapping
 ) -> tuple[str, str]:
-    """(what was found, what mends it)."""
+    """Returns what is wrong with the records, and what mends it."""
     zone = mapping.time_zone
     offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
     if finding.what == NO_TIME:
@@ -105,11 +105,11 @@ def _words(
     if finding.what in _REJECTED:
         return _REJECTED[finding.what]
     if finding.what == SKIPPED_HOUR:
-        told = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
-        return told, offsets
+        what = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
+        return what, offsets
     if finding.what == REPEATED_HOUR:
-        told = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
-        return told, offsets
+        what = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
+        return what, offsets
     if finding.what == POINT_KEY:
         others = by_what[WHOLE_KEY].n_records
         return (

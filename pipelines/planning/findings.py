@@ -1,8 +1,9 @@
 """What the operator is told of the records that were read: counts, first places, mends.
 
-For the operator's terminal and folder, which are private. Never a value of the data. What the first
-records say of a release is told before it by its plan, and afterwards on a terminal and in the
-operator's record. Nobody is refused for it: a release with a true epsilon is, by public numbers.
+These lines are for the operator's terminal and folder, which are private, and hold no value of the
+data. A plan says before a release what the first records mean for it; the release says it on a
+terminal and in the operator's record. No release is refused because of its records: one with a true
+epsilon can be refused for public numbers alone.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-# Records that are tried, and files that are opened for it at most.
+# How many records are tried, and how many files are opened for that, at most.
 _TRIED_RECORDS = 1_000
 _TRIED_FILES = 5
-# Activities repeat. A column of so many values or more, of which so large a share are different, is
-# one of ids, times or free texts.
+# Activities repeat. A column that has at least this many different values, as many as this share of
+# the records, holds ids, times or free texts.
 _MANY_NAMES, _DIFFERENT = 50, 0.9
-# Steps that a log of whole seconds does not keep, and from which share of the steps on it is said.
+# A log of whole seconds loses steps that are shorter; where they are at least this share of all
+# steps, the operator is told.
 _SECOND_US, _MANY_SHORT = 1_000_000, 0.1
 
 
@@ -138,7 +140,7 @@ class FirstLook:
 
     @property
     def lost_steps(self) -> str:
-        """That many steps are shorter than the times that are released tell; else empty."""
+        """Says that many steps are too short for the stamps that are released; else empty."""
         if not self.has_grid or self._short_share < _MANY_SHORT:
             return ""
         return (
@@ -150,7 +152,7 @@ class FirstLook:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Everything that the operator must know of it."""
-        return tuple(told for told in (self.obstacle, self.lost_steps) if told)
+        return tuple(warning for warning in (self.obstacle, self.lost_steps) if warning)
 
     @cached_property
     def _names(self) -> list[str]:

@@ -73,27 +73,28 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
     """
     source = source_of(config)
     look = FirstLook.at(config, source)
-    read = list(_read(config, source, look))
+    reading = list(_read(config, source, look))
     method, params = method_named(config.method), config.method_params
-    found: tuple[Verdict, ...] = ()
+    judged: tuple[Verdict, ...] = ()
     if config.guarantee.kind == "rigorous":
         made_up = verdicts(method, params, tuple(sizes) or SIZES)
-        found = tuple(one.in_spite_of(look.obstacle) for one in made_up)
-    told = [*read, *_done(config, found), "", "Verdict"]
-    told += [f"  {verdict.sentence}" for verdict in found]
-    if found and not look.obstacle:
-        told.append(
+        judged = tuple(one.in_spite_of(look.obstacle) for one in made_up)
+    does = [*_does(config), *_promises(config), *_is_worth(judged)]
+    lines = [*reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
+    lines += [f"  {verdict.sentence}" for verdict in judged]
+    if judged and not look.obstacle:
+        lines.append(
             "  This was tried on logs that are made up of the names: a process that is more "
             "regular than theirs comes out better, one that is less so worse."
         )
-    elif not found:
+    elif not judged:
         if look.obstacle:
-            told.append(f"  No: {look.obstacle}.")
-        told.append(
+            lines.append(f"  No: {look.obstacle}.")
+        lines.append(
             "  Not judged: what comes out depends on your log, at which a plan does not look. "
             "Make the release, and compare it with the log by `tracecloak evaluate`."
         )
-    return Plan(tuple(told), found)
+    return Plan(tuple(lines), judged)
 
 
 def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterator[str]:
@@ -124,21 +125,23 @@ def _files(source: EventSource) -> Iterator[str]:
     for file in source.files:
         by_folder.setdefault(file.folder, []).append(file)
     are_many = len(source.files) > _LISTED_FILES
-    told = dict(list(by_folder.items())[:_LISTED_FILES])
-    for folder, files in told.items():
+    listed = dict(list(by_folder.items())[:_LISTED_FILES])
+    for folder, files in listed.items():
         shown = files[:_FIRST_FILES] if are_many else files
         for file in shown:
-            found = source.columns_of(file)
-            columns = "attributes are told by its records" if found is None else ", ".join(found)
-            names = source.names_of(file, found)
+            columns = source.columns_of(file)
+            shown_columns = (
+                "its records say which attributes it has" if columns is None else ", ".join(columns)
+            )
+            names = source.names_of(file, columns)
             kind = source.format.name_of(file.path)
-            yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {columns}"
+            yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {shown_columns}"
             yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
         left = files[len(shown) :]
         if left:
             n_bytes = sum(file.n_bytes for file in left)
             yield f"  {folder or '.'}: {len(left):,} more files ({n_bytes:,} bytes)"
-    n_left = len(by_folder) - len(told)
+    n_left = len(by_folder) - len(listed)
     if n_left:
         yield f"  {n_left:,} more folders"
     if are_many or source.n_passed_over:
@@ -148,7 +151,7 @@ def _files(source: EventSource) -> Iterator[str]:
         )
 
 
-def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
+def _does(config: ReleaseConfig) -> Iterator[str]:
     method, params = method_named(config.method), config.method_params
     yield f"Does ({method.name}: {method.summary})"
     for name, value in params.resolved().items():
@@ -166,24 +169,34 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         for sentence in _foretold(config):
             yield f"  {sentence}"
     yield ""
+
+
+def _promises(config: ReleaseConfig) -> Iterator[str]:
     guarantee = config.guarantee
     yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
     yield f"  {guarantee.sentence}"
-    if told := caution(guarantee):
-        yield f"  {told}"
+    if warning := caution(guarantee):
+        yield f"  {warning}"
     yield f"  {guarantee.reality}"
     for sentence in guarantee.not_covered:
         yield f"  Not covered: {sentence}"
     if guarantee.kind == "syntactic":
         yield from (f"  {sentence}" for sentence in overlap_sentences(config.schedule is not None))
     yield ""
-    if found:
+
+
+def _is_worth(judged: Sequence[Verdict]) -> Iterator[str]:
+    if judged:
         yield "Is worth (released from logs that are made up of the names; yours is not looked at)"
-        for verdict in found:
+        for verdict in judged:
             yield f"  {verdict.worth.sentence}"
         yield ""
+
+
+def _charges(config: ReleaseConfig) -> Iterator[str]:
+    method, params = method_named(config.method), config.method_params
     if config.schedule is not None:
-        is_noisy = guarantee.kind != "syntactic"
+        is_noisy = config.guarantee.kind != "syntactic"
         yield from window_lines(config.schedule, config.schedule.made(config.dataset), is_noisy)
     ledger = config.ledger or "the ledger in the key store"
     yield f"Charges account {config.account} of {ledger}"
@@ -201,6 +214,10 @@ def _done(config: ReleaseConfig, found: Sequence[Verdict]) -> Iterator[str]:
         ):
             yield f"  {sentence}"
     yield ""
+
+
+def _writes(config: ReleaseConfig) -> Iterator[str]:
+    method, params = method_named(config.method), config.method_params
     unnamed = (
         "<release_id, which this method needs>"
         if config.guarantee.kind == "rigorous"
@@ -232,10 +249,10 @@ def _formulas(params: Params) -> Iterator[str]:
         f"    A spreadsheet computes what begins with {FORMULA_BEGINNINGS}: names stand there as "
         "they are, so let it import every column as text."
     )
-    found = formulas(getattr(params, "vocabulary", None) or ())
-    if found:
-        listed = ", ".join(repr(name) for name in found[:_LISTED_FORMULAS])
-        more = len(found) - _LISTED_FORMULAS
+    alike = formulas(getattr(params, "vocabulary", None) or ())
+    if alike:
+        listed = ", ".join(repr(name) for name in alike[:_LISTED_FORMULAS])
+        more = len(alike) - _LISTED_FORMULAS
         yield f"    Of the vocabulary so begin {listed}{f' and {more:,} more' if more > 0 else ''}."
 
 

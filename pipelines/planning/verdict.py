@@ -67,7 +67,7 @@ class Verdict:
     obstacle: str = ""
 
     def in_spite_of(self, obstacle: str) -> Verdict:
-        """Returns the verdict on an input that something else speaks against; empty: nothing."""
+        """Returns the verdict of an input that an obstacle makes worthless, if it is not empty."""
         return replace(self, grade="no", mends=(), obstacle=obstacle) if obstacle else self
 
     @property
@@ -113,18 +113,18 @@ class Verdict:
                 "the noise on each pair of steps that the tree is made of is as large as "
                 f"{_percent(self.noise_share)} of the cases"
             )
-        told = []
+        reasons = []
         if worth.graph_error is not None:
-            told.append(_of_error(worth.graph_error))
+            reasons.append(_of_error(worth.graph_error))
         if worth.case_share is not None:
-            told.append(
+            reasons.append(
                 f"the variants that come out have {_percent(worth.case_share)} of the cases"
             )
         if _names_share(worth) < _HALF:
-            told.append(
+            reasons.append(
                 f"only {worth.held.n_activities} of {worth.n_names} activities come out by name"
             )
-        return ", and ".join(told) or "what comes out has no numbers to compare"
+        return ", and ".join(reasons) or "what comes out has no numbers to compare"
 
 
 def verdicts(method: Anonymizer, params: Any, sizes: Sequence[int]) -> Iterator[Verdict]:
@@ -136,9 +136,9 @@ def verdicts(method: Anonymizer, params: Any, sizes: Sequence[int]) -> Iterator[
         sizes: Numbers of cases.
     """
     for n_cases in sizes:
-        found = _judged(method, params, worth_at(method, params, n_cases))
-        mends = () if found.grade == "worth it" else tuple(_mends(method, params, found))
-        yield Verdict(found.worth, found.grade, found.noise_share, mends)
+        judged = _judged(method, params, worth_at(method, params, n_cases))
+        mends = () if judged.grade == "worth it" else tuple(_mends(method, params, judged))
+        yield Verdict(judged.worth, judged.grade, judged.noise_share, mends)
 
 
 def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
@@ -191,9 +191,9 @@ def _judged(method: Anonymizer, params: Any, worth: Worth) -> Verdict:
 _ORDER: tuple[Grade, ...] = ("no", "hardly", "worth it")
 
 
-def _mends(method: Anonymizer, params: Any, found: Verdict) -> Iterator[str]:
-    """What was tried in its place, once each, and what came of it."""
-    more = found.worth.n_cases * _MORE_CASES
+def _mends(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[str]:
+    """Yields what each change that was tried would give, a sentence each."""
+    more = verdict.worth.n_cases * _MORE_CASES
     tried = []
     if more <= LARGEST_TRIED:
         then = _judged(method, params, worth_of(method, params, more))
@@ -201,10 +201,12 @@ def _mends(method: Anonymizer, params: Any, found: Verdict) -> Iterator[str]:
     raised = _with_more_epsilon(params)
     if raised is not None:
         changed, epsilon = raised
-        then = _judged(method, changed, worth_of(method, changed, found.worth.n_cases))
+        then = _judged(method, changed, worth_of(method, changed, verdict.worth.n_cases))
         tried.append((f"epsilon {epsilon}", then))
     better = [
-        (what, then) for what, then in tried if _ORDER.index(then.grade) > _ORDER.index(found.grade)
+        (what, then)
+        for what, then in tried
+        if _ORDER.index(then.grade) > _ORDER.index(verdict.grade)
     ]
     for what, then in better:
         answer = "would be worth it" if then.grade == "worth it" else "would hardly be worth it"

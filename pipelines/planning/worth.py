@@ -2,10 +2,10 @@
 
 A made-up log has the declared activities, or some of its own where they are bought, and a number
 of cases that is given. Its process is a plausible one and nobody's: a main path along the names,
-with steps that are left out, gone back to, or the last. What comes out of the method, with noise as
-a release would have it, is compared with what went in. Nothing of any input is read, so a plan can
-say it of every size; a real process that is more regular comes out better, one that is less so
-worse.
+from which a case can leave out a step, go back to one, or end early. What comes out of the method,
+with noise as a release would have it, is compared with what went in. No input is read, so a plan
+can say it of every size. A real process that is more regular comes out better, and one that is less
+regular comes out worse.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _BEGIN_US, _YEAR_US, _HOUR_US = 1_577_836_800_000_000, 31_536_000_000_000, 3_600
 # leaves out the next activity, goes back by one, goes anywhere, or is the last, in these shares.
 _MOST_DEPARTING = 0.4
 _SKIP, _BACK, _ANYWHERE = 0.3, 0.3, 0.3
-# Of the counts of a graph that is off by more nobody can read anything, nor of variants that have
-# less than this share of the cases.
+# A graph whose counts are off by more says nothing, and neither do variants that have less than
+# this share of the cases.
 _USELESS_ERROR, _USELESS_SHARE = 0.9, 0.1
 
 
@@ -82,15 +82,15 @@ class Worth:
         size = f"{self.n_cases:,} cases"
         if self.refusal:
             return f"{size}: refused, {self.refusal}"
-        told = []
+        parts = []
         if self.held.n_activities is not None:
-            told.append(f"{self.held.n_activities} of {self.n_names} activities")
+            parts.append(f"{self.held.n_activities} of {self.n_names} activities")
         if self.case_share is not None:
-            told.append(f"variants of {self.case_share:.0%} of the cases")
+            parts.append(f"variants of {self.case_share:.0%} of the cases")
         if self.graph_error is not None:
-            told.append(f"counts of the graph off by {self.graph_error:.0%}")
+            parts.append(f"counts of the graph off by {self.graph_error:.0%}")
         verdict = "nothing usable: " if self.is_useless else ""
-        return f"{size}: {verdict}{'; '.join(told) or 'not measured'}"
+        return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
 
 
 def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
@@ -102,18 +102,18 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int) -> Worth:
     traces = made_up_log(names, length, n_cases, by_individual)
     key = ReleaseKey.generate()
     try:
-        made = in_memory.anonymise([traces], method, params, key, "made up", "made up")
+        release = in_memory.anonymise([traces], method, params, key, "made up", "made up")
     except TracecloakError as error:
         return Worth(n_cases, Yield(), len(names), None, None, str(error))
-    products = made.products
+    products = release.products
     held = products.held
     graphs = [p for p in products.by_name.values() if isinstance(p, ReleasedGraph)]
     true = _pairs(traces)
     if graphs:
         return Worth(n_cases, held, len(names), None, _error(true, _pairs_of_graph(graphs[0])))
-    if not made.traces:
+    if not release.traces:
         return Worth(n_cases, held, len(names), None, None)
-    released = _together(made.traces)
+    released = _together(release.traces)
     variants = VariantHistogram.from_traces(released)
     graph = DirectlyFollows.from_traces(released)
     held = yield_of_log(graph, variants.n_variants, released.vocabulary).beside(held)
@@ -161,18 +161,18 @@ def made_up_log(
         )
         place = np.maximum(np.where(chance < departing, departed, place + 1), 0)
         goes_on &= place < len(names)
-    kept = walks >= 0
+    is_event = walks >= 0
     vocabulary = ActivityVocabulary.of(names)
     codes = vocabulary.codes(pa.array(names, pa.string()))
-    lengths = kept.sum(axis=1)
+    lengths = is_event.sum(axis=1)
     starts = _BEGIN_US + (np.modf(number * math.sqrt(1.5))[0] * _YEAR_US).astype(np.int64)
     times = starts[:, None] + np.arange(max_length) * _HOUR_US
     ids = pa.array([str(i) for i in range(n_cases)], pa.string())
     return TraceBatch(
         ids,
         offsets_of(lengths),
-        codes[walks[kept]].astype(np.int32),
-        times[kept],
+        codes[walks[is_event]].astype(np.int32),
+        times[is_event],
         vocabulary,
         ids if by_individual else None,
     )
@@ -192,8 +192,8 @@ def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
     return {(graph.labels[a], graph.labels[b]): float(count) for a, b, count in rows}
 
 
-def _error(true: _Pairs, found: _Pairs) -> float:
-    off = sum(abs(true.get(pair, 0.0) - found.get(pair, 0.0)) for pair in true.keys() | found)
+def _error(true: _Pairs, released: _Pairs) -> float:
+    off = sum(abs(true.get(pair, 0.0) - released.get(pair, 0.0)) for pair in true.keys() | released)
     return off / sum(true.values())
 
 
@@ -203,10 +203,10 @@ def _together(batches: list[TraceBatch]) -> TraceBatch:
     return TraceBatch.concat(bare)
 
 
-def _share_of_cases(traces: TraceBatch, released: TraceBatch) -> float:
+def _share_of_cases(traces: TraceBatch, release: TraceBatch) -> float:
     """The share of the made-up cases whose variant is among the released ones."""
-    words = ActivityVocabulary.merge([traces.vocabulary, released.vocabulary])
+    words = ActivityVocabulary.merge([traces.vocabulary, release.vocabulary])
     true = VariantHistogram.from_traces(traces.recode(words))
-    found = set(VariantHistogram.from_traces(released.recode(words)).sequences.to_pylist())
-    is_found = np.array([sequence in found for sequence in true.sequences.to_pylist()], bool)
-    return float(true.counts[is_found].sum() / true.counts.sum())
+    variants = set(VariantHistogram.from_traces(release.recode(words)).sequences.to_pylist())
+    is_released = np.array([sequence in variants for sequence in true.sequences.to_pylist()], bool)
+    return float(true.counts[is_released].sum() / true.counts.sum())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Driver(Protocol):
-    """Runs jobs. What it raises may be any error: `failures` tells what may be said of it."""
+    """Runs jobs. It can raise any error; `failures` says how much of one may be shown."""
 
     @property
     def is_local(self) -> bool:

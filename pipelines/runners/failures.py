@@ -1,7 +1,7 @@
-"""What may be said of a run that failed: our own errors as they are, of others class and stage.
+"""What may be shown of a run that failed: our errors in full, and of others their class and stage.
 
-The text of a foreign error may quote data, so no more than its class is shown, what the operating
-system says of it, and the stage of the pipeline in which it arose.
+The text of a foreign error may quote data. So only its class is shown, the operating system's words
+for it, and the stage of the pipeline in which it arose.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ANY_CLASS = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 def own_error(error: BaseException) -> TracecloakError | None:
     """Returns our own error in what a runner made of it, or None if it is not ours.
 
-    Of several, one that a person must act on comes before one that asks for another try only: a
-    scheduler would try again for ever what no try mends.
+    If there are several, an error that a person must act on is returned before one that only asks
+    for another try, as a scheduler would otherwise try for ever.
     """
-    found = [*_own_in_chain(error), *_own_in_text(str(error))]
-    for_persons = (own for own in found if own.exit_code != RetryLater.exit_code)
-    return next(for_persons, found[0] if found else None)
+    our_errors = [*_own_in_chain(error), *_own_in_text(str(error))]
+    for_persons = (ours for ours in our_errors if ours.exit_code != RetryLater.exit_code)
+    return next(for_persons, our_errors[0] if our_errors else None)
 
 
 def _own_in_chain(error: BaseException) -> Iterator[TracecloakError]:
-    """Those that happened while others were handled; not those that one of ours was made of."""
+    """Yields our errors in a chain, without the causes that one of ours was raised from."""
     for cause in _chain(error):
         if isinstance(cause, TracecloakError):
             yield type(cause)(_FROM_STAGE_ON.sub("", str(cause)))
@@ -51,7 +51,7 @@ def _own_in_text(text: str) -> Iterator[TracecloakError]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns what an error says that is not about data: our own text, or class and stage.
+    """Returns the part of an error that holds no data: our own text, or class and stage.
 
     The class is that of the innermost cause, which a runner may have wrapped into a RuntimeError,
     and what the operating system says is added.
@@ -67,15 +67,15 @@ def reason_of(error: BaseException) -> str:
 
 
 def told_error(error: Exception) -> TracecloakError:
-    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
-    own = own_error(error)
-    if own is None and is_out_of_memory(error):
+    """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
+    ours = own_error(error)
+    if ours is None and is_out_of_memory(error):
         return TracecloakError(
             "the release needs more memory than there is, and nothing was released: take a machine "
             "with more, another runner than InMemory with more shards, or a smaller "
             "max_trace_length or max_prefix_length where one was declared"
         )
-    return own or TracecloakError(
+    return ours or TracecloakError(
         f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
         "--traceback to see where; that output can hold private data"
     )
@@ -94,7 +94,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _innermost_class(error: BaseException) -> str:
-    """The class of what was raised; not of what had been handled before that was raised."""
+    """Returns the class of the error that was raised last, not of one handled before it."""
     while True:
         # The runner's error for a stage has that of the stage for its context.
         is_wrapped = error.__cause__ is None and _STAGE.search(str(error)) is not None
@@ -109,8 +109,8 @@ def _innermost_class(error: BaseException) -> str:
 
 
 def _is_class(name: str) -> bool:
-    """Whether an exception is called so; a word of somebody's data is not."""
+    """Whether this is the name of an exception's class, and not a word of the data."""
     module, _, attribute = name.rpartition(".")
     owner = sys.modules.get(module) if module else builtins
-    found = getattr(owner, attribute, None)
-    return isinstance(found, type) and issubclass(found, BaseException)
+    named = getattr(owner, attribute, None)
+    return isinstance(named, type) and issubclass(named, BaseException)

@@ -1,4 +1,4 @@
-"""Beam's flags by name: a flag that is nobody's is told without loading Beam."""
+"""Beam's flags by name, so that an unknown flag is refused without loading Beam."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ BEAM_FLAGS = frozenset(f"--{name}" for name in (_OF_OPTIONS + _OF_JOB_SERVER).sp
 
 
 def refuse_unknown(arguments: Sequence[str], ours: Iterable[str], hint: str = "") -> None:
-    """Makes sure that what our own command line did not know is known to Beam.
+    """Makes sure that Beam knows the flags that our own command line does not know.
 
     Args:
-        arguments: The left arguments.
-        ours: Our own flags, to suggest one of.
-        hint: What else may mend an unknown one, said where none is alike.
+        arguments: The arguments that our command line did not take.
+        ours: Our own flags, of which a similar one is suggested.
+        hint: What else may mend an unknown flag, for where no flag is similar.
 
     Raises:
-        UsageError: A flag is nobody's.
+        UsageError: Neither knows a flag.
     """
     takes_value = False
     for argument in arguments:

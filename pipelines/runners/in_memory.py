@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-# Of cases that are counted at once when a log is written.
+# How many cases are counted at once when a log is written.
 _COUNTED_BYTES = 64 << 20
 
 
@@ -55,7 +55,7 @@ class InMemoryDriver:
         _write_sketch(spec, traces)
         method = method_named(spec.method)
         _foretell(method, spec, traces)
-        made = in_memory.anonymise(
+        release = in_memory.anonymise(
             traces,
             method,
             spec.params,
@@ -65,13 +65,13 @@ class InMemoryDriver:
             lambda step: _LOG.info("next: %s", step),
             spec.draws,
         )
-        others = write_products(target.folder, target.manifest, made.products)
+        others = write_products(target.folder, target.manifest, release.products)
         parts: list[OutputFile] = []
         log: LogCounts | None = None
         if method.log != "none":
-            parts, log, beside = _write_log(target, [*made.traces, *spec.columns])
+            parts, log, beside = _write_log(target, [*release.traces, *spec.columns])
             others += beside
-        commit(target, Written(parts, others, made.products, log))
+        commit(target, Written(parts, others, release.products, log))
 
 
 def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
@@ -120,7 +120,7 @@ def _foretell(method: Anonymizer, spec: ReleaseSpec, traces: Sequence[TraceBatch
 def _write_log(
     target: Target, traces: Sequence[TraceBatch]
 ) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
-    """Returns the parts, what was counted on them, and what is written beside or from them."""
+    """Returns the parts of the log, their counts, and the other files made from them."""
     from tracecloak.schemas.arrays.merging import Pieces
     from tracecloak.schemas.events.vocabulary import ActivityVocabulary
     from tracecloak.schemas.published.rows import parts_of

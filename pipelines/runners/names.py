@@ -5,7 +5,7 @@ from __future__ import annotations
 # Drivers of our own: of a release in memory, and of a stream with its state on this machine's disk.
 IN_MEMORY = "InMemory"
 LOCAL = "Local"
-# Beam's runner of streams that are fed by who calls us.
+# Beam's runner for streams whose messages the caller gives.
 FED = "BundleBasedDirectRunner"
 FLINK = "FlinkRunner"
 

@@ -29,7 +29,7 @@ class BeamDriver:
     """The driver of one of Beam's runners; see `driver.Driver`."""
 
     def __init__(self, runner: str, beam_arguments: Sequence[str]) -> None:
-        """Reads Beam's flags, with which inputs elsewhere are looked for from now on.
+        """Reads Beam's flags, which from now on also say how to reach inputs elsewhere.
 
         Raises:
             UsageError: They ask for what loses data, or for no run to its end.
@@ -81,14 +81,14 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
         from tracecloak.transforms.batch.window_stages import KeepCounted
 
         traces = traces | "Window" >> KeepCounted(job.part)
-    made = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
-    _ = made["traces"] | "WriteRelease" >> WriteRelease(
-        job.target, made["products"], wait_on=checked
+    release = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
+    _ = release["traces"] | "WriteRelease" >> WriteRelease(
+        job.target, release["products"], wait_on=checked
     )
 
 
 def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
-    """Adds what comes before the release of a window: read, check, group, write its units down."""
+    """Adds the steps before the release of a window: read, check, group, write down its units."""
     from tracecloak.transforms.batch.window_stages import WriteUnits
 
     read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)

@@ -41,8 +41,8 @@ def pipeline_options(
     Args:
         runner: Name of the runner.
         arguments: Beam's flags.
-        must_end: Whether the run must be over when Beam returns, as that of a release must: what it
-            left is looked at then.
+        must_end: Whether the run must be over when Beam returns, as that of a release must, whose
+            files are looked at then.
 
     Raises:
         UsageError: They ask for what loses data, or for no run to its end where there must be one.
@@ -79,8 +79,8 @@ _NOT_RUN = {
 def check_ready(options: PipelineOptions) -> None:
     """Makes sure that a runner can be started, as far as this machine can tell.
 
-    To be called before anything is reserved: when a run elsewhere fails to start, it cannot be told
-    from one that goes on. Whether a service would accept the job is not asked.
+    It is called before anything is reserved, as a run elsewhere that failed to start looks like one
+    that goes on. It does not ask whether a service would accept the job.
 
     Args:
         options: Of `pipeline_options`.

@@ -1,6 +1,6 @@
 """Whether there are workers elsewhere, and whether they can write where a release is built.
 
-A small job asks one of them before anything is drawn: what shows in it costs nothing.
+A small job asks one of them before anything is drawn, so a mistake that it shows costs nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def check_workers_answer(options: PipelineOptions, patience_seconds: float | Non
         patience_seconds: How long to wait; None: PATIENCE_SECONDS, or that of Dataflow.
 
     Raises:
-        RetryLater: None did it in time, or the job failed; with what the runner said last.
+        RetryLater: No worker did it in time, or the job failed. The error quotes what the runner
+            said last.
     """
     _ask_a_worker("", options, patience_seconds)
 
@@ -45,9 +46,9 @@ def check_workers_write(
 ) -> None:
     """Makes sure that a worker can write into a folder of this machine's disk; runs a small job.
 
-    What a release is built in is readable by one user alone, and on a disk that workers share it
-    must be theirs, too. That shows nowhere but on a worker, and later is after the noise was drawn
-    and paid for.
+    Only one user may read the folder in which a release is built, so workers that share its disk
+    must run as that user. Only a worker can show whether they do, and it must show before noise is
+    drawn and paid for.
 
     Args:
         workplace: The folder, which is there.
@@ -55,8 +56,8 @@ def check_workers_write(
         patience_seconds: See `check_workers_answer`.
 
     Raises:
-        UsageError: None can: they run as another user, or do not see this disk.
-        RetryLater: None did anything; see `check_workers_answer`.
+        UsageError: No worker can, as they run as another user or do not see this disk.
+        RetryLater: No worker did anything; see `check_workers_answer`.
     """
     path = Path(workplace) / _NAME
     path.unlink(missing_ok=True)
@@ -77,7 +78,7 @@ def check_workers_write(
 
 
 def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float | None) -> None:
-    """Has a worker write a file, or, of no path, do nothing."""
+    """Has a worker write a file, or do nothing if there is no path."""
     runner = str(options.view_as(StandardOptions).runner)
     if patience_seconds is None:
         is_dataflow = runner == "DataflowRunner"
@@ -87,7 +88,7 @@ def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float |
     if is_local(runner):
         pipeline.run().wait_until_finish()
         return
-    # The job reads no data, so what is said of it may be told.
+    # The job reads no data, so its messages may be shown.
     said = _Said()
     root = logging.getLogger()
     root.addHandler(said)
@@ -129,7 +130,7 @@ class _Said(logging.Handler):
 
 
 def _write(path: str) -> None:
-    """Writes a file where its folder is there; that it is not, the launcher finds out."""
+    """Writes a file if its folder is there; the launcher sees afterwards whether it is."""
     if not path:
         return
     try:

@@ -1,4 +1,4 @@
 """What an operator sees: results in one form for all commands, progress, scripts of completion.
 
-What a command finds out, and in which words, is the command's own.
+Each command decides what it shows, and in which words.
 """

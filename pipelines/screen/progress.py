@@ -1,15 +1,15 @@
 """Progress on long work: one line that a person watches on a terminal, few lines in a log.
 
-What is at work says so by records of the logger `tracecloak`. One that knows how far it is has
-`extra` of these names: `stage`, a name; `total`, how much there is to do in it, in whatever is done
-at an even pace, such as bytes or releases; and `done`, how much of it is finished. Where several
-are at work, each has a `part`, and what is done of all parts adds up. From these follows the time
-that is left, unless the record has it as `left_s`, in seconds, because the pace is not even: where
-nothing is known of it, none is told.
+A stage of work reports itself by records of the logger `tracecloak`. A record that knows how far
+the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to do, in a
+unit that is done at an even pace, such as bytes or releases; and `done`, how much of it is
+finished. Where several workers are at it, each has a `part`, and the parts' `done` add up. The time
+that is left follows from these numbers. Where the pace is not even, the record gives that time
+itself as `left_s`, in seconds; where it is not known, none is shown.
 
-Lines of the logger `tracecloak.operator` have numbers of the data. They are shown on a terminal, to
-the operator; where standard error is none, or `--json` is given, others may read it, such as in the
-log of a service, and these lines are left to the operator's folder.
+Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the operator
+on a terminal. Where standard error is no terminal, or `--json` is given, others may read it, such
+as in the log of a service, so these lines go to the operator's folder alone.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _SHORTEST_S = 2.0
 
 
 class Estimate:
-    """The time that is left of a stage, by the pace of what is done of it."""
+    """Estimates the time that is left of a stage, by its pace so far."""
 
     def __init__(self) -> None:
         self._stage: str | None = None
         self._parts: dict[object, float] = {}
         self._begun = self._noted = 0.0
         self._first = self._done = self._total = 0.0
-        self._told: float | None = None
+        self._reported_left_s: float | None = None
 
     def note(self, record: logging.LogRecord, now: float) -> None:
-        """Takes in what a record tells; one that tells nothing ends the stage.
+        """Takes in a record's numbers; a record without numbers ends the stage.
 
         Args:
             record: Of any logger.
@@ -64,32 +64,33 @@ class Estimate:
             self._parts.clear()
         self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
         self._done = sum(self._parts.values())
-        self._told = getattr(record, "left_s", None)
+        self._reported_left_s = getattr(record, "left_s", None)
         if is_new:
-            # What was finished before the first record tells of no pace.
+            # What was finished before the first record says nothing of the pace.
             self._stage, self._total, self._begun, self._first = stage, total, now, self._done
         self._noted = now
 
     def left(self, now: float) -> float | None:
         """Returns how many seconds are left of the stage; None: nobody can tell."""
         took = self._noted - self._begun
-        if self._stage is not None and self._told is not None:
-            left = self._told - (now - self._noted)
+        if self._stage is not None and self._reported_left_s is not None:
+            left = self._reported_left_s - (now - self._noted)
             return left if left > 0 else None
         if self._stage is None or took < _SHORTEST_S or self._done <= self._first:
             return None
         in_all = (self._total - self._done) * took / (self._done - self._first)
         left = in_all - (now - self._noted)
-        return left if left > 0 else None  # what takes longer than it did is not foretold
+        # Below 0 it takes longer than it did so far, so nothing is estimated.
+        return left if left > 0 else None
 
     @property
     def is_at_an_end(self) -> bool:
-        """Whether the last or the first record of a stage was noted, or none of any stage."""
+        """Whether the last record was the first or last of a stage, or of no stage."""
         return self._stage is None or self._done in (self._first, self._total, self._total - 1)
 
 
 class EscapingFormatter(logging.Formatter):
-    """Shows characters of a message that steer a terminal as escapes."""
+    """Shows control characters of a message as escapes, as they could steer a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the lines of a record."""
@@ -97,7 +98,7 @@ class EscapingFormatter(logging.Formatter):
 
 
 class _LineHandler(logging.Handler):
-    """Shows the stage, the time that went by and the time that is left, on a terminal."""
+    """Shows the stage, the time so far and the time that is left, on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.INFO)
@@ -119,12 +120,12 @@ class _LineHandler(logging.Handler):
         from rich.text import Text
 
         now = time.monotonic()
-        told = [f"{duration(now - self._begun)} so far"]
+        parts = [f"{duration(now - self._begun)} so far"]
         left = self._estimate.left(now)
         if left is not None:
-            told.append(f"about {duration(left)} left of this stage")
-        # The stage comes last: where the line is too long it is what is cut.
-        return Text(" · ".join([*told, self._stage]), overflow="ellipsis", no_wrap=True)
+            parts.append(f"about {duration(left)} left of this stage")
+        # The stage comes last, as a line that is too long is cut at its end.
+        return Text(" · ".join([*parts, self._stage]), overflow="ellipsis", no_wrap=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno > logging.INFO:
@@ -139,7 +140,7 @@ class _LineHandler(logging.Handler):
 
 
 class _LogHandler(logging.StreamHandler[TextIO]):
-    """Writes lines with their time; of stages that tell how far they are, one a minute."""
+    """Writes lines with their time; of stages that report their progress, one a minute."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -161,10 +162,10 @@ class _LogHandler(logging.StreamHandler[TextIO]):
 
 
 class NothingOfData(logging.Filter):
-    """Lets nothing pass that is for the operator alone.
+    """Holds back records that are for the operator alone.
 
-    Where no folder keeps it, as in commands that release nothing, it says once that there is
-    something: the same command shows it on a terminal.
+    In a command that keeps them in no folder, such as one that releases nothing, it says once that
+    the same command shows them on a terminal.
     """
 
     def __init__(self) -> None:
@@ -197,7 +198,7 @@ def _handler_of(stream: TextIO) -> logging.Handler:
 
 @contextlib.contextmanager
 def _ours_alone() -> Iterator[TextIO]:
-    """Gives a stream to standard error, which everybody else writes to in vain meanwhile.
+    """Gives a stream to standard error, while what all others write there is thrown away.
 
     Workers of Beam, in threads or processes, print the tracebacks of failed stages there, whatever
     the loggers are set to.
@@ -208,16 +209,16 @@ def _ours_alone() -> Iterator[TextIO]:
         yield sys.stderr
         return
     sys.stderr.flush()
-    kept = os.dup(number)
+    stderr_copy = os.dup(number)
     try:
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), number)
-        with open(kept, "w", buffering=1, errors="replace", closefd=False) as stream:
+        with open(stderr_copy, "w", buffering=1, errors="replace", closefd=False) as stream:
             yield stream
     finally:
         sys.stderr.flush()
-        os.dup2(kept, number)
-        os.close(kept)
+        os.dup2(stderr_copy, number)
+        os.close(stderr_copy)
 
 
 @contextlib.contextmanager
@@ -245,7 +246,7 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
 
 
 def is_of_operator(form: Form) -> bool:
-    """Returns whether what is shown now may have numbers of the data: a person sees a terminal."""
+    """Returns whether numbers of the data may be shown, as a person looks at a terminal."""
     return _is_of_operator(sys.stderr, form)
 
 

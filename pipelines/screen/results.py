@@ -43,7 +43,7 @@ def show(result: Result, form: Form) -> None:
     if form == "quiet":
         return
     if form == "json":
-        # Outside its texts JSON has no other such character than the ends of its lines.
+        # Outside its strings, JSON has no control characters but the ends of its lines.
         print(escaped(json.dumps(result.data, indent=2, ensure_ascii=False), "\n", in_json))
         return
     for line in result.above:
@@ -78,7 +78,8 @@ def _draw(rows: Sequence[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for label, text in rows:
-        # As texts, in which nothing is markup, whatever a path is called.
+        # The rows are given as texts, in which nothing is read as markup, whatever a path is
+        # called.
         table.add_row(Text(label, style="bold cyan"), Text(text))
     Console(file=sys.stdout, highlight=False).print(table)
 
@@ -89,10 +90,10 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} seconds"
     whole = round(seconds)
     parts = [(whole // 3600, "hour"), (whole // 60 % 60, "minute"), (whole % 60, "second")]
-    told = [(number, name) for number, name in parts if number][:2]
-    return " ".join(f"{number:,} {name}{'s' if number != 1 else ''}" for number, name in told)
+    shown = [(number, name) for number, name in parts if number][:2]
+    return " ".join(f"{number:,} {name}{'s' if number != 1 else ''}" for number, name in shown)
 
 
 def quantity(number: int, one: str, many: str = "") -> str:
-    """Returns a number with its thing: "1 record", "2,000 records"."""
+    """Returns a number with its noun: "1 record", "2,000 records"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

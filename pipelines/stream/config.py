@@ -248,10 +248,10 @@ class StreamConfig(PayingConfig, MappedConfig):
         return self
 
     def _check_kafka(self) -> None:
-        """Makes sure that the topics of Kafka are some.
+        """Makes sure that topics of Kafka are well-formed, and named only by keys that take them.
 
         Raises:
-            ValueError: One is none, or is where none can be.
+            ValueError: One is not.
         """
         for name in ("input_subscription", "reject_topic"):
             if (getattr(self, name) or "").startswith(KAFKA):
@@ -270,15 +270,15 @@ class StreamConfig(PayingConfig, MappedConfig):
             )
 
     def _check_product(self) -> None:
-        """Makes sure that the product has all that is asked of it.
+        """Makes sure that the product has the view, guarantee, forms and parameters asked for.
 
         Raises:
-            ValueError: It has not.
+            ValueError: It lacks one.
         """
         kind = STREAM_PRODUCTS[self.product]
         if doubled := self.log_params.keys() & StreamConfig.model_fields.keys():
             raise ValueError(f"log_params: {min(doubled)} is a key beside it, not in it")
-        # Whatever is a parameter of a product changes what is published.
+        # Every parameter of a product changes what is published.
         optional = (n for n in IN_DIGEST if StreamConfig.model_fields[n].default is None)
         given = {*self.log_params, *(n for n in optional if getattr(self, n) is not None)}
         for name in sorted(given - kind.Params.model_fields.keys()):
@@ -413,7 +413,7 @@ class StreamConfig(PayingConfig, MappedConfig):
         given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
         params = self.params.given()
         given["log_params"] = {name: params[name] for name in self.log_params if name in params}
-        # What is the default of some configurations alone.
+        # These values are the default of some configurations only.
         without = self.model_copy(update={"l2_clip": None, "max_cases_per_individual": None})
         if self.l2_clip == without.explicit.l2_clip:
             given.pop("l2_clip", None)
@@ -453,9 +453,9 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    own = _own_fields()
-    fields = _fields_of(flags.get("product", body.get("product", own["product"].default)))
-    fields = {**fields, _ENDS: own[_ENDS]}
+    own_fields = _own_fields()
+    fields = _fields_of(flags.get("product", body.get("product", own_fields["product"].default)))
+    fields = {**fields, _ENDS: own_fields[_ENDS]}
     columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
     if columns:
         body["columns"] = {**(body.get("columns") or {}), **columns}
@@ -467,7 +467,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
             continue
         if (field := fields.get(name)) is not None:
             value = given_value(name, value, field)
-        if name in own:
+        if name in own_fields:
             body[name] = value
         else:
             body["log_params"] = {**(body.get("log_params") or {}), name: value}
@@ -507,12 +507,12 @@ def log_keys() -> dict[str, str]:
 
 def stream_helps() -> dict[str, str]:
     """Returns the help of the flags of the configuration, with what is required or the default."""
-    own = _own_fields()
-    parameters = _product_fields() | {_ENDS: own[_ENDS]}
+    fields = _own_fields()
+    parameters = _product_fields() | {_ENDS: fields[_ENDS]}
     helps = {}
     for name, text in stream_keys().items():
         form = form_of(name, parameters[name]) if name in parameters else ""
-        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(own[name])
+        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(fields[name])
         helps[name] = " ".join(f"{text} {form} {default}".split())
     return helps
 
@@ -531,7 +531,7 @@ def _own_fields() -> dict[str, FieldInfo]:
 
 
 def _fields_of(product: Any) -> Mapping[str, FieldInfo]:
-    """Those of one product; none of what is no product, which is told where it is checked."""
+    """Returns the parameters of a product; none for an unknown one, which a later check refuses."""
     is_one = isinstance(product, str) and product in STREAM_PRODUCTS
     return STREAM_PRODUCTS[product].Params.model_fields if is_one else {}
 

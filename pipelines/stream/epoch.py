@@ -1,8 +1,8 @@
 """An epoch of a stream: what is checked, paid and written before a message is read, and its end.
 
-What the whole horizon costs is taken from the ledger before a message is read, and never given
-back: what a stream has published cannot be known of one that was cut off. The key of the epoch
-stays in the key store until the last step is published. Whatever drives the stream begins here.
+The cost of the whole horizon is charged to the ledger before a message is read, and never given
+back, as nobody knows how much a stream that was cut off has published. The key of the epoch stays
+in the key store until the last step is published. Every runner of streams begins here.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Epoch:
 
     Attributes:
         config: What is published, of what.
-        product: The same, as it is made.
+        product: The product that the configuration asks for.
         keys: (key of the epoch's noise, key of identities).
         manifest: What the stream says of itself.
         places: Where it writes.
@@ -119,35 +119,34 @@ class Epoch:
             self.folder, f"product={self.config.product}", f"view={self.config.view}"
         )
         ending = self.product.released.json_ending
-        (found,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
-        numbers = (_STEP.search(one.path) for one in found.metadata_list)
+        (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
+        numbers = (_STEP.search(one.path) for one in listing.metadata_list)
         return max((int(number[1]) for number in numbers if number is not None), default=None)
 
     @property
     def is_spent(self) -> bool:
-        """Whether the last step of the horizon is published, wherever it is to be."""
+        """Whether the last step of the horizon is published, in all places that get it."""
         if self.config.runner == LOCAL:  # a consumer may have moved the files away
             return self.noted.has_ended
         return self.last_published == self.product.horizon - 1
 
     def last_decided(self) -> int | None:
-        """Returns the last step that was decided, by whatever says so; None: none was.
+        """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
 
         Raises:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        found = (self.last_published, self.noted.last(), self.places.steps.last())
-        return max((step for step in found if step is not None), default=None)
+        steps = (self.last_published, self.noted.last(), self.places.steps.last())
+        return max((step for step in steps if step is not None), default=None)
 
 
 @contextlib.contextmanager
 def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
-    """Begins an epoch, or goes on with one; nobody else runs it in the block.
+    """Begins an epoch, or goes on with one; no other process can run it during the block.
 
-    What the horizon costs is taken, once, and what the stream says of itself is written. If the
-    last step is published when the block ends, nothing more is drawn, so nobody needs the key, and
-    it is deleted.
+    The cost of the horizon is charged once, and the manifest is written. If the last step is
+    published when the block ends, the key is deleted, as nothing more is drawn.
 
     Args:
         config: What is published, of what.
@@ -178,25 +177,25 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         for line in explained(config, product):
             _LOG.info("%s", line)
         private = store.operator_folder(output, name.both)
-        kept = KeptSteps(FileSystems.join(private, "decisions"), product.released)
-        places = Places(output, workplace, config.dead_letter or private, kept)
+        steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
+        places = Places(output, workplace, config.dead_letter or private, steps)
         gate = gate_of(store, (output, name.both, manifest.key_fingerprint), ledger.url)
         noted = NotedSteps(gate)
         epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
-        _LOG.info("what is found in the messages is for the operator alone, in %s", places.rejected)
+        _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         with operator_log(places.rejected):
             yield epoch
         remove_folder(workplace)
         if epoch.is_spent:
             noted.end(product.horizon - 1)
-            remove_folder(kept.folder)
+            remove_folder(steps.folder)
 
 
 def manifest_of(
     config: StreamConfig, product: StepProduct, key_fingerprint: str
 ) -> ReleaseManifest:
     """Returns what a stream says of itself; nothing of it was counted on the input."""
-    kept = (
+    names = (
         "product", "view", "sliding_steps", "epsilon", "delta", "max_cases", "vocabulary",
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
         "log_params", "horizon", "end_activity",
@@ -205,7 +204,7 @@ def manifest_of(
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
     given = (name for name in durations if dumped[name] is not None)
     params = {
-        **{name: dumped[name] for name in kept},
+        **{name: dumped[name] for name in names},
         **{f"{name}_seconds": dumped[name] / 1_000_000 for name in given},
         "start": _iso(config.start),
     }
@@ -245,7 +244,7 @@ def explained(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
 
 
 def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
-    """Returns what a memory of closed cases costs that is shorter than the horizon, if it is."""
+    """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
     n_times, gap = config.rule.most_counts(product.horizon)
     if config.tombstone is None or n_times == 1:
         return ()
@@ -298,7 +297,7 @@ def _write_manifest(
 def _paid(
     config: StreamConfig, product: StepProduct, store: KeyStore, ledger: Ledger, output: str
 ) -> tuple[KeyReference, KeyReference]:
-    """Takes what the horizon costs from the account, once; returns (noise key, identity key).
+    """Charges the cost of the horizon to the account once; returns (noise key, identity key).
 
     Raises:
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
@@ -433,7 +432,7 @@ def _iso(micros: int) -> str:
 
 
 def failure_of(error: Exception) -> TracecloakError:
-    """Returns our own error in what a runner made of it; what is not ours is not quoted."""
+    """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
     return own_error(error) or TracecloakError(
         f"the stream failed with {reason_of(error)}; what was published stays published, and what "
         "was paid stays spent. Run with --traceback to see where; that output can hold private data"

@@ -29,15 +29,15 @@ from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
 _LOG = logging.getLogger("tracecloak")
 
-# What gives the source behind positions that were kept.
+# Opens the source behind the positions that were kept.
 Opening = Callable[[Mapping[str, Any]], Source]
 
 
 def run_local(config: StreamConfig) -> StreamOutcome:
     """Pays for a stream and runs it until it is interrupted, or its last step is published.
 
-    It goes on where this epoch was, however it ended, without another spend. Where a service is
-    away, it waits for it, before anything is paid as well.
+    It goes on where this epoch was, however it ended, without another spend. It waits for a service
+    that does not answer, also before anything is paid.
 
     Args:
         config: What is published, of what.
@@ -51,11 +51,11 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         )
     is_new = not is_begun(config)
     with stopping() as stop:
-        found = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
-        if found is None:
+        connected = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
+        if connected is None:
             folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
             return StreamOutcome(folder, False)
-        (opening, source_name), sinks = found
+        (opening, source_name), sinks = connected
         with paid_epoch(config) as epoch:
             try:
                 run_epoch(epoch, opening, source_name, sinks, stop)
@@ -84,10 +84,10 @@ def run_epoch(
 
     Args:
         epoch: What is published, and where.
-        opening: Gives the source.
-        source_name: What the source is called, where the state names its positions.
-        sinks: What takes the steps once they are noted and their files are there.
-        stop: Set where it is to end.
+        opening: Opens the source.
+        source_name: Name under which the state keeps the positions of the source.
+        sinks: Take the steps once they are noted and their files are there.
+        stop: Set when the stream is to end.
         clock: Seconds since 1970 UTC.
 
     Raises:
@@ -107,10 +107,10 @@ def run_epoch(
         if decided is not None:
             raise older_than_decided(str(epoch.state_path), decided, None)
         store.create(stream.begin(), source_name)
-    with store.opened(source_name) as kept:
-        if decided is not None and decided >= kept.state.next_step:
-            raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
-        source = answered(lambda: opening(kept.positions), stop)
+    with store.opened(source_name) as state_file:
+        if decided is not None and decided >= state_file.state.next_step:
+            raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
+        source = answered(lambda: opening(state_file.positions), stop)
         if source is None:
             return
         files = FileSink(
@@ -126,7 +126,7 @@ def run_epoch(
             clock,
         )
         with contextlib.closing(source):
-            is_done = loop.run(source, kept, stop)
+            is_done = loop.run(source, state_file, stop)
     if is_done:
         _LOG.warning(
             "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
@@ -140,7 +140,7 @@ def run_epoch(
 
 @contextlib.contextmanager
 def stopping() -> Iterator[threading.Event]:
-    """Gives what is set when the process is asked to end; asked again, it ends at once."""
+    """Gives an event that is set at the first signal to end; the second signal ends at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -166,7 +166,7 @@ def stopping() -> Iterator[threading.Event]:
 
 
 def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
-    """Returns (what opens the configured source, its name), when it is known to be there."""
+    """Returns the configured source's opening function and its name, once it is known to exist."""
     if (topic := config.input_kafka) is not None:
         from tracecloak.transforms.services.kafka_clock import KafkaClock
         from tracecloak.transforms.stream.kafka_source import KafkaSource
@@ -190,7 +190,7 @@ def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
 
 
 def _sinks_of(config: StreamConfig) -> list[Sink]:
-    """Returns what takes the steps beside their files, when it is known to be there."""
+    """Returns the sinks of the steps beside their files, once their topics are known to exist."""
     if config.output_kafka is not None:
         from tracecloak.transforms.stream.topic_sinks import KafkaSink
 
@@ -204,25 +204,25 @@ def _sinks_of(config: StreamConfig) -> list[Sink]:
 
 
 def _subscription(config: StreamConfig) -> str:
-    """Returns what is read of Pub/Sub; of a topic an epoch has its own, and finds it again."""
+    """Returns the subscription to read; of a topic each epoch has its own, always the same one."""
     if config.input_topic is None:
         assert config.input_subscription is not None
         return config.input_subscription
     project, _, _ = config.input_topic.partition("/topics/")
-    own = text_digest(f"{config.input_topic} {config.name.both}")[:16]
-    return f"{project}/subscriptions/tracecloak-{own}"
+    digest = text_digest(f"{config.input_topic} {config.name.both}")[:16]
+    return f"{project}/subscriptions/tracecloak-{digest}"
 
 
 def _clock_subscription(config: StreamConfig) -> str:
-    """Returns the subscription through which an epoch is told the time, as nobody else is."""
+    """Returns the epoch's own subscription of the topic that tells the time."""
     read = _subscription(config)
     project, _, _ = read.partition("/subscriptions/")
-    own = text_digest(f"{read} {config.name.both}")[:16]
-    return f"{project}/subscriptions/{config.clock_topic}-{own}"
+    digest = text_digest(f"{read} {config.name.both}")[:16]
+    return f"{project}/subscriptions/{config.clock_topic}-{digest}"
 
 
 def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:
-    """Returns what lists messages that cannot be read, in a folder and the configured topic."""
+    """Returns the list of unreadable messages, kept in a folder and in the configured topic."""
     topic = epoch.config.reject_topic
     lines = None
     if topic is not None:

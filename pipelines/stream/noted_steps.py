@@ -1,9 +1,9 @@
-"""What ledger and key store note of the steps of a stream that are decided.
+"""Notes on the decided steps of a stream, in the ledger and in the key store.
 
 A stream whose state is lost, and whose files a consumer moved away, looks as if it had published
 nothing. Its steps would be drawn once more, on other counts, for one spend. So a step is noted in
-the ledger and in the key store before anybody sees a byte of it, and who begins with less than is
-noted publishes nothing.
+the ledger and in the key store before anybody sees a byte of it. A stream that begins with fewer
+steps than are noted publishes nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class NotedSteps:
     gate: Gate
 
     def __call__(self, released: Step) -> None:
-        """Notes that a step is decided, the ledger first. Once noted, does nothing.
+        """Notes that a step is decided, first in the ledger; a step that is noted stays as it is.
 
         Args:
             released: What the step releases, of which nobody has seen a byte.
 
         Raises:
             UsageError: The epoch was withdrawn.
-            GuaranteeError: The step was decided otherwise before.
+            GuaranteeError: The step was decided before, with another release.
             RetryLater: The ledger does not answer now.
             LedgerError: The ledger cannot be used.
             KeyStoreError: The key store cannot be used.
@@ -56,7 +56,7 @@ class NotedSteps:
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
     def last(self) -> int | None:
-        """Returns the last step that ledger or key store have; None: there is none.
+        """Returns the last step that the ledger or the key store notes; None: they note none.
 
         Raises:
             LedgerError: The ledger cannot be read.
@@ -81,14 +81,14 @@ class NotedSteps:
 
     @property
     def has_ended(self) -> bool:
-        """Whether that is noted."""
+        """Whether the end is noted."""
         store = self.gate.store()
         receipt = store.receipt(self.gate.output, self.gate.release_id)
         return receipt is not None and store.key_state(receipt) == "ended"
 
 
 def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
-    """Notes the steps that are kept and were not noted, as workers decide them that cannot.
+    """Notes kept steps that workers decided and could not note themselves.
 
     Args:
         noted: Of the epoch.
@@ -98,17 +98,18 @@ def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
     Raises:
         TracecloakError: See `NotedSteps`; or what is kept was changed.
     """
-    last, kept = noted.last(), steps.last()
-    for step in range(0 if last is None else last + 1, 0 if kept is None else kept + 1):
-        if (made := steps.of(step, key)) is not None:
-            noted(made.released)
+    last, last_kept = noted.last(), steps.last()
+    for step in range(0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1):
+        if (kept_step := steps.of(step, key)) is not None:
+            noted(kept_step.released)
 
 
 @contextlib.contextmanager
 def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[None]:
-    """Notes once a minute in the block, and at its end, what `note_kept` does.
+    """Calls `note_kept` once a minute during the block, and at its end.
 
-    What cannot be noted now stops nothing: it is said, and noted later, by the next start at last.
+    If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
+    latest that of the next start.
     """
     is_over = threading.Event()
 

@@ -32,10 +32,10 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
 
-# Checkpoints come between bundles: where they came in the midst of the first one, a stream was seen
-# to stand still. Operators are apart: their names in a savepoint would change with the parallelism
-# if they were chained, and the stream could go on with no other. Beam makes of a switch that is on
-# by default a flag that turns it off.
+# Checkpoints come between bundles, as a stream was seen to stand still when one came in the middle
+# of the first bundle. Operators are not chained: if they were, their names in a savepoint would
+# depend on the parallelism, and the stream could not go on with another one. A Flink option that is
+# on by default is for Beam a flag that turns it off.
 _OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
 
 
@@ -76,13 +76,13 @@ def run_stream(
         require_reads(config)
     is_new = messages is None and not is_begun(config)
     with stopping() as stop:
-        found = answered(
+        connected = answered(
             lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]), stop
         )
-    if found is None:
+    if connected is None:
         folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
         return StreamOutcome(folder, False)
-    source, others = found
+    source, others = connected
     check_ready(options)
     with paid_epoch(config) as epoch:
         if is_on_this_machine(epoch.private) and epoch.state_path.exists():
@@ -160,15 +160,15 @@ def build_stream(
 
 
 def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
-    """Returns what reads the configured subscription or topic.
+    """Returns the transform that reads the configured subscription or topic.
 
     Args:
         config: What is published, of what.
         is_new: Whether its epoch has not begun, so that no message of it may be deleted.
 
     Raises:
-        UsageError: Its name is none, it is not there, or what is needed to read it is not
-            installed; or a topic of Kafka lacks what `check_kafka` asks for.
+        UsageError: Its name is wrong, it is not there, or a library that reads it is not installed;
+            or a topic of Kafka lacks what `check_kafka` asks for.
         RetryLater: No broker of Kafka answers, or its clock and this machine's differ.
     """
     if (topic := config.input_kafka) is not None:
@@ -191,10 +191,10 @@ def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
 
 
 def sinks_of(config: StreamConfig) -> list[beam.PTransform]:
-    """Returns what sends the steps to the configured topic, if there is one.
+    """Returns the transform that sends the steps to the configured topic, if there is one.
 
     Raises:
-        UsageError: It is none, or is not there.
+        UsageError: The topic's name is wrong, or it is not there.
         RetryLater: No broker of Kafka answers.
     """
     if config.output_kafka is not None:
@@ -226,8 +226,8 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    own = _OF_FLINK if runner == FLINK else ()
-    options = pipeline_options(runner, [*arguments, *own], must_end=False)
+    of_runner = _OF_FLINK if runner == FLINK else ()
+    options = pipeline_options(runner, [*arguments, *of_runner], must_end=False)
     given = options.get_all_options(retain_unknown_options=True)
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
@@ -240,7 +240,7 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
 
 
 def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
-    """Says what becomes of an epoch that goes on without the state of its cases."""
+    """Warns of an epoch that goes on without the state of its cases."""
     given = options.get_all_options(retain_unknown_options=True)
     if epoch.config.runner == FLINK and "savepoint_path" not in given:
         if epoch.places.steps.last() is not None:
@@ -253,7 +253,7 @@ def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
 
 
 def _check_decided(epoch: Epoch) -> None:
-    """Makes sure that what was decided is kept, so that nothing is drawn a second time.
+    """Makes sure that all decided steps are kept, so that none is drawn a second time.
 
     Raises:
         TracecloakError: A step was decided, and what it released is not kept.
@@ -261,13 +261,15 @@ def _check_decided(epoch: Epoch) -> None:
     steps = epoch.places.steps
     note_kept(epoch.noted, steps, epoch.keys[0].resolve())
     decided = epoch.last_decided()
-    kept = steps.last()
-    if decided is not None and (kept is None or kept < decided):
-        raise older_than_decided(steps.folder, decided, None if kept is None else kept + 1)
+    last_kept = steps.last()
+    if decided is not None and (last_kept is None or last_kept < decided):
+        raise older_than_decided(
+            steps.folder, decided, None if last_kept is None else last_kept + 1
+        )
 
 
 def _noting(epoch: Epoch) -> AbstractContextManager[None]:
-    """Returns what notes in its block what workers decide that do not find the ledger."""
+    """Returns a context that notes the steps of workers that do not find the ledger."""
     if epoch.config.worker_keys is None:
         return nullcontext()
     return noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())

@@ -1,4 +1,4 @@
-"""What a stream reads and writes is there before anything is paid, however long that takes."""
+"""Waits for the services of a stream, so that nothing is paid before they answer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def answered(ask: Callable[[], Answer], stop: threading.Event) -> Answer | None:
     """Asks until there is an answer, and says once a minute that it waits.
 
     Args:
-        ask: Raises RetryLater where waiting may help; whatever else it raises ends the waiting.
-        stop: Set where nobody is to wait any longer.
+        ask: Raises RetryLater if waiting may help; any other error ends the waiting.
+        stop: Set when the waiting is to end.
 
     Returns:
-        The answer; None: it was asked to stop before there was one.
+        The answer; None: `stop` was set before there was one.
     """
     said = NowAndThen()
     while not stop.is_set():

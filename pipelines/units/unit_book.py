@@ -7,19 +7,19 @@ to a file, whose SHA-256 stands in the ledger's entry `claim`. The release count
 file and nothing else, also where it is run again. What a release claimed stays claimed for ever,
 unless its charge was given back before it drew noise.
 
-A window that is released twice may count the same units again: it pays twice. Where individuals
-are the units, of each of them so many cases count in all windows together as one release may count.
-Which ones depends on that individual's own cases and on what was claimed before alone.
+A window that is released twice may count the same units again, as it pays twice. Where individuals
+are the units, all windows together count as many cases of an individual as one release may. Which
+cases these are depends only on the individual's own cases and on what was claimed before.
 
-The files are named after what is in them, and each is there as a whole before the ledger names it;
-one that the ledger does not name is of a run that was cut off, and means nothing. All that it names
-must be there whenever something is claimed, and what is taken for their content is compared with
-the ledger by every process, be it read from the files or from packs of them (see
-`transforms.addressed`). If one is missing or another, nobody knows what was counted, and no window
-of the scope is released. The key of the digests is never replaced for the same reason.
+The files are named after their content, and each is complete before the ledger names it. A file
+that the ledger does not name comes from a run that was cut off, and means nothing. Every file that
+the ledger names must be there whenever something is claimed, and every process compares the content
+with the ledger, whether it reads the files or packs of them (see `transforms.addressed`). If a file
+is missing or different, nobody knows what was counted, and no window of the scope is released. For
+the same reason the key of the digests is never replaced.
 
-Who reads the folder and has the key can ask of any case whether it was counted. How many units were
-left out is for the operator alone.
+Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
+were left out is for the operator alone.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Claimed:
         path: The file with the units.
         sha256: Of all that is in the file; it is in the ledger, too.
         units: What the release counts, and nothing else.
-        n_left_out: How many cases it would have counted beside them, had no other window, and of
-            an individual not too many, when it claimed. For the operator alone.
+        n_left_out: How many more cases it would have counted if no other window had claimed them
+            and no individual had too many. For the operator alone.
     """
 
     path: str
@@ -84,7 +84,7 @@ def scope_of(
     max_cases_per_individual: int | None,
     book_key_fingerprint: str,
 ) -> str:
-    """Returns the name of a scope: of windows of which together the dearest is paid.
+    """Returns the name of a scope: windows that together cost what the dearest of them costs.
 
     Args:
         schedule_digest: Of the schedule; another period or zone is another scope.
@@ -95,8 +95,8 @@ def scope_of(
         book_key_fingerprint: Of the key of the book, see `KeyStore.book_key`.
 
     Returns:
-        32 hex digits of all but the key, a hyphen, and the key's fingerprint: so the book notices
-        that the same windows were counted under another key.
+        32 hex digits of all but the key, a hyphen, and the key's fingerprint, by which the book
+        notices that the same windows were counted under another key.
     """
     digest = text_digest(
         "scope of windows", schedule_digest, dataset, unit, len(unit_columns), *unit_columns,
@@ -117,7 +117,7 @@ class UnitBook:
             folder: On this machine or any Beam file system; the same one for all who share the
                 ledger.
             key: Of the digests, never replaced.
-            ledger: Where it is written down who claimed what.
+            ledger: Has an entry for each claim.
             max_cases_per_individual: How many cases of an individual count in all windows together;
                 None: the units are cases, or what is charged adds up.
 
@@ -138,7 +138,7 @@ class UnitBook:
     def claim(
         self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
     ) -> Claimed:
-        """Claims the units of a release; one that has claimed keeps what it has.
+        """Claims the units of a release; a release that has claimed keeps the units that it has.
 
         Args:
             output: The folder of all releases.
@@ -150,13 +150,14 @@ class UnitBook:
             What it may count: those of the units that no other window has.
 
         Raises:
-            UsageError: The release is not reserved, or no longer, or is of no window; or its units
-                are individuals without a cap on their cases, and the charge is to be the dearest
-                window's alone.
+            UsageError: The release is not reserved, or not any more, or it is of no window; or its
+                units are individuals without a cap on their cases, although only the dearest window
+                is to be charged.
             BookError: The book was changed, lacks a file, or is not that of the release's scope.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        # What was claimed so far is read before the ledger is locked: within, only what came since.
+        # Earlier claims are read before the ledger is locked; under the lock, only those made
+        # since.
         entries = self._ledger.sound_entries()
         release = output, release_id, key_fingerprint
         scopes = {one.window.scope for one in _charged(entries, *release)}
@@ -178,21 +179,21 @@ class UnitBook:
                 for one in windowed(entries).values()
                 if one.claim is not None and one.window.scope == window.scope
             ]
-            kept = units_to_count(units, window.label, claims, self._max_cases)
-            n_left_out = units.weight - kept.weight
-            return self._written(_File(window.scope, window.label, n_left_out, kept))
+            to_count = units_to_count(units, window.label, claims, self._max_cases)
+            n_left_out = units.weight - to_count.weight
+            return self._written(_File(window.scope, window.label, n_left_out, to_count))
 
         sha256 = claim(self._ledger, release, freeze)
         for scope in scopes:  # so that the next one need not open every file
             live = [name for name, at in _live(entries).items() if at.scope == scope]
             self._of_scope(scope).pack(live)
-        found = self.frozen(*release)
-        if found is None or found.sha256 != sha256:
+        claimed = self.frozen(*release)
+        if claimed is None or claimed.sha256 != sha256:
             raise UsageError(
                 f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
                 "claimed its units; run the command again, which reserves anew"
             )
-        return found
+        return claimed
 
     def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
         """Returns what a release claimed; None: nothing, or its charge was given back.
@@ -213,16 +214,16 @@ class UnitBook:
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
     def check(self, scope: str | None = None, every_file: bool = False) -> int:
-        """Makes sure that all that was claimed is known; returns how many files that are.
+        """Makes sure that the units of all claims are known; returns the number of their files.
 
         Args:
             scope: Of which windows, see `scope_of`; None: all scopes under the key of this book.
-            every_file: Whether to read each file itself, as `windows --verify` does; else
-                a copy that is right does, see `transforms.addressed`.
+            every_file: Whether to read each file itself, as `windows --verify` does; else a correct
+                copy is enough, see `transforms.addressed`.
 
         Raises:
             BookError: A file is missing or was changed; or the windows of the scope were counted
-                under another key, of which this book knows nothing.
+                under another key, which this book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         entries = self._ledger.sound_entries()
@@ -236,7 +237,7 @@ class UnitBook:
         return len(self._verified(claimed, every_file=every_file))
 
     def _check_scope(self, entries: Sequence[Entry], scope: str) -> None:
-        """Makes sure that a scope is of this book's key, and was never counted under another."""
+        """Makes sure that a scope has this book's key, and was never counted under another key."""
         if _key_of(scope) != self._key_fingerprint:
             raise BookError(
                 f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
@@ -290,11 +291,11 @@ class UnitBook:
 
         Args:
             claimed: The window of each file, by its SHA-256.
-            known: Files that were read and compared by this call's caller already.
-            every_file: Whether packs and what was read before do not do.
+            known: Files that the caller has read and compared already.
+            every_file: Whether each file is read itself, and no pack or earlier copy is enough.
 
         Returns:
-            What is in the files, by SHA-256.
+            The files' content, by SHA-256.
 
         Raises:
             BookError: One is missing, or not what the ledger says.
@@ -305,10 +306,10 @@ class UnitBook:
                 of_scopes.setdefault(at.scope, []).append(sha256)
         files = {}
         for scope, asked in of_scopes.items():
-            found = self._of_scope(scope).read(asked, every_file)
-            if isinstance(found, Damage):
-                raise self._damaged(found, claimed[found.sha256])
-            for sha256, data in found.items():
+            contents = self._of_scope(scope).read(asked, every_file)
+            if isinstance(contents, Damage):
+                raise self._damaged(contents, claimed[contents.sha256])
+            for sha256, data in contents.items():
                 files[sha256] = self._parsed(sha256, data, claimed[sha256])
         return files
 
@@ -362,12 +363,13 @@ def units_to_count(
     claims: Sequence[tuple[str, CountedUnits]],
     max_cases: int | None,
 ) -> CountedUnits:
-    """Returns which units a window may count beside all that was claimed.
+    """Returns which units a window may count, given all claims.
 
-    Not those of other windows. Of individuals, so many cases as are left of `max_cases` after all
-    that any window claimed of them, this one's own among that: those with the smallest digests,
-    which is a choice by chance that depends on the individual's own cases alone. What its own
-    window claimed before counts again and takes nothing of that number.
+    It may not count units that other windows claimed. Of an individual it may count new cases up to
+    `max_cases`, less those that any window has claimed, this one included. Of several new cases it
+    takes those with the smallest digests: a choice by chance that depends on the individual's own
+    cases alone. Cases that this window claimed before count again, and take up no more of that
+    number.
 
     Args:
         units: All that belong to the window.
@@ -378,10 +380,10 @@ def units_to_count(
     windows: dict[str, list[CountedUnits]] = {}
     for name, claimed in _of_the_same(units, claims):
         windows.setdefault(name, []).append(claimed)
-    own = _union(windows.pop(label, []))
+    of_this_window = _union(windows.pop(label, []))
     others = [_union(of_window) for of_window in windows.values()]
-    # Rows are in the order of their digests: an individual's lie together, by the rank of the case.
-    # A case that is its own unit is the only one of it.
+    # Rows are sorted by their digests, so an individual's rows lie together, in the order of the
+    # cases' digests. Where a case is its own unit, it is that unit's only row.
     whose = units.digests[:, :2]
     begins = np.flatnonzero(np.append(True, np.any(whose[1:] != whose[:-1], axis=1))[: len(whose)])
     n_cases = np.diff(begins, append=units.weight)
@@ -394,8 +396,8 @@ def units_to_count(
         is_left[rows] &= ~other.holds(units.digests[rows])
     if max_cases is None or not units.is_of_individuals:
         return units.take(is_left)
-    n_claimed += own.cases_of(whose[begins])
-    is_new = is_left & ~own.holds(units.digests)
+    n_claimed += of_this_window.cases_of(whose[begins])
+    is_new = is_left & ~of_this_window.holds(units.digests)
     n_new = np.cumsum(is_new)
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
@@ -405,9 +407,10 @@ def units_to_count(
 def _of_the_same(
     units: CountedUnits, claims: Sequence[tuple[str, CountedUnits]]
 ) -> list[tuple[str, CountedUnits]]:
-    """Returns of claims what is of the cases or individuals of a set, and a little more by chance.
+    """Returns the part of the claims that is of the same cases or individuals as some units.
 
-    Thousands of windows are looked through at once so, and few are left to be looked at closely.
+    By chance it returns a few others, too. This looks through thousands of windows at once, and
+    leaves few to be compared exactly.
     """
     filled = [(label, of) for label, of in claims if of.weight]
     if not filled or units.weight == 0:
@@ -432,8 +435,8 @@ def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
 class _File:
     """What a file of the book says: a line of JSON, then the units.
 
-    Its SHA-256 is in the ledger, which others may read. The salt keeps them from finding out by it
-    that nobody counted, or that two claims are of the same units.
+    Its SHA-256 is in the ledger, which others may read. Because of the salt the SHA-256 does not
+    show them that a claim has no units, or that two claims have the same.
     """
 
     scope: str
@@ -453,7 +456,7 @@ class _File:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> _File:
-        """Raises ValueError, KeyError or TypeError for what is none."""
+        """Raises ValueError, KeyError or TypeError for bytes that are no file of the book."""
         head, _, body = data.partition(b"\n")
         said = json.loads(head)
         units = CountedUnits.from_bytes(body)
@@ -465,8 +468,8 @@ def _charged(
 ) -> list[Windowed]:
     """Returns the charges of a release that are of windows, the latest one last."""
     of_windows = windowed(entries)
-    found = charges_of(entries, output, release_id, key_fingerprint)
-    return [of_windows[entry.charge] for entry in found if entry.charge in of_windows]
+    of_release = charges_of(entries, output, release_id, key_fingerprint)
+    return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
 
 
 def _live(entries: Sequence[Entry]) -> dict[str, WindowCharge]:
@@ -479,10 +482,10 @@ def _live(entries: Sequence[Entry]) -> dict[str, WindowCharge]:
 
 
 def _sha256(claim: Entry | None) -> str:
-    found = None if claim is None else claim.units_sha256
-    if found is None:  # a sound ledger has none
+    sha256 = None if claim is None else claim.units_sha256
+    if sha256 is None:  # a sound ledger has none
         raise BookError("an entry `claim` of the ledger names no units; see `ledger verify`")
-    return found
+    return sha256
 
 
 def _key_of(scope: str) -> str:
@@ -497,7 +500,7 @@ def _reason(error: Exception) -> str:
 
 
 def _settle(folder: Path) -> None:
-    """Makes sure that the names in a folder of this machine outlast its power."""
+    """Makes sure that the names in a folder of this machine survive a loss of power."""
     with contextlib.suppress(OSError):  # some file systems have nothing to do
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -36,15 +36,15 @@ class Attempt:
         return cls(at, exit_code, reason)
 
     def note(self, store: KeyStore, output: str, release_id: str) -> None:
-        """Writes it down in place of the one before."""
+        """Notes this try in place of the one before."""
         write_anew(_path(store, output, release_id), json.dumps(asdict(self)).encode())
 
 
 def last_attempt(store: KeyStore, output: str, release_id: str) -> Attempt | None:
-    """Returns the last try that is known; None: there is none, or what is there is damaged."""
-    found = read_if_there(_path(store, output, release_id))
+    """Returns the last try that was noted; None: none was, or its file is damaged."""
+    text = read_if_there(_path(store, output, release_id))
     try:
-        return None if found is None else Attempt(**json.loads(found))
+        return None if text is None else Attempt(**json.loads(text))
     except (ValueError, TypeError):
         return None
 

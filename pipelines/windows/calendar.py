@@ -1,7 +1,7 @@
 """The calendar of a schedule: which windows are released, due, late or refused, and what each cost.
 
-It is read from the ledger, from what the last tries noted, and from the clock; of the log and of
-its book it reads nothing, so nothing in it is counted on private data.
+It is read from the ledger, from the notes of the last tries, and from the clock. It reads neither
+the log nor its book of units, so nothing in it is counted on private data.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Day:
     Attributes:
         window: The window.
         status: `waiting`: what belongs to it can still come. `due`: it can be released. `late`:
-            that has been so for longer than a window lasts. `refused`: its account could not pay
-            when it was tried last. `failed`: that try ended otherwise. `cut_off`: it is paid, and
-            the same command finishes it for nothing. `given_up`, `withdrawn`: it is paid, and
-            somebody ended it with the ledger. `released`, under any name.
-        releases: Names of the releases that were made or begun of it.
-        complete: Names of those that are complete.
+            it has been due for longer than a window lasts. `refused`: its account could not pay
+            when it was tried last. `failed`: the last try ended with another error. `cut_off`: it
+            is paid, and the same command finishes it for nothing. `given_up`, `withdrawn`: it is
+            paid, and somebody ended it with the ledger. `released`, under any name.
+        releases: Names of its releases, complete or begun.
+        complete: Names of its complete releases.
         epsilon: What it has spent; None: no finite epsilon.
         delta: Likewise; 0 where epsilon is not finite.
         attempt: The last try that is known, if it failed.
@@ -58,7 +58,7 @@ class Day:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing is left to do for it: to make it again is another spend."""
+        """Whether nothing is left to do for it, as making it again is another spend."""
         return self.status in ("released", "given_up", "withdrawn")
 
     def to_json(self) -> dict[str, Any]:
@@ -106,29 +106,29 @@ def calendar_of(
     entries = [] if ledger is None else ledger.entries()
     last = charges(entries)
     of_label: dict[str, list[Entry]] = {}
-    for charge, of_window in windowed(entries).items():
-        if of_window.window.scope == scope and last[charge].action != "void":
-            of_label.setdefault(of_window.window.label, []).append(last[charge])
+    for charge, windowed_charge in windowed(entries).items():
+        if windowed_charge.window.scope == scope and last[charge].action != "void":
+            of_label.setdefault(windowed_charge.window.label, []).append(last[charge])
     output = absolute(config.output)
     days = []
     for window in windows:
-        own = of_label.get(window.label, [])
+        of_window = of_label.get(window.label, [])
         attempt = None
-        if window.due_us <= now and not any(entry.action == "commit" for entry in own):
+        if window.due_us <= now and not any(entry.action == "commit" for entry in of_window):
             attempt = last_attempt(store, output, f"{config.release_id}-{window.label}")
-        days.append(_day(window, own, attempt, now))
+        days.append(_day(window, of_window, attempt, now))
     return tuple(days)
 
 
-def _day(window: Window, own: Sequence[Entry], attempt: Attempt | None, now_us: int) -> Day:
+def _day(window: Window, charged: Sequence[Entry], attempt: Attempt | None, now_us: int) -> Day:
     failed = attempt if attempt is not None and attempt.exit_code else None
     status: Status
-    if any(entry.action == "commit" for entry in own):
+    if any(entry.action == "commit" for entry in charged):
         status = "released"
-    elif any(entry.is_open for entry in own):
+    elif any(entry.is_open for entry in charged):
         status = "cut_off"
-    elif own:
-        status = "withdrawn" if own[-1].action == "withdraw" else "given_up"
+    elif charged:
+        status = "withdrawn" if charged[-1].action == "withdraw" else "given_up"
     elif window.due_us > now_us:
         status = "waiting"
     elif failed is not None:
@@ -137,13 +137,13 @@ def _day(window: Window, own: Sequence[Entry], attempt: Attempt | None, now_us: 
         status = "late"
     else:
         status = "due"
-    values = [entry.values() for entry in own]
+    values = [entry.values() for entry in charged]
     epsilons = [epsilon for epsilon, _ in values if epsilon is not None]
     is_finite = len(epsilons) == len(values)
     return Day(
         window, status,
-        tuple(sorted({entry.release_id for entry in own})),
-        tuple(sorted({entry.release_id for entry in own if entry.action == "commit"})),
+        tuple(sorted({entry.release_id for entry in charged})),
+        tuple(sorted({entry.release_id for entry in charged if entry.action == "commit"})),
         sum(epsilons, Fraction(0)) if is_finite else None,
         sum((delta for _, delta in values if delta is not None), Fraction(0)),
         failed,

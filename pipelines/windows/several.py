@@ -1,8 +1,8 @@
 """Several windows of a schedule by one command: a back-fill, or what a night left due.
 
 Each window is a release of its own, made in any order and on its own. One that fails stops no
-other, and the same command goes on with what is missing. What somebody gave up or withdrew is not
-missing: a window that has spent is made again only by who names it, and it alone.
+other, and the same command goes on with what is missing. A window that somebody gave up or withdrew
+is not missing: it has spent, so it is made again only if the command names it, and it alone.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Ended:
         status: How it ended; `refused`: its account could not pay; `given_up`, `withdrawn`: it was
             ended with the ledger before, and left alone.
         exit_code: That of a command for this window alone.
-        outcome: Of a release that was made or found; None: there is none, or it was not looked at.
-        reason: What was in the way; empty if nothing was.
+        outcome: Of the release, new or old; None: there is none, or it was not looked at.
+        reason: Why there is no release; empty if there is one.
         elapsed_s: How long it took.
         made_as: Name of the release that was there before; None: there was none.
     """
@@ -115,11 +115,11 @@ def release_windows(
     is_named = len(windows) == 1 and config.window != DUE
     left = []
     for window in windows:
-        day, own = days[window.number], of_window(config, window)
-        if own.release_id in day.complete or (day.status == "released" and not is_named):
-            yield Ended(window, own, "already_released", made_as=day.complete[-1])
+        day, window_config = days[window.number], of_window(config, window)
+        if window_config.release_id in day.complete or (day.status == "released" and not is_named):
+            yield Ended(window, window_config, "already_released", made_as=day.complete[-1])
         elif not is_named and (day.status == "given_up" or day.status == "withdrawn"):
-            yield Ended(window, own, day.status)
+            yield Ended(window, window_config, day.status)
         else:
             left.append(window)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage)
@@ -134,17 +134,17 @@ def release_windows(
             try:
                 yield one.result()
             except BrokenExecutor:  # killed, as by a machine that ran out of memory
-                told = "the process that made it was killed; run the same command again"
-                own = of_window(config, window)
-                yield Ended(window, own, "failed", RetryLater.exit_code, None, told)
+                reason = "the process that made it was killed; run the same command again"
+                window_config = of_window(config, window)
+                yield Ended(window, window_config, "failed", RetryLater.exit_code, None, reason)
 
 
 def over_text(config: ReleaseConfig, windows: Sequence[Window]) -> str:
-    """Returns what to say where the last window of the horizon is due; empty: others will be.
+    """Returns what to say once the last window of the horizon is due; empty: others will be due.
 
     Args:
         config: That of all windows.
-        windows: Those that were asked for; a schedule is over only for who asks what is due.
+        windows: Those that were asked for; only where `due` was asked for is a schedule over.
     """
     last = _schedule_of(config).horizon - 1
     if config.window != DUE or not windows or windows[-1].number != last:
@@ -159,7 +159,7 @@ def over_text(config: ReleaseConfig, windows: Sequence[Window]) -> str:
 def exit_code_of(ended: Sequence[Ended]) -> int:
     """Returns the exit code of a command for several windows: that of the first that failed.
 
-    One that asks for nothing but another try comes after those that a person must look at.
+    A failure that another try can mend counts only if no other failure needs a person.
     """
     codes = [one.exit_code for one in ended if one.exit_code]
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
@@ -199,13 +199,13 @@ def _note(config: ReleaseConfig, code: int, reason: str) -> None:
 
 
 def _known(config: ReleaseConfig) -> dict[int, Day]:
-    """What the ledger says of the windows.
+    """Returns the days of the calendar by the numbers of their windows.
 
-    What is wrong with ledger or key store is so for all of them, and told once.
+    A ledger or a key store that cannot be read fails here once, and not once a window.
     """
     store = open_store(config)
-    found = calendar_of(config, store, open_ledger(config, store))
-    return {day.window.number: day for day in found}
+    days = calendar_of(config, store, open_ledger(config, store))
+    return {day.window.number: day for day in days}
 
 
 def _schedule_of(config: ReleaseConfig) -> Schedule:

@@ -1,4 +1,4 @@
-"""What the outside is told of a release as it runs: events of lineage, and metrics at its end.
+"""What other programs learn of a release as it runs: events of lineage, and metrics at its end.
 
 All of it follows from the configuration, the ledger and the clock; nothing is counted on the input.
 """
@@ -28,7 +28,7 @@ def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], Non
         to: Where they go.
 
     Yields:
-        What is called with the folder of the release once it is there.
+        A function to call with the folder of the release once it is there.
     """
     run = _run_of(config)
     folders: list[str] = []

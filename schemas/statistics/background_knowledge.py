@@ -325,11 +325,11 @@ def suppress(
     """
     sought = np.sort(suppressed)
     place = np.minimum(np.searchsorted(sought, words), max(len(sought) - 1, 0))
-    kept = sought[place] != words if len(sought) else np.ones(len(words), bool)
-    before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+    is_kept = sought[place] != words if len(sought) else np.ones(len(words), bool)
+    before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
     new_offsets = before[offsets]
-    left = words[kept]
+    left = words[is_kept]
     lengths = np.diff(new_offsets)
     filled = lengths > 0
     first = times_of_words(left[new_offsets[:-1][filled]])
-    return kept, new_offsets, left - np.repeat(first, lengths[filled])
+    return is_kept, new_offsets, left - np.repeat(first, lengths[filled])

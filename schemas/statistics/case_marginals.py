@@ -87,8 +87,8 @@ class MarginalCells:
         n = self.n_names
         begins, ends = variants.offsets[:-1], variants.offsets[1:]
         lengths, codes = ends - begins, variants.codes.astype(np.int64)
-        own = np.arange(variants.n_variants)
-        second, before_last = (np.full(len(own), n, np.int64) for _ in range(2))
+        of_variant = np.arange(variants.n_variants)
+        second, before_last = (np.full(len(of_variant), n, np.int64) for _ in range(2))
         is_long = lengths > 1
         second[is_long] = codes[begins[is_long] + 1]
         before_last[is_long] = codes[ends[is_long] - 2]
@@ -98,15 +98,15 @@ class MarginalCells:
             self.first_cells[codes[begins], second],
             self.last_cells[codes[ends - 1], before_last],
         ]
-        rows = np.repeat(own, lengths)
-        found, counts = np.unique(rows * n + codes, return_counts=True)
-        row, activity = np.divmod(found, n)
+        rows = np.repeat(of_variant, lengths)
+        pairs, counts = np.unique(rows * n + codes, return_counts=True)
+        row, activity = np.divmod(pairs, n)
         n_bins, base = len(_OCCURRENCES) + 1, self._first_of_activities
         bins = np.searchsorted(_OCCURRENCES, counts, side="right")
-        parts = [(own, cell) for cell in cells]
+        parts = [(of_variant, cell) for cell in cells]
         parts.append((row, base + activity * n_bins + bins))
         if self.has_absent:
-            occurs = np.zeros((len(own), n), bool)
+            occurs = np.zeros((len(of_variant), n), bool)
             occurs[row, activity] = True
             absent_row, absent = np.nonzero(~occurs)
             parts.append((absent_row, base + absent * n_bins))

@@ -59,15 +59,15 @@ class Dafsa:
         representative = np.flatnonzero(merged == np.arange(len(merged)))
         state = (np.cumsum(merged == np.arange(len(merged))) - 1)[merged]
         fan_out = n_children[representative]
-        own = children[ranges(child_offsets[representative], fan_out)]
+        edges = children[ranges(child_offsets[representative], fan_out)]
         transition_offsets = offsets_of(fan_out)
         # The k-th child of a node goes by the k-th transition of the node's state.
         transition = transition_offsets[state[trie.parents]] + rank
         return cls(
             variants,
             np.repeat(np.arange(len(fan_out), dtype=np.int32), fan_out),
-            trie.activities[own],
-            state[own].astype(np.int32),
+            trie.activities[edges],
+            state[edges].astype(np.int32),
             trie.is_end[representative],
             transition[trie.nodes].astype(np.int32),
         )
@@ -154,14 +154,14 @@ def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray)
     for height in np.flatnonzero(np.diff(level_offsets) > 1):
         level = order[level_offsets[height] : level_offsets[height + 1]]
         fan_out = child_offsets[level + 1] - child_offsets[level]
-        own = children[ranges(child_offsets[level], fan_out)]
+        edges = children[ranges(child_offsets[level], fan_out)]
         # Signature: whether a variant ends here, then each child's activity and merged node.
         signature_offsets = offsets_of(1 + 2 * fan_out)
         signatures = np.empty(int(signature_offsets[-1]), np.int32)
         signatures[signature_offsets[:-1]] = trie.is_end[level]
         place = ranges(signature_offsets[:-1] + 1, 2 * fan_out)
-        signatures[place[0::2]] = trie.activities[own]
-        signatures[place[1::2]] = merged[own]
+        signatures[place[0::2]] = trie.activities[edges]
+        signatures[place[1::2]] = merged[edges]
         encoded = word_bytes(signature_offsets, signatures).dictionary_encode()
         group = np.asarray(encoded.indices)
         first = np.empty(len(encoded.dictionary), np.int64)

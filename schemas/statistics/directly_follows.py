@@ -108,5 +108,5 @@ class DirectlyFollows:
 
     def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
         """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""
-        kept = (self.sources != vocabulary.start) & (self.targets != vocabulary.end)
-        return DirectlyFollows(self.sources[kept], self.targets[kept], self.counts[kept])
+        inner = (self.sources != vocabulary.start) & (self.targets != vocabulary.end)
+        return DirectlyFollows(self.sources[inner], self.targets[inner], self.counts[inner])

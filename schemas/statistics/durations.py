@@ -174,9 +174,9 @@ def _packed_search(
     keys = values + np.repeat(base, np.diff(offsets))
     sought = np.clip(queries, smallest[segments] - 1, largest[segments]) + base[segments]
     order = np.argsort(sought)
-    found = np.empty(len(queries), np.int64)
-    found[order] = np.searchsorted(keys, sought[order], side="right")
-    return found
+    places = np.empty(len(queries), np.int64)
+    places[order] = np.searchsorted(keys, sought[order], side="right")
+    return places
 
 
 _SECOND_US = 1_000_000

@@ -64,12 +64,12 @@ class KFollows:
         if max_distance is not None:
             farthest = min(farthest, max_distance)
         at = np.arange(len(codes))
-        found = []
+        parts = []
         for distance in range(1, farthest + 1):
             at = at[left[at] >= distance]
             keys = _distinct(codes[at] * n_codes + codes[at + distance], n_codes**2)
-            found.append((keys, np.full(len(keys), distance, np.int32)))
-        keys, distances = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            parts.append((keys, np.full(len(keys), distance, np.int32)))
+        keys, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return cls._nearest(keys // n_codes, keys % n_codes, distances)
 
     @classmethod

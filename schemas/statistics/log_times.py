@@ -111,12 +111,12 @@ class LogTimes:
         """Returns about the median time in seconds of each (source, target) that occurs."""
         pairs, bins = self.steps >> _BIN_BITS, self.steps & ((1 << _BIN_BITS) - 1)
         borders = np.append(np.flatnonzero(np.diff(pairs, prepend=-1)), len(pairs)).tolist()
-        found = {}
+        medians = {}
         for first, last in pairwise(borders):
             pair = int(pairs[first])
             middle = middle_of(bins[first:last], self.step_counts[first:last])
-            found[pair >> _CODE_BITS, pair & _CODES] = middle
-        return found
+            medians[pair >> _CODE_BITS, pair & _CODES] = middle
+        return medians
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogTimes) and all(
@@ -137,10 +137,10 @@ def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:
         counts: int64[n], all positive.
     """
     below = np.cumsum(counts)
-    found = int(bins[np.searchsorted(2 * below, below[-1])])
-    if found == 0:
+    bin_ = int(bins[np.searchsorted(2 * below, below[-1])])
+    if bin_ == 0:
         return 0.0
-    edges = BIN_EDGES_US[found - 1 : found + 1].astype(np.float64) / _SECOND_US
+    edges = BIN_EDGES_US[bin_ - 1 : bin_ + 1].astype(np.float64) / _SECOND_US
     return float(np.sqrt(edges[0] * edges[-1]))
 
 
@@ -151,8 +151,8 @@ def _bins_of(durations_us: np.ndarray) -> np.ndarray:
 def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same of numbers from 0 to a few hundred, without sorting them."""
     counts = np.bincount(keys).astype(np.int64)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
+    values = np.flatnonzero(counts)
+    return values, counts[values]
 
 
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

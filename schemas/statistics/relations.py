@@ -128,24 +128,24 @@ class ActivityRelations:
             at_first: Whether it must come before the first b.
         """
         n = len(vocabulary)
-        made = np.zeros((n, n), np.int64)
+        matrix = np.zeros((n, n), np.int64)
         inner = self.sources != vocabulary.start
         counts = self.counts_before_first if at_first else self.counts
-        made[self.sources[inner], self.targets[inner]] = counts[inner]
-        return made
+        matrix[self.sources[inner], self.targets[inner]] = counts[inner]
+        return matrix
 
     def cases(self, vocabulary: ActivityVocabulary) -> np.ndarray:
         """Returns int64[n], the cases that have each activity."""
-        made = np.zeros(len(vocabulary), np.int64)
+        cases = np.zeros(len(vocabulary), np.int64)
         of_start = self.sources == vocabulary.start
-        made[self.targets[of_start]] = self.counts[of_start]
-        return made
+        cases[self.targets[of_start]] = self.counts[of_start]
+        return cases
 
     def firsts(self, vocabulary: ActivityVocabulary) -> np.ndarray:
         """Returns int64[n], the cases that begin with each activity."""
-        made = np.zeros(len(vocabulary), np.int64)
-        made[self.first_codes] = self.first_counts
-        return made
+        firsts = np.zeros(len(vocabulary), np.int64)
+        firsts[self.first_codes] = self.first_counts
+        return firsts
 
 
 def _blocks(lengths: np.ndarray, n_names: int) -> Iterator[tuple[int, int]]:
@@ -200,8 +200,8 @@ def _summed(keys: np.ndarray, n_keys: int | None, *columns: np.ndarray) -> tuple
     """
     if n_keys is not None and n_keys <= 4 * len(keys):  # few names: a cell for every key
         totals = [sum_groups(keys, counts, n_keys) for counts in columns]
-        found = np.flatnonzero(totals[0])
-        return found, *(total[found] for total in totals)
+        present = np.flatnonzero(totals[0])
+        return present, *(total[present] for total in totals)
     distinct, inverse = np.unique(keys, return_inverse=True)
     return distinct, *(sum_groups(inverse, counts, len(distinct)) for counts in columns)
 

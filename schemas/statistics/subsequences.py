@@ -190,7 +190,7 @@ class _Search:
         rest = ends - matches.ends - 1
         first_match = np.searchsorted(matches.patterns, np.arange(n + 1))
         work = np.concatenate([[0], np.cumsum(rest)])[first_match]
-        taken, refused, shorter, cases, found = [], [], [], [], []
+        taken, refused, shorter, cases, longer_matches = [], [], [], [], []
         n_taken = first = 0
         while first < n:
             last = int(np.searchsorted(work, work[first] + _PIECE, side="right")) - 1
@@ -203,7 +203,7 @@ class _Search:
             refused.append(part[0].refused)
             shorter.append(part[0].shorter)
             cases.append(part[0].cases)
-            found.append(part[1])
+            longer_matches.append(part[1])
             n_taken += len(part[0].taken)
             first = last
         none = np.zeros((0, length + 1), np.int64)
@@ -216,9 +216,9 @@ class _Search:
                 np.concatenate([flat, *cases]),
             ),
             _Matches(
-                np.concatenate([flat, *(f.patterns for f in found)]),
-                np.concatenate([flat, *(f.rows for f in found)]),
-                np.concatenate([flat, *(f.ends for f in found)]),
+                np.concatenate([flat, *(m.patterns for m in longer_matches)]),
+                np.concatenate([flat, *(m.rows for m in longer_matches)]),
+                np.concatenate([flat, *(m.ends for m in longer_matches)]),
             ),
         )
 
@@ -242,43 +242,43 @@ class _Search:
         row = matches.rows[source]
         key = (matches.patterns[source] - first) * rows.n_items + rows.items[position]
         totals = np.bincount(key, rows.counts[row], (last - first) * rows.n_items)
-        found = np.flatnonzero(totals)
-        prefix, item = found // rows.n_items + first, found % rows.n_items
+        occurring = np.flatnonzero(totals)
+        prefix, item = occurring // rows.n_items + first, occurring % rows.n_items
 
-        shorter = np.empty((len(found), level.length + 1), np.int64)
+        shorter = np.empty((len(occurring), level.length + 1), np.int64)
         shorter[:, -1] = prefix
-        is_candidate = np.ones(len(found), bool)
+        is_candidate = np.ones(len(occurring), bool)
         for i in range(level.length):
             sought = level.shorter[prefix, i] * rows.n_items + item
             place = np.minimum(np.searchsorted(known, sought), len(known) - 1)
             is_candidate &= known[place] == sought
             shorter[:, i] = place
         # More cases are needed in any case, so the labels of the others need not be counted.
-        is_frequent = totals[found] >= self.demand.min_cases
+        is_frequent = totals[occurring] >= self.demand.min_cases
         counted = is_candidate & is_frequent
         number = np.full(len(totals), -1, np.int64)
-        number[found[counted]] = np.arange(int(counted.sum()))
+        number[occurring[counted]] = np.arange(int(counted.sum()))
         group = number[key]
         largest = self._largest(group, row, int(counted.sum()))
-        is_taken = np.zeros(len(found), bool)
-        is_taken[counted] = self.demand.is_met(totals[found[counted]].astype(np.int64), largest)
+        is_taken = np.zeros(len(occurring), bool)
+        is_taken[counted] = self.demand.is_met(totals[occurring[counted]].astype(np.int64), largest)
 
-        made = np.concatenate([level.taken[prefix], item[:, None]], axis=1)
+        longer = np.concatenate([level.taken[prefix], item[:, None]], axis=1)
         part = Level(
-            made[is_taken],
-            made[is_candidate & ~is_taken],
+            longer[is_taken],
+            longer[is_candidate & ~is_taken],
             shorter[is_taken],
-            totals[found[is_taken]].astype(np.int64),
+            totals[occurring[is_taken]].astype(np.int64),
         )
         if not wants_matches:
             none = np.zeros(0, np.int64)
             return part, _Matches(none, none, none)
         number[:] = -1
-        number[found[is_taken]] = np.arange(len(part.taken))
+        number[occurring[is_taken]] = np.arange(len(part.taken))
         group = number[key]
-        kept = np.flatnonzero(group >= 0)
-        kept = kept[stable_order(group[kept], len(part.taken))]
-        return part, _Matches(group[kept] + n_before, row[kept], position[kept])
+        of_taken = np.flatnonzero(group >= 0)
+        of_taken = of_taken[stable_order(group[of_taken], len(part.taken))]
+        return part, _Matches(group[of_taken] + n_before, row[of_taken], position[of_taken])
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
         """int64[n_groups, m], cases of the most frequent label; group -1 is left out."""

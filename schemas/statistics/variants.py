@@ -100,10 +100,10 @@ class VariantHistogram:
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
-        own = encode_sequences(traces.offsets, traces.activities).dictionary_encode()
+        variants = encode_sequences(traces.offsets, traces.activities).dictionary_encode()
         # The batch's few variants are made the look-up table, not the log's many.
-        found = pc.index_in(self.sequences, value_set=own.dictionary)
-        known = np.flatnonzero(found.is_valid())
-        number = np.full(len(own.dictionary), -1, np.int64)
-        number[np.asarray(found.take(pa.array(known)))] = known
-        return number[np.asarray(own.indices)]
+        places = pc.index_in(self.sequences, value_set=variants.dictionary)
+        known = np.flatnonzero(places.is_valid())
+        number = np.full(len(variants.dictionary), -1, np.int64)
+        number[np.asarray(places.take(pa.array(known)))] = known
+        return number[np.asarray(variants.indices)]

@@ -78,7 +78,7 @@ class AnonymizeEventLog(beam.PTransform):
             raise UsageError(f"{method} releases no log: name the product to return")
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        """Wires grouping, the method's rounds, and what it makes of them."""
+        """Wires grouping, the method's rounds, and the rows of the release."""
         declared = method_named(self._run.method).attributes(self._run.params)
         events = events | "DeclaredOnly" >> beam.Map(
             with_attributes, [a.name for a in declared]
@@ -86,12 +86,12 @@ class AnonymizeEventLog(beam.PTransform):
         grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
             self._n_shards, by_individual=self._run.by_individual
         )
-        made = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(self._run, self._n_shards)
+        parts = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(self._run, self._n_shards)
         if self._product is None:
-            source, to_rows = made["traces"], beam.Map(_to_rows)
+            source, to_rows = parts["traces"], beam.Map(_to_rows)
         else:
             source = events.pipeline | "Product once" >> beam.Create([None])
-            to_rows = beam.FlatMap(_to_batches, self._product, pvalue.AsIter(made["products"]))
+            to_rows = beam.FlatMap(_to_batches, self._product, pvalue.AsIter(parts["products"]))
         return source | "ToRows" >> to_rows.with_output_types(pa.RecordBatch)
 
 
@@ -122,8 +122,7 @@ class AnonymizeTraces(beam.PTransform):
         """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
         run = self._run
         method = method_named(run.method)
-        pipeline = traces.pipeline
-        once = pipeline | "Once" >> beam.Create([None])
+        once = traces.pipeline | "Once" >> beam.Create([None])
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         for i, name in enumerate(method.rounds(run.params)):
@@ -157,6 +156,13 @@ class AnonymizeTraces(beam.PTransform):
         products = once | "Products" >> beam.ParDo(
             _MakeProducts(run, tuple(known)), *known.values()
         )  # PCollection[Chunk]
+        return {"traces": self._released(traces, known), "products": products}
+
+    def _released(
+        self, traces: beam.PCollection[TraceBatch], known: Mapping[str, pvalue.AsIter]
+    ) -> beam.PCollection[TraceBatch]:
+        run, pipeline = self._run, traces.pipeline
+        method = method_named(run.method)
         if method.log == "transformed":
             released = traces | "Apply" >> beam.ParDo(_Apply(run, tuple(known)), *known.values())
         else:
@@ -171,11 +177,11 @@ class AnonymizeTraces(beam.PTransform):
         if method.log != "none" and run.columns:
             columns = pipeline | "Columns" >> beam.Create(run.columns).with_output_types(TraceBatch)
             released = (released, columns) | "WithColumns" >> beam.Flatten()
-        return {"traces": released, "products": products}
+        return released
 
 
 class _Keyed(beam.DoFn):
-    """A stage that knows the run, the decisions so far, and the key where it runs."""
+    """A stage that has the run and the decisions so far, and finds the key where it runs."""
 
     # Element type of the output, for its coder.
     gives: ClassVar[Any]
@@ -185,29 +191,29 @@ class _Keyed(beam.DoFn):
         self._known = known
 
     def default_type_hints(self) -> IOTypeHints:
-        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        """Returns only the output's type, as Beam's check fails if there are no side inputs."""
         return IOTypeHints.empty().with_output_types(self.gives)
 
     def setup(self) -> None:
         self._key = self._run.key.resolve()
         self._method = method_named(self._run.method)
-        self._found: tuple[Randomness, dict[str, Any]] | None = None
+        self._start: tuple[Randomness, dict[str, Any]] | None = None
 
     def _split(self, known: tuple[Iterable[Chunk], ...]) -> tuple[Randomness, dict[str, Any]]:
         """Returns (randomness, decisions by round) of the side inputs, which are put together once.
 
         Without a digest, in the first round, the randomness is that of the units.
         """
-        if self._found is None:
-            # What is only waited for comes last.
+        if self._start is None:
+            # Side inputs that are only waited for come last, and have no name.
             named = zip(self._known, known, strict=False)
             by_name = {name: only(chunks) for name, chunks in named}
             digest = by_name.pop(_DIGEST, None)
             run = self._run
             digested = "" if digest is None else digest.hex
             first = Randomness(self._key, run.release_id, digested, run.noise_digest)
-            self._found = first.after(decided(by_name)), by_name
-        return self._found
+            self._start = first.after(decided(by_name)), by_name
+        return self._start
 
     def _bounded(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
         return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
@@ -292,7 +298,7 @@ class _Decide(_Keyed):
             with kept_on_worker(self._run.operator_folder):
                 for sentence in self._method.foretold(statistics["variants"], params):
                     _OPERATOR.warning("%s: %s", self._method.name, sentence)
-        own = partial(
+        decide = partial(
             self._method.decide,
             self._round,
             statistics,
@@ -300,7 +306,7 @@ class _Decide(_Keyed):
             params,
             randomness,
         )
-        yield from cut(self._run.draws.once(self._round, randomness, own))
+        yield from cut(self._run.draws.once(self._round, randomness, decide))
         _LOG.info("decided: %s", self._round)
 
 

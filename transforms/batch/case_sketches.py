@@ -1,4 +1,4 @@
-"""The sketch of the cases that a release reads, in a file for who keeps the ledger."""
+"""The sketch of the cases that a release reads, in a file for the keeper of the ledger."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class SketchFile:
     kept_until: str
 
     def write(self, sketch: CaseSketch, key: ReleaseKey) -> None:
-        """Writes the file; of a run that went on it stays as it is."""
+        """Writes the file, unless an earlier try of the same run wrote it."""
         about = {"key": key.fingerprint, "kept_until": self.kept_until}
         write_new(self.path, json.dumps(about).encode() + b"\n" + sketch.to_bytes())
 
 
 @dataclass(frozen=True, eq=False)
 class WrittenSketch:
-    """What a run put there.
+    """The content of a sketch file.
 
     Attributes:
         sketch: That of the cases it read.
@@ -50,7 +50,7 @@ class WrittenSketch:
         """Returns what is in a file.
 
         Raises:
-            ValueError: No run wrote it.
+            ValueError: The file was not written by a run.
         """
         head, _, body = data.partition(b"\n")
         about = json.loads(head)

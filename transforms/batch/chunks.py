@@ -2,8 +2,8 @@
 
 A runner sorts, copies and sends elements one by one, each in memory as a whole and, on some, within
 a buffer that many stages share: Flink refuses an element that does not fit with "Record too large".
-So what counts or decides about a whole log travels as chunks of its wire form, and whoever needs it
-puts them together on the worker.
+So statistics and decisions of a whole log travel as chunks of their wire form, and the worker that
+needs a value puts its chunks together.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 
 # Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
 Chunk = tuple[bytes, int, int, bytes]
-# The same for Beam: of a hint that it does not translate itself it takes another coder here than
-# where it does, and then elements are not what they were.
+# The same type in Beam's own words. Where Beam has to translate a hint, it takes different coders
+# at different places, and an element is then decoded as something else.
 CHUNK = convert_to_beam_type(Chunk)
 
 CHUNK_BYTES = 1 << 20

@@ -18,7 +18,7 @@ _LOG = logging.getLogger("tracecloak")
 
 @dataclass(frozen=True)
 class Written:
-    """What of a release is written before its commit.
+    """The files of a release that are written before its commit.
 
     Attributes:
         parts: The parts of the log.

@@ -1,8 +1,8 @@
 """Counting: one exact combiner for all statistics of a round.
 
-Of the steps of a stream Beam runs it. Of a whole log an accumulator can be as large as the log, and
-Beam would send it as one element; so there bundles are combined where they are counted, what comes
-of it travels in chunks (`chunks.py`), and is combined again in one place.
+Beam runs it for the steps of a stream. For a whole log, an accumulator can be as large as the log,
+and Beam would send it as one element. So the statistics of a log are combined bundle by bundle
+where they are counted, travel in chunks (`chunks.py`), and are combined again in one place.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MergeStatisticsFn(beam.CombineFn):
 
 
 class CountBatches(beam.DoFn):
-    """Gives what `counted` returns of the elements of a bundle, merged, in chunks."""
+    """Merges what `counted` returns for the elements of a bundle, and gives it in chunks."""
 
     # Element type of the output, for its coder.
     gives: ClassVar[Any] = CHUNK
@@ -88,7 +88,7 @@ class CountBatches(beam.DoFn):
         self._counted = counted
 
     def default_type_hints(self) -> IOTypeHints:
-        """Returns the output's type only: Beam's check of variable arguments fails on none."""
+        """Returns only the output's type, as Beam's check fails if there are no side inputs."""
         return IOTypeHints.empty().with_output_types(self.gives)
 
     def start_bundle(self) -> None:

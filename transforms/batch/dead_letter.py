@@ -27,7 +27,7 @@ class DeadLetter:
 
     Attributes:
         folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json` if
-            anything is to be told of what was read.
+            there is anything to say about the records that were read.
         max_error_ratio: Largest share of malformed records among all, in [0, 1].
     """
 
@@ -41,11 +41,11 @@ class DeadLetter:
         self._write(f"file-{rank:05d}.jsonl", "".join(json.dumps(r) + "\n" for r in numbered))
 
     def check(self, tally: ReadTally) -> None:
-        """Notes what was read, for `told`, and ends the run if too many records were malformed.
+        """Notes the records for `told`, and ends the run if too many of them were malformed.
 
         Raises:
-            InputSchemaError: They are more than `max_error_ratio` of all records. No number of the
-                data is in its text, as this may be after something was paid: `told` has them.
+            InputSchemaError: They are more than `max_error_ratio` of all records. Its text has no
+                number of the data, as something may have been paid already; `told` has the numbers.
         """
         if tally.found():
             self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
@@ -65,7 +65,7 @@ class DeadLetter:
     def told(self) -> tuple[int, list[Finding]]:
         """Returns the number of records and what was found of them, once `check` has noted it.
 
-        Read from the folder, as workers elsewhere have no other way to tell it.
+        They are read from the folder, as workers elsewhere cannot report them in another way.
         """
         path = FileSystems.join(self.folder, _TALLY)
         if not FileSystems.exists(path):

@@ -1,4 +1,4 @@
-"""Decisions that are kept: a run that goes on where another was cut off draws nothing anew."""
+"""Decisions that are kept, so that a run that goes on after one was cut off draws nothing anew."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MEND = "the release cannot be finished; give it up with `tracecloak ledger forf
 
 
 class Gate(Protocol):
-    """What a release passes before it draws, and asks before it appears."""
+    """A gate that a release passes before it draws noise, and asks before it appears."""
 
     def __call__(self) -> None:
-        """Notes that noise is drawn from now on; raises where it must not be."""
+        """Notes that noise is drawn from now on; raises if none may be drawn."""
         ...
 
     def check_open(self) -> None:
-        """Raises where the release was given up meanwhile."""
+        """Raises if the release was given up meanwhile."""
         ...
 
 
@@ -35,14 +35,14 @@ class Gate(Protocol):
 class KeptDraws:
     """Decisions in the files of a folder that only the operator reads; it pickles.
 
-    What is in the folder holds noisy values, and of published methods exact ones. Each file is
-    authenticated with the release's key, so that nobody's bytes are taken for a decision.
+    The files hold noisy values, and exact ones for published methods. Each file is authenticated
+    with the release's key, so that no other bytes are taken for a decision.
 
     Attributes:
         folder: On any Beam file system.
-        key: Where the release's key is; with the release given up, it is gone, and nothing is
-            drawn.
-        before: What is passed before anything is drawn; raises where it must not be.
+        key: Where the release's key is. If the release was given up, its key is gone and nothing
+            is drawn.
+        before: Called before anything is drawn; raises if nothing may be drawn.
     """
 
     folder: str
@@ -56,23 +56,23 @@ class KeptDraws:
 
         Raises:
             UsageError: The key is gone, or the round was decided on another input.
-            TracecloakError: What is kept was changed.
+            TracecloakError: A kept decision was changed.
         """
         key = self.key.resolve()
         path = f"{self.folder.rstrip('/')}/{_short(round_name)}.decision"
         about = hashlib.sha256(
             "\n".join((round_name, randomness.input_digest, randomness.decided)).encode()
         ).digest()
-        found = self._kept(path, key, round_name, about)
-        if found is not None:
-            return found
+        decision = self._read(path, key, round_name, about)
+        if decision is not None:
+            return decision
         if self.before is not None:
             self.before()
         write_sealed(path, key, round_name, about + encode(decide()))
-        # What is kept counts: another worker may have been first.
-        return cast(Decision, self._kept(path, key, round_name, about))
+        # The decision that is kept counts, as another worker may have been first.
+        return cast(Decision, self._read(path, key, round_name, about))
 
-    def _kept(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
+    def _read(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
         message = read_sealed(path, key, round_name, _MEND)
         if message is None:
             return None
@@ -86,5 +86,5 @@ class KeptDraws:
 
 
 def _short(round_name: str) -> str:
-    """A name that every file system takes, in place of the round's."""
+    """Returns a name for the round's file that every file system takes."""
     return hashlib.sha256(round_name.encode()).hexdigest()[:16]

@@ -36,10 +36,10 @@ class ReleaseSpec:
         noise_digest: Of the configuration and the method's version (`contract.identity`).
         draws: Where decisions are made and kept; it pickles.
         sketch: Where the sketch of the cases goes; None: none is made.
-        check_open: Called before the release appears; raises where it was given up meanwhile. None:
-            whoever gives it up ends the run's key, and that must do.
+        check_open: Called before the release appears; raises if it was given up meanwhile. None:
+            there is no such check, but giving a release up also deletes its key.
         signer: Where the key is that signs the manifest; None: nobody signs.
-        operator_folder: Where workers put what they find in the data; None: into their logs.
+        operator_folder: Where workers put their findings in the data; None: into their logs.
     """
 
     method: str
@@ -72,12 +72,12 @@ class ReleaseSpec:
 
 @dataclass(frozen=True)
 class Target:
-    """What is written, and where.
+    """The release that is written, and where.
 
     Attributes:
         spec: What is released.
         folder: Where it is built.
-        manifest: What it says of itself, but for what came out.
+        manifest: The manifest, still without what came out.
         formats: Forms of the released log.
         n_parts: Parts of the released log.
     """
@@ -90,12 +90,12 @@ class Target:
 
     @property
     def keeps_parts(self) -> bool:
-        """Whether the parts of the log are released, and not only what is made of them."""
+        """Whether the parts of the log are released, and not only the forms made from them."""
         return PARTS in self.formats
 
     @property
     def exports(self) -> list[str]:
-        """The forms that are made of the parts."""
+        """The forms that are made from the parts."""
         return [kind for kind in self.formats if kind != PARTS]
 
 

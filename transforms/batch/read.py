@@ -21,11 +21,12 @@ EVENTS = "events"
 REJECTS = "rejects"
 TALLIES = "tallies"
 
-# Small files are read together, as an element and its batches cost more than what is in them; not
-# too many, as where they are far away each waits for its begin, and workers could share that.
+# Small files are read together, as an element and its batches cost more than the records in them.
+# Not too many are, as each file far away takes a while to answer, and workers can share this
+# waiting.
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
-# Events of several files are one batch until they are so many.
+# Events of several files are put into one batch, up to this number.
 _FULL_ROWS = 1 << 15
 
 
@@ -37,7 +38,7 @@ class ReadEventLog(beam.PTransform):
 
     Args:
         source: What is read.
-        operator_folder: Where workers put what they find in the data, see
+        operator_folder: Where workers put their findings in the data, see
             `transforms.operator_log`; None: into their logs.
     """
 
@@ -47,7 +48,7 @@ class ReadEventLog(beam.PTransform):
         self._operator_folder = operator_folder
 
     def expand(self, begin: beam.pvalue.PBegin) -> dict[str, beam.PCollection[Any]]:
-        """Reads one file per element, or some small ones: it is the unit of parallel reading."""
+        """Reads one file per element, or a few small ones; elements are read in parallel."""
         outputs = (
             begin
             | "Files" >> beam.Create(list(_together(self._source.files)))
@@ -118,5 +119,5 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) < 2:
         return batches
     joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    found: list[pa.RecordBatch] = joined.to_batches()
-    return found
+    pieces: list[pa.RecordBatch] = joined.to_batches()
+    return pieces

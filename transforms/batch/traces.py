@@ -27,7 +27,7 @@ class GroupIntoTraces(beam.PTransform):
     """Shuffles canonical events by shard of their privacy unit, sorts each shard into traces.
 
     Returns `traces`: PCollection[TraceBatch], all of one vocabulary, each of some thousand cases. A
-    shard must fit one worker's memory; what is computed does not depend on their number.
+    shard must fit one worker's memory; the results do not depend on the number of shards.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class GroupIntoTraces(beam.PTransform):
         Args:
             n_shards: Number of shards.
             wait_on: No trace is built before this is complete.
-            by_individual: The unit is the individual, not the case, and all cases of an individual
-                come in one batch; see TraceBatch.from_events. Every event must name its individual
-                or the pipeline fails.
+            by_individual: Whether the unit is the individual and not the case: then all cases of an
+                individual come in one batch; see TraceBatch.from_events. The pipeline fails if an
+                event does not name its individual.
         """
         super().__init__()
         self._n_shards = n_shards
@@ -81,7 +81,7 @@ def _vocabulary(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:
 def _shard(
     events: pa.RecordBatch, n_shards: int, by_individual: bool
 ) -> Iterable[tuple[int, bytes]]:
-    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    """Encodes batches once, as the runner would decode and encode at every step of the shuffle."""
     key = INDIVIDUAL_ID if by_individual else CASE_ID
     for shard, part in split_by_shard(carried_columns(events, by_individual), n_shards, key):
         yield shard, _BATCHES.encode(part)

@@ -1,8 +1,8 @@
 """A window's part of a log: which cases belong to it, and which of them count.
 
-A release of a window runs twice over what it reads. First the units of the window's cases are
-written down, which whoever keeps the book of counted units claims. Then the release is made of the
-cases whose units were claimed, as they are in the frozen set, and of no others.
+A release of a window reads its input twice. First it writes down the units of the window's cases,
+which are then claimed in the book of counted units. Then the release is made of the cases whose
+units were claimed, as the frozen set has them, and of no others.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class WindowPart:
         return CountedUnits.from_bytes(_read(self.frozen))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out what each worker reads for itself, the key among it."""
+        """Leaves out what each worker reads for itself, such as the key."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 

@@ -93,7 +93,7 @@ class WriteRelease(beam.PTransform):
         beam.PCollection[Chunk],
         list[beam.PCollection[OutputFile]],
     ]:
-        """Returns the parts, what is counted on them, and what is written beside or from them."""
+        """Returns the parts of the log, their counts, and the other files made from them."""
         target = self._target
         pipeline = released.pipeline
         cases = released | "SplitByPart" >> beam.FlatMap(_split, target.n_parts).with_output_types(
@@ -138,7 +138,7 @@ _RELEASED: dict[str, type[Mergeable]] = {
 
 
 def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
-    """Encoded here, once: the runner would decode and encode at every step of the shuffle."""
+    """Encodes batches once, as the runner would decode and encode at every step of the shuffle."""
     for number, cases in parts_of(released, n_parts):
         yield number, encode(cases)
 

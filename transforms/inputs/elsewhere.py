@@ -43,9 +43,9 @@ def listed_elsewhere(pattern: str) -> Listing:
     require_file_system("log", pattern)
     first = first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
-        found = dict(told_by_beam(pattern, [pattern]))
-        if found:
-            return Listing(pattern.rpartition("/")[0], found, is_root_seen=False)
+        file = dict(told_by_beam(pattern, [pattern]))
+        if file:
+            return Listing(pattern.rpartition("/")[0], file, is_root_seen=False)
     folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
     whole = f"{folder}/**" if first is None else pattern
     if whole.endswith("/"):  # what lies in the folders that match

@@ -12,8 +12,8 @@ _HIDDEN = re.compile(r"(?:^|/)(?:_|\.(?!\.?(?:/|$)))")
 
 def first_wildcard(pattern: str) -> int | None:
     """Returns where a pattern has its first wildcard; None: it has none."""
-    found = re.search(r"[*?[]", pattern)
-    return None if found is None else found.start()
+    wildcard = re.search(r"[*?[]", pattern)
+    return None if wildcard is None else wildcard.start()
 
 
 def is_passed_over(path: str, folder: str, pattern: str) -> bool:

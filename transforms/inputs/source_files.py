@@ -64,13 +64,13 @@ def partitions_of(path: str) -> tuple[tuple[str, str | None], ...]:
     whose value is `A/B`. `__HIVE_DEFAULT_PARTITION__` is null, and so are empty text and what is no
     UTF-8, as in every other column. Where a name stands in the path twice, the last one counts.
     """
-    found: dict[str, str | None] = {}
+    columns: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         name, sign, value = folder.partition("=")
         column = _unescaped(name)
         if sign and column:
-            found[column] = None if value in _NULL else _unescaped(value)
-    return tuple(sorted(found.items()))
+            columns[column] = None if value in _NULL else _unescaped(value)
+    return tuple(sorted(columns.items()))
 
 
 def _unescaped(text: str) -> str | None:
@@ -122,12 +122,12 @@ def _nothing_at(pattern: str, may_be_none: bool) -> str:
         return f"log {pattern!r} matches no file; correct the glob or its folder"
     if os.path.isdir(pattern):
         return f"log {pattern!r} is a folder without files"
-    told = f"log {pattern!r} is not there; correct the path"
+    sentence = f"log {pattern!r} is not there; correct the path"
     if may_be_none:
-        told += (
+        sentence += (
             ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
         )
-    return told
+    return sentence
 
 
 def _may_be_empty(pattern: str) -> bool:
@@ -238,28 +238,28 @@ def _tables_around(
 
 
 def _tables_here(folders: Sequence[str]) -> dict[str, Table | None]:
-    found: dict[str, Table | None] = {}
+    tables: dict[str, Table | None] = {}
     for folder in folders:
         marks = [f"{folder}/{name}/" for name in FOLDERS if os.path.isdir(f"{folder}/{name}")]
         with contextlib.suppress(OSError):  # it is not there, or not for this user to see
             marks += [f"{folder}/metadata/{name}" for name in os.listdir(f"{folder}/metadata")]
-        found[folder] = next(filter(None, map(table_told_by, marks)), None)
-    return found
+        tables[folder] = next(filter(None, map(table_told_by, marks)), None)
+    return tables
 
 
 def _expression(pattern: str) -> str:
-    made, end = "", 0
+    expression, end = "", 0
     for wildcard in _WILDCARD.finditer(pattern):
-        made += re.escape(pattern[end : wildcard.start()])
+        expression += re.escape(pattern[end : wildcard.start()])
         end = wildcard.end()
         sign = wildcard[0]
         if sign.startswith("["):
             inside = sign[1:-1].replace("\\", r"\\")
             mark = {"!": "^", "^": r"\^"}.get(inside[0])
-            made += f"[{inside}]" if mark is None else f"[{mark}{inside[1:]}]"
+            expression += f"[{inside}]" if mark is None else f"[{mark}{inside[1:]}]"
         else:
-            made += {"**": ".*", "*": r"[^/\\]*", "?": "."}[sign]
-    return made + re.escape(pattern[end:])
+            expression += {"**": ".*", "*": r"[^/\\]*", "?": "."}[sign]
+    return expression + re.escape(pattern[end:])
 
 
 def open_source(path: str) -> BinaryIO:

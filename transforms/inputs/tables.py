@@ -48,12 +48,12 @@ class Table:
 
 def table_told_by(path: str) -> Table | None:
     """Returns the table that the name of one listed file, or of a folder with a slash, tells of."""
-    found = _MARKER.search(path)
-    if found is None:
+    match = _MARKER.search(path)
+    if match is None:
         return None
-    name = found[1] or found[2] or found[3]
-    marker = path[: found.start()] + found[0].rstrip("/")
-    return Table(path[: found.start()], marker, _KINDS[name])
+    name = match[1] or match[2] or match[3]
+    marker = path[: match.start()] + match[0].rstrip("/")
+    return Table(path[: match.start()], marker, _KINDS[name])
 
 
 def patterns_of_markers(folder: str) -> Iterator[str]:
@@ -97,13 +97,13 @@ def refuse_tables(
     Raises:
         InputSchemaError: A table holds one.
     """
-    own = {root}
+    folders = {root}
     for path in paths:
         folder = path.rpartition("/")[0]
-        while folder not in own:
-            own.add(folder)
+        while folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    table = next(iter([*(one for one in listed if one.folder in own), *around]), None)
+    table = next(iter([*(one for one in listed if one.folder in folders), *around]), None)
     if table is not None:
         raise InputSchemaError(
             f"log {pattern!r} lies in a table of {table.kind}, as {table.marker} tells, and "

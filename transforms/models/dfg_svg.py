@@ -86,7 +86,7 @@ def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
         return list(range(n))
     into = widest_ways(graph.start, graph.sources, graph.targets, graph.counts)
     out_of = widest_ways(graph.end, graph.targets, graph.sources, graph.counts)
-    kept: set[int] = set()
+    drawn: set[int] = set()
     shown = {graph.start, graph.end}
     passed = graph.throughputs()
     for node in np.argsort(-passed[: graph.start], kind="stable").tolist():
@@ -94,16 +94,16 @@ def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
             shown.add(node)
             continue
         way = {*_way(node, into, graph.sources), *_way(node, out_of, graph.targets)}
-        if kept and len(kept | way) > max_edges:
+        if drawn and len(drawn | way) > max_edges:
             break
-        kept |= way
+        drawn |= way
         shown |= {int(codes[edge]) for edge in way for codes in (graph.sources, graph.targets)}
     for edge in np.argsort(-graph.counts, kind="stable").tolist():
-        if len(kept) >= max_edges:
+        if len(drawn) >= max_edges:
             break
         if graph.sources[edge] in shown and graph.targets[edge] in shown:
-            kept.add(edge)
-    return sorted(kept)
+            drawn.add(edge)
+    return sorted(drawn)
 
 
 def _way(node: int, last: dict[int, int], near: np.ndarray) -> Iterator[int]:

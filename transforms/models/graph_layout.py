@@ -204,11 +204,11 @@ def _layers(
     ).tocsr()
     length = np.bincount(below, pull, n) - np.bincount(above, pull, n)
     length[last] += 1e-3  # of all optima, one that is not stretched
-    found = linprog(
+    solution = linprog(
         length, A_ub=difference, b_ub=-np.ones(len(rows)), bounds=(0, None), method="highs-ds"
     )
     # The matrix is that of a network, so a vertex is integral.
-    return np.rint(found.x).astype(np.int64)
+    return np.rint(solution.x).astype(np.int64)
 
 
 def _rows(net: LayeredNet, x: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -113,9 +113,9 @@ def order(net: LayeredNet) -> None:
         downwards = sweep % 2 == 0
         for number in range(len(rows)) if downwards else range(len(rows) - 1, -1, -1):
             row = rows[number]
-            own, other, _ = net.neighbours(number, upper=downwards)
-            degree = np.bincount(at[own], minlength=len(row))
-            total = np.bincount(at[own], at[other], len(row))
+            inside, other, _ = net.neighbours(number, upper=downwards)
+            degree = np.bincount(at[inside], minlength=len(row))
+            total = np.bincount(at[inside], at[other], len(row))
             mean = np.where(degree > 0, total / np.maximum(degree, 1), np.arange(len(row)))
             rows[number] = row[np.argsort(mean, kind="stable")]
             at[rows[number]] = np.arange(len(row))
@@ -146,8 +146,8 @@ def _first_visits(net: LayeredNet) -> np.ndarray:
 def _crossings(net: LayeredNet, at: np.ndarray) -> int:
     crossings = 0
     for number in range(len(net.rows)):
-        own, other, _ = net.neighbours(number, upper=True)
-        upper, lower = at[other], at[own]
+        inside, other, _ = net.neighbours(number, upper=True)
+        upper, lower = at[other], at[inside]
         passed: list[int] = []
         for end in lower[np.lexsort((lower, upper))].tolist():
             crossings += len(passed) - bisect_right(passed, end)
@@ -189,7 +189,7 @@ def _least_slants(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.nd
         (np.repeat([1.0, -1.0], k), (np.tile(pairs, 2), np.concatenate([here, after]))),
         (k, n + 2 * m),
     )
-    found = linprog(
+    solution = linprog(
         np.concatenate([np.zeros(n), net.pull, net.pull]),
         A_ub=apart.tocsr(),
         b_ub=-(right[here] + _GAP + left[after]),
@@ -198,7 +198,7 @@ def _least_slants(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.nd
         bounds=(0, None),
         method="highs-ds",
     )
-    return found.x[:n]
+    return solution.x[:n]
 
 
 def _least_squares(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -225,9 +225,9 @@ def _least_squares(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.n
             weight = np.full(len(row), 1e-6)  # whatever has no neighbour stays
             total = 1e-6 * x[row]
             for upper in (True, False) if both else (downwards,):
-                own, other, pull = net.neighbours(number, upper=upper)
-                weight += np.bincount(at[own], pull, len(row))
-                total += np.bincount(at[own], pull * x[other], len(row))
+                inside, other, pull = net.neighbours(number, upper=upper)
+                weight += np.bincount(at[inside], pull, len(row))
+                total += np.bincount(at[inside], pull * x[other], len(row))
             if len(row):
                 wanted = total / weight - distances[number]
                 x[row] = isotonic_regression(wanted, weights=weight).x + distances[number]

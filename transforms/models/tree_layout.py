@@ -165,12 +165,12 @@ class _Layout:
         y = middle - self.height_of(tree) / 2
         for child in tree.children:
             part = self.extent(child)
-            own = y + part.above
+            height = y + part.above
             # A shorter child stands in the middle between the gateways.
             room = extent.width - 2 * (_GATEWAY + _GAP) - part.width
             begin = x + direction * (_GATEWAY + _GAP + room / 2)
-            inner = self.draw(child, begin, own, direction, self.leave(opens, direction, own))
-            self.arrive(inner, closes, direction, own)
+            inner = self.draw(child, begin, height, direction, self.leave(opens, direction, height))
+            self.arrive(inner, closes, direction, height)
             y += part.above + part.below + _BETWEEN
         return self.leave(closes, direction, middle)
 
@@ -187,9 +187,9 @@ class _Layout:
         self.arrive(inner, closes, direction, middle)
         below = max(self.extent(body).below, _GATEWAY / 2) + _BETWEEN + self.extent(back).above
         begin = far - direction * (_GAP + (room - self.extent(back).width) / 2)
-        own = middle + below
-        inner = self.draw(back, begin, own, -direction, self.leave(closes, -direction, own))
-        self.arrive(inner, opens, -direction, own)
+        height = middle + below
+        inner = self.draw(back, begin, height, -direction, self.leave(closes, -direction, height))
+        self.arrive(inner, opens, -direction, height)
         return self.leave(closes, direction, middle)
 
     def height_of(self, tree: ProcessTree) -> float:
@@ -213,8 +213,8 @@ class _Layout:
     def arrive(self, flow: _Open, target: int, direction: int, height: float) -> None:
         source, points = flow
         points = [*points, *reversed(_port(self.nodes[target], -direction, height))]
-        kept = [p for i, p in enumerate(points) if i == 0 or p != points[i - 1]]
-        self.flows.append(Flow(source, target, tuple(kept)))
+        corners = [p for i, p in enumerate(points) if i == 0 or p != points[i - 1]]
+        self.flows.append(Flow(source, target, tuple(corners)))
 
 
 def _port(node: DiagramNode, side: int, height: float) -> list[Point]:

@@ -38,8 +38,8 @@ def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
     diagram = lay_out_tree(tree)
     width = max(diagram.width, _LEAST_WIDTH)
     heads = wrap(plain_name(title), _TITLE_SIZE, width)
-    told = " ".join(plain_name(word) for word in caption.split())
-    words = wrap(told, _CAPTION_SIZE, width)
+    caption_text = " ".join(plain_name(word) for word in caption.split())
+    words = wrap(caption_text, _CAPTION_SIZE, width)
     above = _MARGIN + LINE * _TITLE_SIZE * len(heads) + 12
     below = above + diagram.height + 20
     height = below + LINE * _CAPTION_SIZE * len(words) + _MARGIN
@@ -48,7 +48,7 @@ def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}"'
         f' viewBox="0 0 {across} {down}" role="img" style="{_FONT}">',
         f"<title>{_escape(plain_name(title))}</title>",
-        f"<desc>{_escape(told)}</desc>",
+        f"<desc>{_escape(caption_text)}</desc>",
         f'<rect width="{across}" height="{down}" fill="#ffffff"/>',
     ]
     for i, line in enumerate(heads):
@@ -112,12 +112,12 @@ def _node(node: DiagramNode, is_open: bool) -> str:
         else f"M{_n(x - arm)} {_n(y - arm)}l{_n(2 * arm)} {_n(2 * arm)}"
         f"M{_n(x - arm)} {_n(y + arm)}l{_n(2 * arm)} {_n(-2 * arm)}"
     )
-    told = {
+    meaning = {
         ("exclusive", True): "one of these",
         ("parallel", True): "all of these, in any order",
     }.get((node.kind, is_open), "together again")
     return (
-        f'<g class="{node.kind}"><title>{told}</title>'
+        f'<g class="{node.kind}"><title>{meaning}</title>'
         f'<path d="M{_n(x - half)} {_n(y)}L{_n(x)} {_n(y - half)}L{_n(x + half)} {_n(y)}'
         f'L{_n(x)} {_n(y + half)}Z" fill="#fdf6e3" stroke="{_FORWARD}"/>'
         f'<path d="{sign}" fill="none" stroke="{_INK}" stroke-width="2"/></g>'

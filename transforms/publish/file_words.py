@@ -53,26 +53,26 @@ def openings_of(paths: Sequence[str]) -> list[Opening]:
     """Returns how to open what a release has, from its folder."""
     has_parts = any(path.startswith("log/") for path in paths)
     tables = [path for path in paths if path.endswith(".parquet") and not path.startswith("log/")]
-    found = []
+    openings = []
     if has_parts:
-        found += [
+        openings += [
             Opening("pandas", 'import pandas\n\nlog = pandas.read_parquet("log")'),
             Opening("polars", 'import polars\n\nlog = polars.read_parquet("log/*.parquet")'),
             Opening("DuckDB", "SELECT activity, count(*) FROM 'log/*.parquet' GROUP BY activity;"),
         ]
     if any(path.endswith(".xes.gz") for path in paths):
-        found += [
+        openings += [
             Opening("pm4py", 'import pm4py\n\nlog = pm4py.read_xes("log.xes.gz")'),
             Opening("ProM, Disco, Celonis", "Import log.xes.gz as an event log."),
         ]
     if tables and not has_parts:
         first = tables[0]
-        found += [
+        openings += [
             Opening("pandas", f'import pandas\n\ntable = pandas.read_parquet("{first}")'),
             Opening("polars", f'import polars\n\ntable = polars.read_parquet("{first}")'),
             Opening("DuckDB", f"SELECT * FROM '{first}';"),
         ]
     if any(path.endswith(".ptml") for path in paths):
         trees = [path for path in paths if path.endswith(".ptml")]
-        found.append(Opening("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
-    return found
+        openings.append(Opening("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
+    return openings

@@ -92,18 +92,18 @@ def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple
         durations: Whose activities are all among those of the graph.
         graph: Whose paths these are.
     """
-    own = ActivityVocabulary(durations.names).labels
+    names = ActivityVocabulary(durations.names).labels
     # An activity that is called as the start or the end is comes before these.
     place = {name: code for code, name in reversed([*enumerate(graph.labels)])}
     edges = np.concatenate([[0], durations.edges_us, durations.edges_us[-1:]]) * _MICROSECONDS
     middles = np.sqrt(np.maximum(edges[:-1], 1e-3) * np.maximum(edges[1:], 1e-3))
     pairs = durations.sources.astype(np.int64) << 32 | durations.targets
-    found = {}
+    medians = {}
     for pair in np.unique(pairs).tolist():
         rows = np.flatnonzero(pairs == pair)
         rows = rows[np.argsort(durations.bins[rows], kind="stable")]
         below = np.cumsum(durations.counts[rows])
         middle = rows[np.searchsorted(2 * below, below[-1])]
-        source, target = (place[own[code]] for code in (pair >> 32, pair & 0xFFFFFFFF))
-        found[source, target] = float(middles[durations.bins[middle]])
-    return found
+        source, target = (place[names[code]] for code in (pair >> 32, pair & 0xFFFFFFFF))
+        medians[source, target] = float(middles[durations.bins[middle]])
+    return medians

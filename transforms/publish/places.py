@@ -71,11 +71,11 @@ def holds_releases(folder: str) -> bool:
     """Returns whether there are releases, or epochs of streams, in a folder as in an output."""
     for names in ((MANIFEST_NAME,), ("epoch=*", MANIFEST_NAME)):
         if is_on_this_machine(folder):
-            found = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
+            is_any_there = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
         else:
             pattern = FileSystems.join(folder, f"{_OF_RELEASE}*", *names)
-            found = bool(FileSystems.match([pattern], [1])[0].metadata_list)
-        if found:
+            is_any_there = bool(FileSystems.match([pattern], [1])[0].metadata_list)
+        if is_any_there:
             return True
     return False
 

@@ -41,10 +41,10 @@ class ProductKind:
         return files
 
 
-def _checked(found: Any) -> ProductKind:
-    if not isinstance(found, ProductKind):
+def _checked(kind: Any) -> ProductKind:
+    if not isinstance(kind, ProductKind):
         raise TypeError(f"a kind of product is a {ProductKind.__qualname__}")
-    return found
+    return kind
 
 
 PRODUCTS: Plugins[ProductKind] = Plugins(

@@ -68,5 +68,5 @@ def references_beside(manifest: ReleaseManifest) -> tuple[Reference, ...]:
     guarantee = manifest.guarantee
     if guarantee.epsilon is None:
         return _PUBLISHED
-    own = Reference(guarantee.epsilon, guarantee.unit, "this release", "this page", is_own=True)
-    return tuple(sorted((*_PUBLISHED, own), key=lambda reference: reference.epsilon))
+    ours = Reference(guarantee.epsilon, guarantee.unit, "this release", "this page", is_own=True)
+    return tuple(sorted((*_PUBLISHED, ours), key=lambda reference: reference.epsilon))

@@ -105,18 +105,18 @@ class ReleaseFolder:
             if FileSystems.get_scheme(place) != FileSystems.get_scheme(self.output):
                 raise _unfit(place, "is on another file system than the output")
             return
-        own = Path(self.workplace)
+        path = Path(self.workplace)
         try:
-            _make_private(own)
+            _make_private(path)
         except FileExistsError:
-            if own.is_symlink() or not own.is_dir() or own.stat().st_uid != os.geteuid():
-                raise _unfit(str(own), "belongs to somebody else") from None
-            own.chmod(0o700)
+            if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.geteuid():
+                raise _unfit(str(path), "belongs to somebody else") from None
+            path.chmod(0o700)
         there = Path(self.output)
         while not there.exists():
             there = there.parent
-        if there.stat().st_dev != own.stat().st_dev:
-            own.rmdir()
+        if there.stat().st_dev != path.stat().st_dev:
+            path.rmdir()
             raise _unfit(place, "is on another file system than the output")
 
     def _check_apart(self, place: str) -> None:
@@ -232,8 +232,8 @@ class ReleaseFolder:
 
     def read_signature(self) -> tuple[bytes, bytes] | None:
         """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
-        found = [read_if_there(FileSystems.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
-        return None if found[0] is None or found[1] is None else (found[0], found[1])
+        contents = [read_if_there(FileSystems.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
+        return None if contents[0] is None or contents[1] is None else (contents[0], contents[1])
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release, unless it points at a later window."""
@@ -248,8 +248,8 @@ class ReleaseFolder:
             (folder.committed() or {}).get("window")
             for folder in (self, replace(self, release_id=release_id))
         ]
-        own, other = windows
-        return own is not None and other is not None and bool(own["begin"] < other["begin"])
+        ours, others = windows
+        return ours is not None and others is not None and bool(ours["begin"] < others["begin"])
 
     def _latest(self) -> str | None:
         """Returns which release `latest.json` points at; None: there is none."""
@@ -257,8 +257,8 @@ class ReleaseFolder:
         if not FileSystems.exists(path):
             return None
         with FileSystems.open(path) as stream:
-            found = json.loads(stream.read()).get("run_id")
-        return None if found is None else str(found)
+            release_id = json.loads(stream.read()).get("run_id")
+        return None if release_id is None else str(release_id)
 
     def _point_latest(self, release_id: str) -> None:
         text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
@@ -317,9 +317,9 @@ def remove_folder(folder: str) -> None:
         if FileSystems.exists(folder):
             FileSystems.delete([folder])
         return
-    found = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
-    if found:
-        FileSystems.delete([file.path for file in found])
+    files = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
+    if files:
+        FileSystems.delete([file.path for file in files])
 
 
 def _make_private(folder: Path) -> None:

@@ -94,65 +94,9 @@ def report_html(
     """
     shown = _Shown.of(list(products), log)
     files = sorted(files, key=lambda file: file.path)
-    guarantee = manifest.guarantee
-    about = manifest.about
-    sections = [
-        ("process", "Process", shown.map),
-        ("tree-of-process", "Tree", shown.tree),
-        ("ways", "Variants", shown.variants),
-        ("times", "Times", shown.times),
-        ("promise", "Promise", True),
-        ("making", "How it was made", True),
-        ("files", "Files", True),
-    ]
-    needs_map = shown.map is not None or shown.tree is not None
-    names = [] if shown.map is None else shown.map["nodes"]
     context = {
-        "release_id": manifest.release_id,
-        "method": manifest.method,
-        "about": {"title": about.get("title", "")},
-        "declared": [(label, about[key]) for key, label in _DECLARED.items() if about.get(key)],
-        "released_on": manifest.released_on,
-        "kind": guarantee.kind,
-        "sentence": guarantee.sentence,
-        "caution": caution(guarantee),
-        "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
-        "cards": _cards(manifest),
-        "is_compared": False,
-        "has_map": shown.map is not None,
-        "map_told": shown.map_told,
-        "first_paths": _first_paths(shown.map),
-        "has_tree": shown.tree is not None,
-        "tree_told": shown.tree_told,
-        "tree_text": shown.tree_text,
-        "has_variants": shown.variants is not None,
-        "variants_told": shown.variants_told,
-        "first_variants": _first_variants(shown.variants),
-        "has_times": shown.times is not None,
-        "times_told": " ".join([shown.times_told, *manifest.time_caveats]),
-        "has_week": shown.times is not None and shown.times["week"] is not None,
-        "claim": _claim(manifest),
-        "reality": guarantee.reality,
-        "unit": guarantee.unit,
-        "question": "is in the input" if guarantee.adjacency == "add_remove" else "is this one",
-        "bound": _bound(manifest),
-        "references": references_beside(manifest),
-        "not_covered": guarantee.not_covered,
-        "made": _made(manifest),
-        "parts": [
-            {
-                "what": part["what"],
-                "epsilon": part["epsilon"],
-                "delta": part["delta"],
-                "by": protected_by(part),
-            }
-            for part in manifest.spends
-        ],
-        "params": [
-            (name, value_in_words(name, value))
-            for name, value in manifest.params.items()
-            if value not in (None, [], {}) and value is not False
-        ],
+        **_of_manifest(manifest),
+        **shown.context(manifest.time_caveats),
         "files": [
             {
                 "path": file.path,
@@ -173,30 +117,55 @@ def report_html(
         "tree": shown.tree,
         "guess": _curve(manifest),
     }
-    is_charted = shown.times is not None or data["guess"] is not None
-    scripts = [
-        *(["layout.js"] if needs_map else []),
-        *(["bpmn.js", "map.js"] if names else []),
-        *(["tree.js"] if shown.tree is not None else []),
-        *(["variants.js"] if shown.variants is not None else []),
-        *(["chart.js", "charts.js"] if is_charted else []),
-    ]
-    needs_d3 = is_charted or shown.map is not None or shown.variants is not None
     return rendered(
         Page(
             "release.html.j2",
-            printable(about.get("title") or manifest.release_id),
-            tuple((anchor, name) for anchor, name, there in sections if there),
+            printable(manifest.about.get("title") or manifest.release_id),
+            shown.sections(),
             context,
             data,
-            tuple(scripts),
-            (
-                *(["Viz.js"] if needs_map else []),
-                *(["D3"] if needs_d3 else []),
-                *(["Observable Plot"] if is_charted else []),
-            ),
+            *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
         )
     )
+
+
+def _of_manifest(manifest: ReleaseManifest) -> dict[str, Any]:
+    guarantee, about = manifest.guarantee, manifest.about
+    return {
+        "release_id": manifest.release_id,
+        "method": manifest.method,
+        "about": {"title": about.get("title", "")},
+        "declared": [(label, about[key]) for key, label in _DECLARED.items() if about.get(key)],
+        "released_on": manifest.released_on,
+        "kind": guarantee.kind,
+        "sentence": guarantee.sentence,
+        "caution": caution(guarantee),
+        "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+        "cards": _cards(manifest),
+        "is_compared": False,
+        "claim": _claim(manifest),
+        "reality": guarantee.reality,
+        "unit": guarantee.unit,
+        "question": "is in the input" if guarantee.adjacency == "add_remove" else "is this one",
+        "bound": _bound(manifest),
+        "references": references_beside(manifest),
+        "not_covered": guarantee.not_covered,
+        "made": _making(manifest),
+        "parts": [
+            {
+                "what": part["what"],
+                "epsilon": part["epsilon"],
+                "delta": part["delta"],
+                "by": protected_by(part),
+            }
+            for part in manifest.spends
+        ],
+        "params": [
+            (name, value_in_words(name, value))
+            for name, value in manifest.params.items()
+            if value not in (None, [], {}) and value is not False
+        ],
+    }
 
 
 _DECLARED = {
@@ -270,6 +239,54 @@ class _Shown:
             shown.tree_told = "" if tree.is_found else _NOT_FOUND
         return shown
 
+    def context(self, time_caveats: Iterable[str]) -> dict[str, Any]:
+        """Returns what the template prints of the released graphs, variants, times and tree."""
+        return {
+            "has_map": self.map is not None,
+            "map_told": self.map_told,
+            "first_paths": _first_paths(self.map),
+            "has_tree": self.tree is not None,
+            "tree_told": self.tree_told,
+            "tree_text": self.tree_text,
+            "has_variants": self.variants is not None,
+            "variants_told": self.variants_told,
+            "first_variants": _first_variants(self.variants),
+            "has_times": self.times is not None,
+            "times_told": " ".join([self.times_told, *time_caveats]),
+            "has_week": self.times is not None and self.times["week"] is not None,
+        }
+
+    def sections(self) -> tuple[tuple[str, str], ...]:
+        """Returns (anchor, title) of each section of the page."""
+        sections = [
+            ("process", "Process", self.map),
+            ("tree-of-process", "Tree", self.tree),
+            ("ways", "Variants", self.variants),
+            ("times", "Times", self.times),
+            ("promise", "Promise", True),
+            ("making", "How it was made", True),
+            ("files", "Files", True),
+        ]
+        return tuple((anchor, name) for anchor, name, is_there in sections if is_there)
+
+    def scripts_and_libraries(self, *, is_charted: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns the scripts that the page needs, and the libraries that these need."""
+        is_charted = is_charted or self.times is not None
+        needs_map = self.map is not None or self.tree is not None
+        scripts = (
+            *(["layout.js"] if needs_map else []),
+            *(["bpmn.js", "map.js"] if self.map is not None and self.map["nodes"] else []),
+            *(["tree.js"] if self.tree is not None else []),
+            *(["variants.js"] if self.variants is not None else []),
+            *(["chart.js", "charts.js"] if is_charted else []),
+        )
+        libraries = (
+            *(["Viz.js"] if needs_map else []),
+            *(["D3"] if is_charted or self.map is not None or self.variants is not None else []),
+            *(["Observable Plot"] if is_charted else []),
+        )
+        return scripts, libraries
+
     def _show_variants(self, variants: ReleasedVariants) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
@@ -279,17 +296,17 @@ class _Shown:
             nodes = self.map["nodes"]
             names = ["" if i in ends else node["name"] for i, node in enumerate(nodes)]
         self.variants = variants_data(variants, names)
-        told = f"The release has {variants.n_variants:,} of them, the most frequent first."
+        sentences = f"The release has {variants.n_variants:,} of them, the most frequent first."
         n_shown = len(self.variants["rows"])
         if n_shown < variants.n_variants:
-            told += f" This page has the first {n_shown}."
+            sentences += f" This page has the first {n_shown}."
         if variants.lows is not None:
-            told += (
+            sentences += (
                 " What the method counted on the original, after any cut of long cases, lies in "
                 "the interval with a probability of about 95 %."
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
-        self.variants_told = told
+        self.variants_told = sentences
 
 
 def _first(products: list[ReleasedProduct], kind: str) -> Any:
@@ -376,7 +393,7 @@ def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]
     ]
 
 
-def _made(manifest: ReleaseManifest) -> list[tuple[str, str]]:
+def _making(manifest: ReleaseManifest) -> list[tuple[str, str]]:
     facts = [("Method", manifest.method)]
     if manifest.operations:
         facts.append(("What it does", operations_in_words(manifest.operations)))

@@ -208,15 +208,15 @@ def _without_password(word: re.Match[str]) -> str:
 
 def _without_options(text: str) -> str:
     """A text without the values of options whose names say that they are secret."""
-    made, at = [], 0
+    pieces, at = [], 0
     while (option := _OPTION.search(text, at)) is not None:
-        made.append(text[at : option.end()])
+        pieces.append(text[at : option.end()])
         at = option.end()
         value = _OPTION_VALUE.match(text, at) if _SECRET_OPTION.search(option[1]) else None
         if value is not None:
-            made.append("***")
+            pieces.append("***")
             at = value.end()
-    return "".join([*made, text[at:]])
+    return "".join([*pieces, text[at:]])
 
 
 def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:

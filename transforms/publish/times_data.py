@@ -51,9 +51,9 @@ def _spans(times: LogTimes, original: LogTimes | None, both: LogTimes) -> list[d
     width = max(1, -(-int(bins[-1] - max(bins[0], 1) + 1) // _MAX_BARS))
 
     def grouped(of: LogTimes) -> dict[int, int]:
-        groups = np.where(of.spans == 0, -1, (of.spans - 1) // width)
-        kept, sums = sum_by_key(groups, of.span_counts)
-        return dict(zip(kept.tolist(), sums.tolist(), strict=True))
+        of_each = np.where(of.spans == 0, -1, (of.spans - 1) // width)
+        groups, sums = sum_by_key(of_each, of.span_counts)
+        return dict(zip(groups.tolist(), sums.tolist(), strict=True))
 
     rows = []
     for group, counts in _side_by_side(grouped, times, original):
@@ -68,21 +68,21 @@ def _by_period(
     times: LogTimes, original: LogTimes | None, both: LogTimes
 ) -> tuple[str, list[dict[str, Any]]]:
     """Cases by day, week, month or year, by the range of the days."""
-    days = both.days
-    if len(days) == 0:
+    all_days = both.days
+    if len(all_days) == 0:
         return "day", []
-    n_days = int(days[-1] - days[0]) + 1
+    n_days = int(all_days[-1] - all_days[0]) + 1
     period = next(
         (name for name, limit in (("day", 62), ("week", 400), ("month", 4000)) if n_days <= limit),
         "year",
     )
-    found = {day: _period(day, period) for day in days.tolist()}
-    named = {first: (last, name) for first, last, name in found.values()}
+    periods = {day: _period(day, period) for day in all_days.tolist()}
+    named = {first: (last, name) for first, last, name in periods.values()}
 
     def grouped(of: LogTimes) -> dict[int, int]:
-        firsts = np.array([found[day][0] for day in of.days.tolist()], np.int64)
-        kept, sums = sum_by_key(firsts, of.day_counts)
-        return dict(zip(kept.tolist(), sums.tolist(), strict=True))
+        firsts = np.array([periods[day][0] for day in of.days.tolist()], np.int64)
+        days, sums = sum_by_key(firsts, of.day_counts)
+        return dict(zip(days.tolist(), sums.tolist(), strict=True))
 
     return period, [
         {"first_day": first, "last_day": named[first][0], "name": named[first][1], **counts}
@@ -94,13 +94,13 @@ def _side_by_side(
     grouped: Callable[[LogTimes], dict[int, int]], times: LogTimes, original: LogTimes | None
 ) -> list[tuple[int, dict[str, int]]]:
     """The groups in order, each with its count and, where there is an original, that one's."""
-    own = grouped(times)
+    counts = grouped(times)
     if original is None:
-        return [(group, {"count": own[group]}) for group in sorted(own)]
+        return [(group, {"count": counts[group]}) for group in sorted(counts)]
     others = grouped(original)
     return [
-        (group, {"count": own.get(group, 0), "original": others.get(group, 0)})
-        for group in sorted(own.keys() | others.keys())
+        (group, {"count": counts.get(group, 0), "original": others.get(group, 0)})
+        for group in sorted(counts.keys() | others.keys())
     ]
 
 

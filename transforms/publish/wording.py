@@ -48,8 +48,8 @@ def operations_in_words(operations: Sequence[Operation]) -> str:
         if operation.target == operation.level:
             what = f"whole {operation.level}s"
         done.setdefault(_DOES.get(operation.type, operation.type), []).append(what)
-    told = [f"it {does} {_together(whats)}" for does, whats in done.items()]
-    return f"Of the log, {'; '.join(told)}." if told else ""
+    parts = [f"it {does} {_together(whats)}" for does, whats in done.items()]
+    return f"Of the log, {'; '.join(parts)}." if parts else ""
 
 
 def _together(parts: Sequence[str]) -> str:

@@ -74,7 +74,7 @@ class KafkaClock:
 
     def _ask(self) -> int:
         if self._producer is None:
-            self._n_partitions = self._made()
+            self._n_partitions = self._require_topic()
             settings = {
                 **self._topic.settings(),
                 "message.timeout.ms": int(ASK_OFTEN_SECONDS * 1e3),
@@ -108,7 +108,7 @@ class KafkaClock:
             )
         return StampedProbe(sent_us, millis * 1_000, taken_us)
 
-    def _made(self) -> int:
+    def _require_topic(self) -> int:
         """Returns how many partitions the topic has, which is made where it is not there.
 
         A message to a topic that is not there would make brokers that are set so create it, without
@@ -120,8 +120,8 @@ class KafkaClock:
             cluster = client.list_topics(timeout=ASK_OFTEN_SECONDS)
         except self._library.KafkaException as error:
             raise self._topic.unreached(error) from None
-        if (found := cluster.topics.get(self._name)) is not None and found.partitions:
-            return len(found.partitions)
+        if (topic := cluster.topics.get(self._name)) is not None and topic.partitions:
+            return len(topic.partitions)
         read = cluster.topics.get(self._topic.name)
         replicas = [len(one.replicas) for one in read.partitions.values()] if read else []
         configuration = {
@@ -130,11 +130,11 @@ class KafkaClock:
             "retention.ms": str(_RETENTION_MS),
         }
         n_partitions = max(1, len(cluster.brokers))
-        made = admin.NewTopic(
+        new_topic = admin.NewTopic(
             self._name, n_partitions, min(replicas, default=-1), config=configuration
         )
         try:
-            client.create_topics([made])[self._name].result(ASK_OFTEN_SECONDS)
+            client.create_topics([new_topic])[self._name].result(ASK_OFTEN_SECONDS)
         except self._library.KafkaException as error:
             raise self._not_written(error.args[0]) from None
         return n_partitions

@@ -90,15 +90,15 @@ class KafkaTopic:
         """
         library = confluent_kafka()
         admin = importlib.import_module("confluent_kafka.admin")
-        told: list[Any] = []  # why a connection failed, which the error of a question leaves out
-        client = admin.AdminClient({**self.settings(), "error_cb": told.append})
+        reasons: list[Any] = []  # why a connection failed, which the error of a question leaves out
+        client = admin.AdminClient({**self.settings(), "error_cb": reasons.append})
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
-            found = client.list_topics(timeout=_ASK_SECONDS).topics
+            topics = client.list_topics(timeout=_ASK_SECONDS).topics
         except library.KafkaException as error:
             client.poll(0)
-            raise self.unreached(error, *told) from None
-        if self.name not in found:
+            raise self.unreached(error, *reasons) from None
+        if self.name not in topics:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
         if not is_read:
             return
@@ -115,12 +115,12 @@ class KafkaTopic:
                 "topic's setting message.timestamp.type=LogAppendTime"
             )
 
-    def unreached(self, error: Exception, *told: Any) -> TracecloakError:
+    def unreached(self, error: Exception, *reasons: Any) -> TracecloakError:
         """Returns what an error of the client is: waiting mends it, or somebody has to.
 
         Args:
             error: What the client raised.
-            told: What it called back with.
+            reasons: What it called back with.
         """
         codes = confluent_kafka().KafkaError
         refusals = (
@@ -129,7 +129,7 @@ class KafkaTopic:
             codes.TOPIC_AUTHORIZATION_FAILED,
             codes.CLUSTER_AUTHORIZATION_FAILED,
         )
-        for one in (*told, error.args[0]):
+        for one in (*reasons, error.args[0]):
             if one.code() in refusals:
                 return UsageError(
                     f"{KAFKA}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
@@ -206,22 +206,22 @@ class PartitionReader:
             RetryLater: The brokers are away.
         """
         messages = []
-        for found in self._consumer.consume(max_messages, timeout_seconds):
-            partition, offset = found.partition(), found.offset()
-            if (error := found.error()) is not None:
+        for message in self._consumer.consume(max_messages, timeout_seconds):
+            partition, offset = message.partition(), message.offset()
+            if (error := message.error()) is not None:
                 if error.code() == self._library.KafkaError._PARTITION_EOF:
                     # Marks of transactions and what they took back have offsets, and no message.
                     self.positions[partition] = max(self.positions[partition], offset)
                     continue
                 self._raise(error)
                 continue
-            kind, millis = found.timestamp()
+            kind, millis = message.timestamp()
             is_stamped = kind == self._library.TIMESTAMP_LOG_APPEND_TIME
             published_us = max(millis, 0) * 1_000
             messages.append(
                 KafkaMessage(
-                    (found.value() or b"") if is_stamped else b"",
-                    _texts(found.headers() or ()),
+                    (message.value() or b"") if is_stamped else b"",
+                    _texts(message.headers() or ()),
                     str(offset),
                     partition,
                     offset,
@@ -256,16 +256,16 @@ class PartitionReader:
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
-        made = [self._partition(number, offset) for number, offset in positions.items()]
-        self._consumer.commit(offsets=made, asynchronous=True)
+        partitions = [self._partition(number, offset) for number, offset in positions.items()]
+        self._consumer.commit(offsets=partitions, asynchronous=True)
 
     def close(self) -> None:
         """Ends fetching."""
         self._consumer.close()
 
     def _assign(self) -> None:
-        made = [self._partition(number, offset) for number, offset in self.positions.items()]
-        self._consumer.assign(made)
+        partitions = [self._partition(number, offset) for number, offset in self.positions.items()]
+        self._consumer.assign(partitions)
         self._client = None  # the next one knows these partitions
 
     def _partition(self, number: int, offset: int) -> Any:
@@ -315,14 +315,14 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
     library = confluent_kafka()
     consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
     try:
-        found = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
-        if found is None:
+        metadata = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
+        if metadata is None:
             raise UsageError(f"{KAFKA}{topic.servers} has no topic {topic.name!r}")
         return {
             number: consumer.get_watermark_offsets(
                 library.TopicPartition(topic.name, number), _ASK_SECONDS
             )[0]
-            for number in sorted(found.partitions)
+            for number in sorted(metadata.partitions)
         }
     except library.KafkaException as error:
         raise RetryLater(f"{KAFKA}{topic.servers} does not answer: {error}") from None
@@ -354,16 +354,16 @@ def check_history(
     asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
     consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
     try:
-        found = consumer.offsets_for_times(asked, timeout=_ASK_SECONDS)
-        bounds = [consumer.get_watermark_offsets(one, _ASK_SECONDS) for one in found]
+        offsets = consumer.offsets_for_times(asked, timeout=_ASK_SECONDS)
+        bounds = [consumer.get_watermark_offsets(one, _ASK_SECONDS) for one in offsets]
     except library.KafkaException as error:
         raise topic.unreached(error) from None
     finally:
         consumer.close()
-    if any(one.error is not None for one in found):
+    if any(one.error is not None for one in offsets):
         raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
     # The offset is that of the first message since the start, and negative where there is none.
-    n_doubtful = sum(0 <= one.offset <= oldest[one.partition] for one in found)
+    n_doubtful = sum(0 <= one.offset <= oldest[one.partition] for one in offsets)
     n_empty = sum(low == high for low, high in bounds)
     if tell is not None:
         tell(
@@ -479,13 +479,13 @@ class _Demoted:
 
 
 def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    found = {}
+    texts = {}
     for name, value in headers:
         try:
-            found[name] = (value or b"").decode()
+            texts[name] = (value or b"").decode()
         except UnicodeDecodeError:  # no attribute that anything here asks for
             continue
-    return found
+    return texts
 
 
 _NEVER_US = -(1 << 63)

@@ -4,9 +4,9 @@ The arithmetic is that of `schemas.streams.open_cases`. Here are the keys, the s
 The open cases of a shard are one columnar value. New messages are put beside it unread, and merged
 with it when they are many or a step is over, so that the cost of a message does not grow with the
 number of open cases. Two timers a shard and step are on the watermark of the times of publishing.
-One decides when a closed case is handed on, never to which step it belongs; the other, which no
-message sets, notes that a step takes no more cases: so what is late is the same whoever else is
-there, and it is dropped before any cap is used up.
+One decides when a closed case is handed on, never to which step it belongs. The other, which no
+message sets, notes that a step takes no more cases. So whether a case is late does not depend on
+other cases, and a late case is dropped before it uses up any cap.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ METRICS = "tracecloak"
 TOO_LATE = "cases too late for their step"
 TIMES_AHEAD = "events timed after their publishing"
 
-# Waiting messages are merged from so many on, or from half as many as the open cases have.
+# Waiting messages are merged once there are this many, or half as many as the open cases have.
 _MERGE_EVENTS = 1 << 16
-# What a runner's timers and windows can tell apart.
+# The shortest time that a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
 _NO_TICK = np.iinfo(np.int64).max
-# What wakes a shard, so that its steps end whether anything comes or not.
+# An element that wakes a shard, so that its steps end even if no message comes.
 _AWAKE = 0, 0, b""
 
 

@@ -2,8 +2,8 @@
 
 Positions are kept with the state of the stream, so a message is read again exactly if it was not
 counted. Its watermark is that of the partition that is read least far. A partition that is added to
-the topic is found before the watermark passes the moment of looking: what is in it was appended
-later. That moment is the brokers' own, which they tell before they are asked for partitions.
+the topic is found before the watermark passes the moment of looking, so its messages are all later.
+That moment is by the brokers' own clock, which is asked before the partitions are listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KafkaSource:
 
         Args:
             topic: The topic.
-            group: Under which positions are noted on the brokers, for those who watch the lag.
+            group: Consumer group under which positions are noted on the brokers, to watch the lag.
             clock: Tells the brokers' time.
             start_us: Where step 0 begins, microseconds since 1970 UTC.
             positions: As `positions` gave them; without any, from the oldest message on.
@@ -50,8 +50,8 @@ class KafkaSource:
         self._clock = clock
         if not positions:
             check_history(topic, start_us)
-        found = partitions_of(topic)
-        if gone := positions.keys() - {str(number) for number in found}:
+        oldest_offsets = partitions_of(topic)
+        if gone := positions.keys() - {str(number) for number in oldest_offsets}:
             raise TracecloakError(
                 f"topic {topic.name!r} has lost {len(gone)} of its partitions since this epoch "
                 "began, as where it was made anew: begin another epoch, which is another spend"
@@ -59,7 +59,7 @@ class KafkaSource:
         begin = {
             # One that was added since is read from its first message on.
             number: positions.get(str(number), 0) if positions else oldest
-            for number, oldest in found.items()
+            for number, oldest in oldest_offsets.items()
         }
         self._reader = PartitionReader(topic, group, begin)
         self._looked_us = 0

@@ -1,8 +1,8 @@
 """PublishToKafka: the releases of a stream as messages of a topic of Kafka.
 
-A message has the JSON of a step, KEY_ATTRIBUTES as headers, and these as its key: a topic that is
-compacted keeps each step once. What is tried again is sent again, with the same bytes, so consumers
-keep the first of each key, as `step_topic.FirstOfEach` does.
+A message has the JSON of a step, with KEY_ATTRIBUTES as headers and as its key, so a compacted
+topic keeps each step once. A step that is tried again is sent again with the same bytes, so
+consumers keep the first message of each key, as `step_topic.FirstOfEach` does.
 """
 
 from __future__ import annotations

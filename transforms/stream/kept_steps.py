@@ -1,13 +1,13 @@
-"""KeptSteps: what each step of an epoch released is fixed before anybody can see a byte of it.
+"""KeptSteps: the release of each step of an epoch is fixed before anybody can see a byte of it.
 
 A stream that is started again, or a bundle that is tried again, may count other cases in a step
-than were counted before: messages that were not acknowledged come again, late ones are there now.
-Noise that was drawn for the step once must not meet these counts. So the release of a step is kept,
-in the operator's place, with a digest of the cases and exact counts that it was made of; who comes
-to the step again finds it, and publishes it or nothing.
+than were counted before: messages that were not acknowledged come again, and late ones are there
+now. The noise that was drawn for the step must not be added to these counts. So the release of a
+step is kept in the operator's folder, with a digest of the cases and exact counts that it was made
+from. A later run of the step publishes the kept release or nothing.
 
-The digests form a chain: that of a step covers all steps before it. So a run whose counts were
-others in one step is never taken for the run that decided the later ones.
+The digests form a chain, as that of a step covers all steps before it. So a run that counted
+something else in one step is never taken for the run that decided the later ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeptStep:
 class KeptSteps:
     """The releases of an epoch's steps in a folder that only the operator reads; it pickles.
 
-    There is no exact count in it, but what is published.
+    The folder holds only what is published, and no exact count.
 
     Attributes:
         folder: On any Beam file system.
@@ -55,30 +55,30 @@ class KeptSteps:
     kind: type[Step]
 
     def of(self, step: int, key: ReleaseKey) -> KeptStep | None:
-        """Returns what a step released, or None: nothing yet.
+        """Returns the release of a step; None: it is not decided yet.
 
         Raises:
-            TracecloakError: What is kept was changed.
+            TracecloakError: The kept release was changed.
         """
         message = read_sealed(self._path(step), key, _purpose(step), _MEND)
         if message is None:
             return None
         return KeptStep(message[:_N_DIGEST], self.kind.from_kept(message[_N_DIGEST:]))
 
-    def keep(self, step: int, made: KeptStep, key: ReleaseKey) -> KeptStep:
-        """Keeps what a step releases; returns what is kept, as another worker may have been first.
+    def keep(self, step: int, content: KeptStep, key: ReleaseKey) -> KeptStep:
+        """Keeps a step's release; returns the kept one, as another worker may have been first.
 
         Raises:
-            TracecloakError: What is kept was changed.
+            TracecloakError: The kept release was changed.
         """
-        message = made.counts_digest + made.released.to_kept()
+        message = content.counts_digest + content.released.to_kept()
         write_sealed(self._path(step), key, _purpose(step), message)
-        return self.of(step, key) or made
+        return self.of(step, key) or content
 
     def last(self) -> int | None:
         """Returns the last step that was decided; None: there is none."""
-        (found,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
-        names = (one.path.removesuffix(_ENDING) for one in found.metadata_list)
+        (listing,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
+        names = (one.path.removesuffix(_ENDING) for one in listing.metadata_list)
         return max((int(name.rpartition("-")[2]) for name in names), default=None)
 
     def _path(self, step: int) -> str:

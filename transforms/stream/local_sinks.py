@@ -10,10 +10,10 @@ from tracecloak.transforms.stream.step_files import write_step
 
 
 class NoteSink:
-    """Where it is noted that a step is decided, ahead of all sinks that others can see."""
+    """Notes that a step is decided, before any sink that others can see."""
 
     def __init__(self, note: Callable[[Step], None]) -> None:
-        """Keeps what notes a step; a step that is noted may come again."""
+        """Keeps the function that notes a step; it may be called again for the same step."""
         self._note = note
 
     def send(self, released: Step) -> None:

@@ -1,10 +1,10 @@
-"""LocalState: what a stream on one machine knows, in a file that survives the process.
+"""LocalState: the state of a stream on one machine, in a file that survives the process.
 
-The file is SQLite's, in its write-ahead mode with every commit on the disk before it returns. One
-commit has the messages of a batch together with the positions in their source that follow them; or,
-when cases closed or steps are over, the whole state together with what these steps release. So at
-no moment could the process die and leave one without the other: a message is counted once, and what
-a step released is known before anybody has seen a byte of it.
+The file is an SQLite database in its write-ahead mode, and every commit is on the disk before it
+returns. One commit has the messages of a batch together with the positions in their source that
+follow them; or, when cases close or steps are over, the whole state together with the releases of
+these steps. So the process cannot die and leave one without the other: a message is counted once,
+and a step's release is known before anybody has seen a byte of it.
 
 Messages are appended to a journal, and the journal is folded into the state when that is written
 anyway or when it has grown as long as half of it, so that the cost of a message does not depend on
@@ -51,12 +51,12 @@ _MEND = (
 
 @dataclass(frozen=True)
 class Kept:
-    """What is on the disk.
+    """The content of the file.
 
     Attributes:
         state: Of the stream.
         positions: Where its source goes on, by the source's own names.
-        unsent: The steps that are decided and may not have been published, in their order.
+        unsent: The decided steps that may not have been published yet, in their order.
     """
 
     state: StreamState
@@ -91,7 +91,7 @@ class LocalState:
 
         Args:
             state: The first one.
-            source: Name of what the positions are of.
+            source: Name of the source in which the positions are.
         """
         make_private_folder(self._path.parent)
         fresh = self._path.with_suffix(".new")
@@ -135,14 +135,14 @@ class LocalState:
     def replace(
         self, state: StreamState, positions: Mapping[str, Any], decided: Sequence[DecidedStep]
     ) -> None:
-        """Writes a state that has all messages so far, and what steps release.
+        """Writes a state that has all messages so far, and the releases of steps.
 
         All of it is on the disk when this returns.
         """
         with self._committing():
-            for made in decided:
-                self._put("unsent", made.step, made.counts_digest + made.released.to_kept())
-                self._head["unsent"].append(made.step)
+            for one in decided:
+                self._put("unsent", one.step, one.counts_digest + one.released.to_kept())
+                self._head["unsent"].append(one.step)
             self._write_state(state, positions)
 
     def sent(self, step: int) -> None:
@@ -156,8 +156,8 @@ class LocalState:
 
     def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:
         parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
-        # What is remembered of closed cases grows for as long as the stream runs, and hardly
-        # changes: the runs that it did not touch are there.
+        # The memory of closed cases grows for as long as the stream runs, and hardly changes, so
+        # only the runs that changed are written.
         closed = {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
         for name, value in {**parts, **closed}.items():
             if self._written.get(name) is not value:
@@ -238,12 +238,12 @@ class LocalState:
 
     def _get(self, kind: str, number: int) -> bytes:
         with self._undamaged():
-            found = self._database.execute(
+            row = self._database.execute(
                 "SELECT seal, value FROM record WHERE kind = ? AND number = ?", (kind, number)
             ).fetchone()
-        if found is None or not hmac.compare_digest(found[0], self._seal(kind, number, found[1])):
+        if row is None or not hmac.compare_digest(row[0], self._seal(kind, number, row[1])):
             raise self._damaged()
-        return bytes(found[1])
+        return bytes(row[1])
 
     def _drop(self, kind: str, first: int, last: int) -> None:
         self._database.execute(
@@ -251,9 +251,9 @@ class LocalState:
         )
 
     def _seal(self, kind: str, number: int, value: bytes) -> bytes:
-        own = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
-        own.update(value)
-        return own.digest()
+        mac = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
+        mac.update(value)
+        return mac.digest()
 
     @contextlib.contextmanager
     def _connected(self, path: Path) -> Iterator[None]:
@@ -303,14 +303,14 @@ def older_than_decided(path: str, decided: int, next_step: int | None) -> Tracec
     """Returns the error for a state that does not know of a step that was decided.
 
     Args:
-        path: Of the state, or of what else must know.
-        decided: The last step that was.
+        path: The state, or another place that must have the step.
+        decided: The last step that was decided.
         next_step: The step that the state would publish next; None: there is no state.
     """
     what = "is not there" if next_step is None else f"goes on with step {next_step}"
     return TracecloakError(
         f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
-        f"and {path}, which must know of it, {what}: it was deleted, restored from a copy, or "
+        f"and {path}, which must have it, {what}: it was deleted, restored from a copy, or "
         f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "
         f"{_MEND}"
     )
@@ -321,7 +321,7 @@ def _to_write(value: Any) -> Any:
     if isinstance(value, OpenCases):
         return replace(value, closed=ClosedKeys.none())
     if isinstance(value, dict):
-        return Statistics({str(step): own for step, own in value.items()})
+        return Statistics({str(step): part for step, part in value.items()})
     return value
 
 

@@ -1,12 +1,13 @@
 """LocalStream: the loop of a stream on one machine, from a source to published steps.
 
-Once around it pulls messages, keeps them with the positions behind them, and lets the service
-forget them; then it ends the steps that are over, keeps the state together with what they release,
-and publishes that. So the process may die anywhere: what was kept is not asked for again, and what
-was decided is published as it was decided, once more where it may have been seen before.
+Each turn of the loop pulls messages, keeps them with the positions behind them, and lets the
+service forget them. Then it ends the steps that are over, keeps the state together with their
+releases, and publishes these. So the process may die at any point: messages that were kept are not
+asked for again, and a step that was decided is published as it was decided, a second time if it may
+have been seen already.
 
-A service that is away is asked again until it answers. A step waits for its messages: where they
-are read more slowly than they come, steps come later, and are said to.
+A service that does not answer is asked again until it does. A step waits for its messages: if these
+are read more slowly than they come, steps come later, and a warning says so.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 
 _BATCH_MESSAGES = 1 << 14
 _PULL_SECONDS = 1.0
-# Between two times that a service which is away is asked.
+# How long to wait before a service that did not answer is asked again.
 _AGAIN_SECONDS = 2.0
 _LEAST_BEHIND_US = 30_000_000
 
@@ -47,13 +48,13 @@ class Sink(Protocol):
         """Publishes a step; it is there when this returns.
 
         Raises:
-            RetryLater: Not now.
+            RetryLater: The service takes nothing now.
         """
         ...
 
 
 class LocalStream:
-    """A stream that runs in this process; all of it is in `Kept` and on the disk."""
+    """A stream that runs in this process; its whole state is in `Kept` and on the disk."""
 
     def __init__(
         self,
@@ -68,12 +69,12 @@ class LocalStream:
         """Keeps its parts.
 
         Args:
-            stream: What happens to the state.
-            layout: Where a message says what.
-            store: Where the state is kept, which is open.
+            stream: Changes the state.
+            layout: Which part of a message has which value.
+            store: The open store of the state.
             sinks: Where steps are published, in this order.
             reject: Takes batches of messages that cannot be read.
-            release_delay_us: How long a step waits; further behind than that is worth a word.
+            release_delay_us: How long a step waits; a step that is later causes a warning.
             clock: Seconds since 1970 UTC.
         """
         self._stream = stream
@@ -88,17 +89,17 @@ class LocalStream:
         self._positions: dict[str, Any] = {}
         self._unsent: deque[DecidedStep] = deque()
         self._pulled: Pulled | None = None
-        # Of the first of these: how many sinks have it, and when the next is asked again.
+        # For the first unsent step: how many sinks have it, and when the next one is asked again.
         self._n_sinks_done = 0
         self._send_again = -math.inf
 
-    def run(self, source: Source, kept: Kept, stop: threading.Event) -> bool:
-        """Reads and publishes until all steps are published, or it is asked to stop.
+    def run(self, source: Source, start: Kept, stop: threading.Event) -> bool:
+        """Reads and publishes until all steps are published, or `stop` is set.
 
         Args:
             source: Where messages come from, from the kept positions on.
-            kept: Where the stream stands.
-            stop: Set where it is to end; what was pulled is kept then.
+            start: The state to go on from.
+            stop: Set when the stream is to end; messages that were pulled are kept then.
 
         Returns:
             Whether all steps of the horizon are published everywhere.
@@ -106,14 +107,14 @@ class LocalStream:
         Raises:
             TracecloakError: It cannot go on.
         """
-        self._state, self._positions = kept.state, dict(kept.positions)
-        self._unsent = deque(kept.unsent)
+        self._state, self._positions = start.state, dict(start.positions)
+        self._unsent = deque(start.unsent)
         while True:
             self._send()
             is_over = self._state.next_step >= self._stream.horizon
             if stop.is_set() or (is_over and not self._unsent):
                 return is_over and not self._unsent
-            if is_over:  # what is left to send is not taken yet
+            if is_over:  # a sink does not take the last steps yet
                 stop.wait(_AGAIN_SECONDS)
                 continue
             try:
@@ -124,7 +125,7 @@ class LocalStream:
                 stop.wait(_AGAIN_SECONDS)
 
     def _read(self, source: Source) -> None:
-        """Messages are pulled, kept, and let go of."""
+        """Pulls messages, keeps them, and lets the service forget them."""
         # The source is behind what it gave, also where that could not be kept yet.
         pulled = self._pulled or source.pull(_BATCH_MESSAGES, _PULL_SECONDS)
         if not pulled.messages and source.positions == self._positions:
@@ -146,7 +147,7 @@ class LocalStream:
         source.let_go(pulled)
 
     def _end_steps(self, source: Source) -> None:
-        """Steps that are over, and whose messages all are there, are decided and kept."""
+        """Decides and keeps the steps that are over and whose messages are all there."""
         now_us = int(self._clock() * 1e6)
         complete_us = min(source.watermark_us(), now_us)
         after, decided = self._stream.advance(self._state, complete_us)
@@ -159,18 +160,18 @@ class LocalStream:
         self._say_behind(now_us, complete_us)
 
     def _send(self) -> None:
-        """Publishes what is decided, in the order of steps, as far as it is taken."""
+        """Publishes decided steps in their order, as far as the sinks take them."""
         while self._unsent and time.monotonic() >= self._send_again:
-            made = self._unsent[0]
+            oldest = self._unsent[0]
             try:
                 while self._n_sinks_done < len(self._sinks):
-                    self._sinks[self._n_sinks_done].send(made.released)
+                    self._sinks[self._n_sinks_done].send(oldest.released)
                     self._n_sinks_done += 1
             except RetryLater as error:
                 self._say_away(error)
                 self._send_again = time.monotonic() + _AGAIN_SECONDS
                 return
-            self._store.sent(made.step)
+            self._store.sent(oldest.step)
             self._unsent.popleft()
             self._n_sinks_done = 0
 

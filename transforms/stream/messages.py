@@ -1,8 +1,8 @@
-"""DecodeMessages: a stream of messages to batches of events and of what cannot be read.
+"""DecodeMessages: a stream of messages to batches of events and of unreadable messages.
 
-Messages are gathered and decoded together, because all that follows works on batches; no message
-makes the pipeline fail (`transforms.formats.messages`). It is not decided here which messages
-count: one that is delivered twice is two events with one id.
+Messages are gathered and decoded together, because all later stages work on batches. No message
+makes the pipeline fail (`transforms.formats.messages`). Which messages count is not decided here: a
+message that is delivered twice becomes two events with one id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tracecloak.transforms.formats.messages import Message, MessageFormat
 EVENTS = "events"
 REJECTS = "rejects"
 
-# A batch ends at so many messages, or bytes of them.
+# A batch ends at this number of messages, or of bytes.
 _BATCH_MESSAGES = 1 << 14
 _BATCH_BYTES = 16 << 20
 

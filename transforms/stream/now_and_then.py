@@ -1,4 +1,4 @@
-"""NowAndThen: what is true for hours is said once a minute at most."""
+"""NowAndThen: something that stays true for hours is logged once a minute at most."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class NowAndThen:
-    """Says whether it is time to say something again."""
+    """Says whether it is time to log something again."""
 
     def __init__(
         self, every_seconds: float = 60.0, clock: Callable[[], float] = time.monotonic

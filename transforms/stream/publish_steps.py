@@ -1,22 +1,22 @@
 """PublishSteps: the release stage of a stream, one release a step.
 
 The cases of a step are counted exactly, in the step's window, which fires once. The counts go to
-one place, where a timer of the watermark says for every step of the horizon that it is over, in
-their order; then noise is added and the step is released: also if no case closed in it, for that
-would be told by silence. What is kept from step to step is exact counts, and what was measured of
-them: for windows nothing; for sums over steps 16 bytes a cell and step, and of variants those that
-closed in each step, of which there are no more than cases.
+one place, where a timer of the watermark says of each step of the horizon, in their order, that it
+is over. Then noise is added and the step is released, even if no case closed in it, as silence
+would show that. Exact counts, and noisy numbers of them, are kept from step to step: nothing for
+windows; for sums over steps 16 bytes a cell and step, and for variants those that closed in each
+step, which are no more than the cases.
 
-That there is noise just once is not left to the runner: noise is a function of the key and of all
-cases so far, so that a bundle that is tried again gives the same bytes, and what a step released
-is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such a step
-with other cases has lost its state, and with it which cases have closed: they could count again in
-later steps. So it publishes once more what was decided, which may not have been seen yet, and then
-the epoch ends.
+Noise must be drawn only once, and this does not depend on the runner. Noise is a function of the
+key and of all cases so far, so a bundle that is tried again gives the same bytes, and the release
+of a step is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such
+a step with other cases has lost its state, and does not know any more which cases have closed: they
+could count again in later steps. So it publishes the kept release once more, as it may not have
+been seen yet, and then the epoch ends.
 
-A watermark can run ahead: it leaps to the end of time where a source ends or a runner is drained.
-So a step is decided no earlier than the clock of the worker says that it is over, unless the
-operator asked for that.
+A watermark can run ahead, as it leaps to the end of time when a source ends or a runner is drained.
+So a step is decided only when it is over by the clock of the worker, too, unless the operator asked
+for an earlier end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ NOT_PUBLISHED = "cases outside the horizon"
 # The state of a stream is in one place, under this key.
 _ONE = 0
 _NO_COUNTS = b""
-# By how much the watermark may be ahead of the worker's clock where clocks differ: a step waits.
+# How far the watermark may be ahead of the worker's clock, as clocks differ; a step waits then.
 _MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
@@ -97,14 +97,14 @@ class PublishSteps(beam.PTransform):
             rule: When a case closes, with step 0 where the horizon begins.
             name: The stream's.
             key: Where the epoch's key is.
-            steps: Where what each step releases is kept.
-            awake: Whatever shows that the stream has begun, such as its batches of messages: from
-                the first element of any of these on, steps are published as they end. A case that
-                closes does so as well.
-            may_be_early: Whether a step is published before it is over by the clock, where the
-                watermark says that nothing comes any more.
-            note: Is given what a step releases once that is kept, and before it is handed on; the
-                same step may come twice. None: workers cannot reach what notes it.
+            steps: Where the release of each step is kept.
+            awake: Collections whose elements show that the stream has begun, such as its batches of
+                messages. From the first element, or the first case that closes, on, steps are
+                published as they end.
+            may_be_early: Whether a step is published before it is over by the clock, if the
+                watermark says that no more messages come.
+            note: Takes the release of a step once it is kept, before it is handed on; it may take
+                the same step twice. None: workers cannot reach the ledger.
         """
         super().__init__()
         self._product = product
@@ -173,7 +173,7 @@ class _Count(beam.DoFn):
 
 
 class _Gate(beam.DoFn):
-    """Lets a step pass once: whatever the runner or a trigger does, there is no second pane."""
+    """Lets each step pass once, and fails if a runner or a trigger fires a second pane."""
 
     def process(
         self, element: tuple[int, Statistics], pane: Any = beam.DoFn.PaneInfoParam
@@ -253,27 +253,26 @@ class _Release(beam.DoFn):
         if step >= self._product.horizon:
             return
         parts = list(waiting.read())
-        own = [decode(counted) for at, counted in parts if at == step]
+        of_step = [decode(counted) for at, counted in parts if at == step]
         combine = MergeStatisticsFn(kinds_of(self._product))
-        counted = own[0] if own else combine.extract_output(combine.create_accumulator())
+        counted = of_step[0] if of_step else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
-        found = self._steps.of(step, self._resolved)
-        if found is None:
+        decided = self._steps.of(step, self._resolved)
+        if decided is None:
             self._require_going_on(step, counts)
             self._wait_until_over(step)
-        if found is None or found.counts_digest == so_far:
-            kept_before = [decode(kept) for _, kept in sorted(past.read())]
-            found, kept = self._decided(step, counted, kept_before, so_far, found)
-            if kept is not None:
-                past.add((step, encode(kept)))
+        if decided is None or decided.counts_digest == so_far:
+            kept_before = [decode(state) for _, state in sorted(past.read())]
+            decided, to_keep = self._decided(step, counted, kept_before, so_far, decided)
+            if to_keep is not None:
+                past.add((step, encode(to_keep)))
         if self._note is not None:
-            self._note(found.released)
-        goes_on = found.counts_digest == so_far
+            self._note(decided.released)
+        goes_on = decided.counts_digest == so_far
         if not goes_on and self._goes_on(step, counts):
             _LOG.warning(
-                "the cases of step %d are others than those that it was decided on, as after a "
-                "restart that forgot what was there; what was decided is published again, and "
-                "nothing new",
+                "the cases of step %d are not those that it was decided on, as after a restart "
+                "that lost the stream's state; its release is published again, and nothing new",
                 step,
             )
         counts.write(so_far)
@@ -283,7 +282,7 @@ class _Release(beam.DoFn):
                 waiting.add((at, others))
         following.write(step + 1)
         if step + 1 < self._product.horizon:
-            # What was decided need not wait for the end of its step once more.
+            # A step that was decided before need not wait for its end once more.
             self._set(timer, step + 1 if goes_on else step)
         else:
             waiting.clear()
@@ -295,7 +294,7 @@ class _Release(beam.DoFn):
                 self._name.release_id,
                 step,
             )
-        yield found.released
+        yield decided.released
 
     def _decided(
         self,
@@ -303,24 +302,26 @@ class _Release(beam.DoFn):
         counted: Statistics,
         kept_before: Sequence[Any],
         so_far: bytes,
-        found: KeptStep | None,
+        decided: KeptStep | None,
     ) -> tuple[KeptStep, Any]:
-        """(what a step releases, and is kept now; what the product keeps of it)."""
+        """Returns the step as it is kept, and the state that the product needs later."""
         name = replace(self._name, counts_digest=so_far.hex())
-        own = Statistics({n: counted.by_name[n] for n in self._product.kinds})
-        released, kept = self._product.publish(step, own, kept_before, name, self._resolved)
-        if found is None:
-            found = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
-        if found.counts_digest == so_far and not _is_same(found.released, released):
+        of_product = Statistics({n: counted.by_name[n] for n in self._product.kinds})
+        released, to_keep = self._product.publish(
+            step, of_product, kept_before, name, self._resolved
+        )
+        if decided is None:
+            decided = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
+        if decided.counts_digest == so_far and not _is_same(decided.released, released):
             raise GuaranteeError(
-                f"step {step} comes out otherwise than it was decided, on the same cases, as with "
-                "another version of tracecloak or of a library. Restore that version, or begin "
-                "another epoch, which is another spend"
+                f"step {step} differs from what was decided on the same cases, as with another "
+                "version of tracecloak or of a library. Restore that version, or begin another "
+                "epoch, which is another spend"
             )
-        return found, kept
+        return decided, to_keep
 
     def _goes_on(self, step: int, counts: Any) -> bool:
-        """Whether the cases of all steps before this one are those that these were decided on."""
+        """Whether all earlier steps have the same cases as when they were decided."""
         before = self._steps.of(step - 1, self._resolved) if step else None
         return step == 0 or (before is not None and before.counts_digest == counts.read())
 

@@ -1,17 +1,17 @@
 """PubSubSource: a subscription of Pub/Sub for a stream on one machine.
 
-A subscription has no offsets, and nobody can ask it how old its oldest unread message is. What it
-has is a deadline: a message that was given to somebody who never acknowledged it, such as this
-process before it was killed, comes again when the deadline is over. So a moment is complete when
-for as long as that deadline one pull after the other began, and none of them brought a message
-published before it, be it that they brought younger ones or none at all. While there is a backlog,
-pulls bring old messages, and the watermark stays behind them. That the service serves what is older
-first is its habit and no promise: what it holds back for longer than the deadline is late, and
-still counts within the release delay of its step. Before what moment a pull that brings nothing is
-complete the service's own clock tells; this machine's only measures how long pulls went on.
+A subscription has no offsets, and it cannot be asked how old its oldest unread message is. But it
+has a deadline: a message that was delivered and never acknowledged, for example because this
+process was killed, is delivered again once the deadline is over. So all messages published before a
+moment have been read once pulls followed each other for as long as the deadline, and none of them
+brought a message from before that moment. While there is a backlog, pulls bring old messages, and
+the watermark stays behind them. The service usually delivers older messages first, but does not
+promise it. A message that it holds back for longer than the deadline is late, and still counts
+within the release delay of its step. For a pull that brings nothing, the service's own clock says
+up to which moment it counts; this machine's clock only measures how long the pulls went on.
 
-A message is acknowledged when it is kept durably. An acknowledgement can be lost: the message comes
-again then, and is known by its event's id.
+A message is acknowledged when it is kept durably. If an acknowledgement is lost, the message comes
+again, and is recognised by its event's id.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tracecloak.transforms.stream.sources import Pulled
 
 _LOG = logging.getLogger("tracecloak")
 
-# Beyond the deadline, until the service has given a message again; and between two pulls.
+# How long after the deadline a message may come again, and how far apart two pulls may begin.
 _MARGIN_SECONDS = 5.0
 # The service gives no more at once.
 _MOST_PULLED = 1_000
@@ -56,7 +56,7 @@ class PubSubSource:
             subscription: projects/PROJECT/subscriptions/NAME.
             clock: Tells the time of the service; it is closed with the source.
             topic: Where the subscription is made if it is not there; None: it must be there.
-            seconds: How much time has passed, from any moment on.
+            seconds: A clock in seconds that only goes forward.
 
         Raises:
             UsageError: The subscription or topic is not there, or cannot be read, or the service
@@ -71,7 +71,7 @@ class PubSubSource:
         self._seconds = seconds
         try:
             with self._asking():
-                self._deadline_seconds = self._found(topic).ack_deadline_seconds
+                self._deadline_seconds = self._subscription(topic).ack_deadline_seconds
             clock.begin()
         except BaseException:
             self.close()
@@ -97,11 +97,11 @@ class PubSubSource:
             began = self._seconds()
             received = self._pulled(min(_MOST_PULLED, max_messages - len(messages)), left)
             self._cover(began)
-            found = [one.message for one in received]
-            stamps = [stamp_us(message) for message in found]
+            pulled = [one.message for one in received]
+            stamps = [stamp_us(message) for message in pulled]
             oldest = min(stamps, default=passed_us - CLOCK_SKEW_US)
             self._pulls.append((began, oldest))
-            messages += found
+            messages += pulled
             publish += stamps
             receipt += [one.ack_id for one in received]
             if not received:
@@ -133,9 +133,9 @@ class PubSubSource:
         self._clock.close()
 
     def _cover(self, began: float) -> None:
-        """Takes in that a pull has ended well; where there was none for long, all begins anew.
+        """Notes a pull that succeeded; after a long time without one, the count begins anew.
 
-        What has gathered meanwhile is as little known as when the stream began.
+        Nothing is known of the messages that have gathered meanwhile, as when the stream began.
         """
         if not self._pulls or began - self._pulls[-1][0] > _MARGIN_SECONDS:
             self._began = began
@@ -154,7 +154,7 @@ class PubSubSource:
                 return ()
         return answer._pb.received_messages
 
-    def _found(self, topic: str | None) -> Any:
+    def _subscription(self, topic: str | None) -> Any:
         try:
             # Asked once: the stream waits by itself, and can be stopped meanwhile.
             return self._client.get_subscription(
@@ -181,7 +181,7 @@ class PubSubSource:
 
 
 def delete_subscription(subscription: str) -> None:
-    """Deletes a subscription that was made for an epoch; one that is not there is as good."""
+    """Deletes the subscription of an epoch, if it is there."""
     client = pubsub().SubscriberClient()
     errors = importlib.import_module("google.api_core.exceptions")
     with client:

@@ -1,12 +1,13 @@
-"""ReadKafka: the messages of a topic of Kafka, with a watermark that waits for what is unread.
+"""ReadKafka: the messages of a topic of Kafka, with a watermark that waits for unread messages.
 
 There are two splittable functions. One looks at the topic again and again and gives each partition
-once; the other reads one partition. What they remember in checkpoints is a range of numbers: of the
-partitions that were not given yet, and of the offsets that were not read yet.
+once; the other reads one partition. A checkpoint holds a range of numbers for each: the partitions
+that were not given yet, and the offsets that were not read yet.
 
-The watermark is the lowest of all of these. That of a partition is of its oldest unread message. A
-partition that nobody knows yet is newer than the last look at the topic, and so are its messages;
-so the watermark never passes that look either, less what brokers' clocks may differ.
+The watermark is the lowest of their watermarks. That of a partition is the time of its oldest
+unread message. A partition that was not found yet is newer than the last look at the topic, and so
+are its messages. So the watermark never passes that look, less the difference that brokers' clocks
+may have.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _LOG = logging.getLogger("tracecloak")
 
 # Past every offset and every partition: a topic does not end.
 _NO_END = 1 << 62
-# A turn of reading ends after so long, or so many messages; a runner cannot make a checkpoint
-# meanwhile. It ends sooner where nothing comes.
+# A turn of reading ends after this time, or this number of messages, as a runner cannot make a
+# checkpoint meanwhile. It ends sooner if no message comes.
 _TURN_SECONDS = 1.0
 _TURN_MESSAGES = 50_000
 _POLL_MESSAGES = 2_000
@@ -59,7 +60,7 @@ _POLL_SECONDS = 0.2
 _PAUSE = Duration(1.5)
 _AWAY_PAUSE = Duration(3.5)
 _COMMIT_SECONDS = 10.0
-# A reader that nobody took for so long reads a partition that another worker has now.
+# A reader that no turn took for this long is closed, as another worker has its partition now.
 _IDLE_SECONDS = 60.0
 
 
@@ -162,7 +163,7 @@ _PAIR = TupleCoder([VarIntCoder(), VarIntCoder()])
 
 
 class _Tracker(OffsetRestrictionTracker):
-    """What of a range without an end was claimed; it is cut right behind that, or nowhere."""
+    """The claimed part of a range without an end, which can be cut only right behind it."""
 
     def try_split(self, fraction_of_remainder: float) -> Any:
         """Refuses to cut where no offset can be yet."""
@@ -228,26 +229,26 @@ class _FindPartitions(beam.DoFn):
     ) -> Iterable[tuple[int, int]]:
         known = tracker.current_restriction().start
         try:
-            # What is made from this moment on, the look may not show.
+            # Partitions made after this moment may be missing in the list.
             passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
             if known == 0:
                 check_history(self._topic, self._start_us)
-            found = partitions_of(self._topic)
+            oldest_offsets = partitions_of(self._topic)
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
             tracker.defer_remainder(_AWAY_PAUSE)
             return
-        if len(found) < known:
+        if len(oldest_offsets) < known:
             raise TracecloakError(
-                f"topic {self._topic.name!r} has {len(found)} partitions and had {known}: it was "
-                "made anew, so cases cannot be counted as they were. Begin another epoch, which "
-                "is another spend"
+                f"topic {self._topic.name!r} has {len(oldest_offsets)} partitions and had "
+                f"{known}: it was made anew, so cases cannot be counted as they were. Begin "
+                "another epoch, which is another spend"
             )
-        for partition in range(known, len(found)):
+        for partition in range(known, len(oldest_offsets)):
             if not tracker.try_claim(partition):
                 return
             # One that was added while the stream ran is read from its first message on.
-            yield partition, found[partition] if known == 0 else 0
+            yield partition, oldest_offsets[partition] if known == 0 else 0
         _advance(watermark, passed_us - CLOCK_SKEW_US)
         tracker.defer_remainder(_PAUSE)
 
@@ -278,13 +279,13 @@ class _ReadPartition(beam.DoFn):
         with _READERS.taken(self._topic, self._group, partition, start) as reader:
             n_read, is_behind = 0, True
             while is_behind and n_read < _TURN_MESSAGES and time.monotonic() < deadline:
-                found = reader.poll(_POLL_MESSAGES, _POLL_SECONDS)
-                for message in found:
+                messages = reader.poll(_POLL_MESSAGES, _POLL_SECONDS)
+                for message in messages:
                     if not tracker.try_claim(message.offset):
                         return
                     yield TimestampedValue(message, Timestamp(micros=message.published_us))
-                n_read += len(found)
-                is_behind = bool(found)
+                n_read += len(messages)
+                is_behind = bool(messages)
             reader.is_right = True
             if reader.is_to_commit():
                 finalizer.register(reader.committing())
@@ -299,7 +300,7 @@ class _ReadPartition(beam.DoFn):
 
 
 class _Reader:
-    """What fetches one partition, kept between turns, as to begin to fetch takes a while."""
+    """Fetches one partition; it is kept between turns, as beginning to fetch takes a while."""
 
     def __init__(self, topic: KafkaTopic, group: str, partition: int, start: int) -> None:
         self._partition = partition
@@ -310,10 +311,10 @@ class _Reader:
         self.is_right = False  # whether all that this turn fetched was claimed
 
     def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
-        found = self._reader.poll(max_messages, timeout_seconds)
-        if found:
-            self.next = found[-1].offset + 1
-        return found
+        messages = self._reader.poll(max_messages, timeout_seconds)
+        if messages:
+            self.next = messages[-1].offset + 1
+        return messages
 
     def watermark_us(self, passed_us: int) -> int:
         return self._reader.watermark_us(self._partition, passed_us)

@@ -1,4 +1,4 @@
-"""What a stream on one machine reads: the form of its sources."""
+"""The sources of a stream on one machine: their common form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pulled:
     Attributes:
         messages: The messages.
         publish: When each was published, microseconds since 1970 UTC.
-        receipt: What the source needs to let go of them; None: nothing.
+        receipt: What the source needs to acknowledge them; None: nothing.
     """
 
     messages: Sequence[Message] = ()
@@ -27,19 +27,19 @@ class Pulled:
 class Source(Protocol):
     """Messages of a service, each read at least once, and how far all of them have been read.
 
-    How far is told by the service's clock alone, in its stamps and in its answers to messages of
-    our own: a wrong clock of this machine moves no watermark. Where the two differ by more than
-    `service_clock.CLOCK_SKEW_US`, nothing is told until they agree.
+    Only the service's clock says how far, by its stamps and its answers to messages of our own, so
+    a wrong clock of this machine moves no watermark. If the two clocks differ by more than
+    `service_clock.CLOCK_SKEW_US`, the watermark stays where it is until they agree.
 
-    All methods may raise RetryLater: the service is away, or clocks differ, and the same may be
-    asked again.
+    All methods may raise RetryLater: the service does not answer, or the clocks differ, and the
+    call may be tried again.
     """
 
     @property
     def positions(self) -> Mapping[str, Any]:
-        """Where to go on behind all that was pulled, as JSON has it; empty where the service knows.
+        """Where to go on behind the pulled messages, as JSON; empty if the service remembers it.
 
-        It is kept together with what was pulled.
+        It is kept together with these messages.
         """
         ...
 

@@ -1,10 +1,10 @@
-"""WriteSteps: the releases of a stream as files, each written once; and what could not be read.
+"""WriteSteps: the releases of a stream as files, each written once; and lists of bad messages.
 
-A file's name says which release it holds, so one that is there already is not written again: with
-the same bytes it is the same release, which a runner tried again, and with others it would be a
-second release of what was paid for once. Then the stream fails, and nothing of it is visible. Files
-are written in a workplace beside the output, which only the operator reads, and moved when they are
-whole: under the output lies nothing else at any time.
+A file's name says which release it holds, so a file that is there already is not written again. If
+it has the same bytes, a runner has tried the same release again. If it has other bytes, the new one
+would be a second release for one payment, so the stream fails and shows nothing of it. Files are
+written in a workplace beside the output, which only the operator reads, and moved when they are
+complete, so the output holds complete files only.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def write_whole(path: str, data: bytes, workplace: str) -> None:
             on this machine only its owner reads it.
     """
     folder, name = FileSystems.split(path)
-    # Two that write at once are of one place and one content, or do not share the name.
-    own = hashlib.sha256(path.encode() + b"\n" + data).hexdigest()[:16]
-    fresh = FileSystems.join(workplace, f"{name}-{own}.part")
+    # Two writers share this name only if they write the same bytes to the same place.
+    digest = hashlib.sha256(path.encode() + b"\n" + data).hexdigest()[:16]
+    fresh = FileSystems.join(workplace, f"{name}-{digest}.part")
     if is_on_this_machine(path):
         os.makedirs(workplace, mode=0o700, exist_ok=True)
         os.makedirs(folder, exist_ok=True)
@@ -224,8 +224,8 @@ def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes
 class WriteRejects(beam.PTransform):
     """Lists the messages that could not be read, for the operator: when and where, and why.
 
-    Takes the rejects of `DecodeMessages`. A file is called by its content, so that what is tried
-    again, or delivered again, is listed once. A metric counts them.
+    Takes the rejects of `DecodeMessages`. A file is named after its content, so a batch that is
+    tried or delivered again is listed once. A metric counts the messages.
     """
 
     def __init__(self, folder: str) -> None:
@@ -250,9 +250,9 @@ class _WriteRejects(beam.DoFn):
 
 
 def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
-    """Lists messages that could not be read in a file that is called by its content.
+    """Lists messages that could not be read in a file that is named after its content.
 
-    A line is a JSON object with what its service has of the message, and nothing of the message.
+    A line is a JSON object with what the service knows of a message, and nothing of the message.
 
     Args:
         rejects: Batch of MESSAGE_REJECT_SCHEMA, with at least one row.

@@ -1,4 +1,4 @@
-"""What is said of events whose senders' clocks run ahead of the message service's."""
+"""Warnings of events whose senders' clocks run ahead of the message service's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
-# What is less than a message service's grain is its rounding, and not worth a word.
+# A difference below the grain of a message service's clock is rounding, and causes no warning.
 _GRAIN_US = 1_000
-# One for the process, in which a runner may have made many of what asks it.
+# There is one for the process, as a runner may have made many stages that ask it.
 _WARNING = NowAndThen()
 
 
 def warn_of_times_ahead(ahead_us: np.ndarray) -> None:
-    """Warns, once a minute at most, where events are timed after their publishing.
+    """Warns, once a minute at most, if events are timed after their publishing.
 
     Args:
         ahead_us: int64[n], by how much each event of a batch is.

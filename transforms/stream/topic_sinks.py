@@ -39,7 +39,7 @@ class LineSink:
         """Publishes lines; they are there when this returns.
 
         Raises:
-            RetryLater: Not now.
+            RetryLater: The service takes nothing now.
         """
         self._topic.publish([line.encode() for line in lines], {})
 
