@@ -90,7 +90,7 @@ def test_whoever_changes_a_default_of_a_part_raises_the_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Declaration.model_fields["n_bins"], "default", 40)
-    with pytest.raises(ValueError, match=r"pripel is not what .* \(defaults of parts\)"):
+    with pytest.raises(ValueError, match=r"is not what version 1 of it was \(defaults of parts\)"):
         merged(recorded(), current(golden()["digests"]))
 
 
