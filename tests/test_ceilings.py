@@ -69,6 +69,8 @@ def test_the_product_is_no_larger_than_it_may_be() -> None:
 def test_a_run_loads_and_enters_no_more_than_it_may(run: str, tmp_path: Path) -> None:
     found = reach_of(run, tmp_path)
     own = {"lines": found.n_lines, "functions": found.n_functions, "files": found.n_files}
+    # Its own module counts one function at least, and none more than it has.
+    assert run != "stream" or found.functions["pipelines/stream/local_run.py"] in range(1, 12)
     print(f"\n{run}: {own}\n{told_by_room(found)}")  # noqa: T201
     row = TABLE["runs"][run]
     told = beyond(own, numbers(row), run)
@@ -92,10 +94,3 @@ def test_code_is_counted_without_what_is_said_of_it() -> None:
     )
     assert n_statements(source) == 5
     assert n_statements('B = """\nnot a\n\ndocstring\n"""\n') == 5
-
-
-def test_functions_are_counted_once_and_what_is_not_entered_is_not(tmp_path: Path) -> None:
-    """By a run: its own module counts one function at least, and none more than it has."""
-    found = reach_of("stream", tmp_path)
-    assert found.functions["pipelines/stream/local_run.py"] in range(1, 12)
-    assert found.functions["transforms/stream/local_state.py"] > 0

@@ -92,6 +92,15 @@ def modes(method: Anonymizer) -> Iterator[Params]:
 
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+# The first example of each by day, all at night: for what does not hang on the parameters.
+first_mode = pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        pytest.param(method, params, id=f"{method.name}-{i}", marks=[pytest.mark.slow] * (i > 0))
+        for method in METHODS.values()
+        for i, params in enumerate(modes(method))
+    ],
+)
 every_mode = pytest.mark.parametrize(
     ("method", "params"),
     [(method, params) for method in METHODS.values() for params in modes(method)],
@@ -316,7 +325,7 @@ def test_a_decision_is_a_function_of_its_arguments(method: Anonymizer, params: P
         assert {known: encode(value) for known, value in before.items()} == bytes_before
 
 
-@every_mode
+@first_mode
 def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: Params) -> None:
     """Each goes through encode and decode, so that its arrays are read-only, as on a worker."""
     traces = traces_of(WIRE_LOG, n_shards=3)
@@ -387,7 +396,7 @@ EDGES: dict[str, list[tuple[str, str, int]]] = {
 }
 
 
-@every_mode
+@first_mode
 def test_a_log_at_the_edge_is_released_or_refused_in_our_words(
     method: Anonymizer, params: Params
 ) -> None:

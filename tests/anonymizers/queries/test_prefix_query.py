@@ -257,6 +257,7 @@ def _array(names: str) -> Any:
     return ActivityVocabulary.of(names).names
 
 
+@pytest.mark.slow
 def test_answers_have_their_law() -> None:
     """2 cases A and 1 AA, on two levels, under 3000 keys. Control: the law of 1 A and 2 AA."""
     query = LevelQuery(2, (2, 1), 2)

@@ -114,9 +114,9 @@ def test_the_trees_of_the_papers_example_are_those_of_pm4py(more: Variant | None
 def test_nobody_in_a_crowd_changes_a_plain_tree() -> None:
     """All guess that the case is not in the log, and are right half of the time."""
     crowd = {variant: 60 for variant in list(PAPER)[:3]}
-    found, _ = attacked(MinerOfTheExactLog(), 100, crowd, epsilon="1", vocabulary=PUBLIC)
+    found, _ = attacked(MinerOfTheExactLog(), 40, crowd, epsilon="1", vocabulary=PUBLIC)
     assert found.n_exposed == 0
-    assert 15 < found.guesses[0].n_right_plain < 85  # left with probability below 1e-11
+    assert 2 < found.guesses[0].n_right_plain < 38  # left with probability below 2e-9
 
 
 def tells_no_more_than_is_claimed(case: int, n_games: int) -> None:
@@ -331,6 +331,7 @@ def test_reports_say_what_the_difference_tells_and_nothing_of_the_log(
         assert name not in text + json.dumps(found) + printed.out + printed.err
 
 
+@pytest.mark.slow
 def test_a_refuted_claim_ends_with_5_and_says_why(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

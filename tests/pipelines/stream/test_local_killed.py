@@ -193,7 +193,13 @@ def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: in
     return len(numbers)
 
 
-@pytest.mark.parametrize("is_topic", [True, False], ids=["positions", "acknowledged"])
+@pytest.mark.parametrize(
+    "is_topic",
+    [
+        pytest.param(True, id="positions"),
+        pytest.param(False, id="acknowledged", marks=pytest.mark.slow),
+    ],
+)
 def test_it_goes_on_after_kills_as_if_there_were_none(tmp_path: Path, is_topic: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         one_key(patch)

@@ -496,6 +496,8 @@ def asks(browser: Any, server: _Server, path: Path) -> bool:
 
 
 _QUICK = (
+    "a refresh",
+    "a refresh in a picture's page",
     "a script",
     "a handler of a picture",
     "an animated address",
@@ -507,8 +509,8 @@ _QUICK = (
 @pytest.mark.parametrize(
     "name",
     [
-        *BESIDE_THE_POLICY,
-        *(name if name in _QUICK else at_night(name) for name in WITHOUT_THE_POLICY),
+        name if name in _QUICK else at_night(name)
+        for name in (*BESIDE_THE_POLICY, *WITHOUT_THE_POLICY)
     ],
 )
 def test_a_browser_that_opens_such_a_page_asks_a_server(

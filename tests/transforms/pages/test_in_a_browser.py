@@ -309,7 +309,9 @@ def check_bpmn(text: str, pairs: set[tuple[int, int]], data: dict[str, Any]) -> 
     assert ways == pairs
 
 
-@pytest.mark.parametrize("name", [*KINDS, "internal"])
+@pytest.mark.parametrize(
+    "name", [n if n in ("log", "internal") else at_night(n) for n in (*KINDS, "internal")]
+)
 def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
     page = opened(name, viewport={"width": 375, "height": 740}, is_mobile=True, has_touch=True)
     width = page.evaluate("document.documentElement.scrollWidth")
@@ -321,7 +323,7 @@ def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
     [
         ("log", "light"),
         at_night("log", "dark"),
-        ("graph", "light"),
+        at_night("graph", "light"),
         ("tree", "dark"),
         at_night("variants", "light"),
     ],
