@@ -64,18 +64,18 @@ def makings(entries: Sequence[Entry], output: str, release_id: str) -> dict[str,
 
 
 def elsewhere(
-    made: Mapping[str, Making], key_fingerprints: Iterable[str], receipt: Receipt | None
+    making_by_key: Mapping[str, Making], key_fingerprints: Iterable[str], receipt: Receipt | None
 ) -> tuple[str, ...]:
     """Returns which key stores made what is ended, without the one that has its receipt.
 
-    By the receipt, and not by the key store's own name: that asks for a secret that may be wrapped
-    in a key that is lost.
+    That one is known by the receipt and not by its own name, since the name needs a secret that may
+    be wrapped in a key that is lost.
 
     Args:
-        made: As `makings` returns them.
+        making_by_key: As `makings` returns them.
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
-    stores = {key: making.store for key, making in made.items()}
-    own = None if receipt is None else stores.get(receipt.key_fingerprint)
-    return tuple(sorted({stores[key] for key in key_fingerprints} - {own}))
+    stores = {key: making.store for key, making in making_by_key.items()}
+    of_receipt = None if receipt is None else stores.get(receipt.key_fingerprint)
+    return tuple(sorted({stores[key] for key in key_fingerprints} - {of_receipt}))

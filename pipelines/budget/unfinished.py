@@ -26,11 +26,11 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
         LedgerError: The ledger cannot be read.
         KeyStoreError: The key store cannot be read.
     """
-    found = _unfinished(ledger.entries())
-    if not found:
+    unfinished = _unfinished(ledger.entries())
+    if not unfinished:
         return "Nothing waits: every release is committed, or was given back or given up.\n"
     keys = {receipt.key_fingerprint for receipt in store.all_unfinished()}
-    return "\n".join(_told(entry, entry.key_fingerprint in keys) for entry in found)
+    return "\n".join(_unfinished_text(entry, entry.key_fingerprint in keys) for entry in unfinished)
 
 
 def forfeit(
@@ -70,12 +70,12 @@ def forfeit(
     final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         entries = ledger.entries()
-        made = makings(entries, place, release_id)
+        making_by_key = makings(entries, place, release_id)
         open_charges = [
             entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
         if not open_charges and _was_given_up(entries, place, release_id, receipt):
-            for making in made.values():  # cut off after the ledger was told
+            for making in making_by_key.values():  # cut off after the ledger was told
                 making.folder(place, release_id).clear()
             if store.forget(place, release_id):
                 return Ended(final, had_key=True)
@@ -86,7 +86,9 @@ def forfeit(
             )
         had_key = False
         for entry in open_charges:
-            books = Books(store, ledger, made[entry.key_fingerprint].folder(place, release_id))
+            books = Books(
+                store, ledger, making_by_key[entry.key_fingerprint].folder(place, release_id)
+            )
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -101,7 +103,7 @@ def forfeit(
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
         keys = [entry.key_fingerprint for entry in open_charges]
-    return Ended(final, had_key, elsewhere(made, keys, receipt))
+    return Ended(final, had_key, elsewhere(making_by_key, keys, receipt))
 
 
 def _was_given_up(
@@ -118,7 +120,7 @@ def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in charges(entries).values() if entry.is_open]
 
 
-def _told(entry: Entry, has_key: bool) -> str:
+def _unfinished_text(entry: Entry, has_key: bool) -> str:
     epsilon = "no finite epsilon" if entry.epsilon is None else f"epsilon {entry.epsilon}"
     if not has_key:
         mend = (

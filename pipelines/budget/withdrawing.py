@@ -45,15 +45,15 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        made = makings(ledger.entries(), place, release_id)
-        others = elsewhere(made, made, receipt)
+        making_by_key = makings(ledger.entries(), place, release_id)
+        others = elsewhere(making_by_key, making_by_key, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            areas = {making.staging_area for making in made.values()}
+            areas = {making.staging_area for making in making_by_key.values()}
             built = [epoch_workplace(place, name, epoch, area) for area in areas]
             return Ended(_remove_epoch(place, name, epoch, *built, internal), had_key, others)
-        for making in made.values():
+        for making in making_by_key.values():
             folder = making.folder(place, release_id)
             folder.withdraw(_newest(ledger, folder), internal)
     return Ended(ReleaseFolder(place, release_id).final, had_key, others)
@@ -61,13 +61,13 @@ def withdraw(
 
 def _remove_epoch(output: str, name: str, epoch: str, *others: str) -> str:
     """Removes what an epoch of a stream published, and others, and returns where that was."""
-    found = epoch_folder(output, name, epoch)
-    for folder in (found, *others):
+    published = epoch_folder(output, name, epoch)
+    for folder in (published, *others):
         remove_folder(folder)
     if is_on_this_machine(output):
         with contextlib.suppress(OSError):  # unless it has other epochs, or is gone
-            Path(found).parent.rmdir()
-    return found
+            Path(published).parent.rmdir()
+    return published
 
 
 def _newest(ledger: Ledger, withdrawn: ReleaseFolder) -> str | None:

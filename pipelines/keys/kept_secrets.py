@@ -148,12 +148,12 @@ class KeptSecrets:
             OSError: A file cannot be read or written.
         """
         self.check_key()
-        own = "" if self._key is None else self._key.fingerprint
+        fingerprint = "" if self._key is None else self._key.fingerprint
         secrets, other = {}, None
         for path in self.paths():
             text = _text(path)
             wrapping = wrapped_by(text)
-            if wrapping is None or wrapping == own:
+            if wrapping is None or wrapping == fingerprint:
                 secret = self._opened(path, text)
             else:
                 other = KeyEncryptionKey.at(before) if other is None and before else other
@@ -163,7 +163,7 @@ class KeptSecrets:
                         "--to; nothing was changed. Name the key that encrypted it with --from"
                     )
                 secret = other.unwrap(text, f"file:{path}")
-            if wrapping != own:
+            if wrapping != fingerprint:
                 secrets[path] = secret
         for path, secret in secrets.items():
             write_private(path, self.kept(secret))

@@ -375,9 +375,9 @@ class KeyStore(StoreFolder):
         if path not in noted:
             self.write(note, "".join(f"{one}\n" for one in (*noted, path)))
         with self.in_use():
-            kept = key_path.read_bytes()
-            if read_if_there(path) != kept:
-                write_anew(path, kept)
+            content = key_path.read_bytes()
+            if read_if_there(path) != content:
+                write_anew(path, content)
         return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
 
     def _forget_for_workers(self, output: str, release_id: str) -> None:

@@ -56,11 +56,11 @@ def rewrap(store: KeyStore, before: str, after: str) -> int:
         KeyStoreError: The store cannot be used.
     """
     check_reference(before, "--from")
-    kept = KeptSecrets(store.path, after, "--to")
+    secrets = KeptSecrets(store.path, after, "--to")
     if not store.path.is_dir():
         raise UsageError(f"there is no key store in {store.path}; correct key_store")
     with _nobody_at_work(store), store.in_use():
-        return kept.wrap_all(before)
+        return secrets.wrap_all(before)
 
 
 @contextlib.contextmanager

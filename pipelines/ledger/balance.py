@@ -63,7 +63,7 @@ class Balance:
 
 
 _T = TypeVar("_T")
-# What a charge costs, and its window; None: it is of none, or adds up as if it were.
+# What a charge costs, and its window; None: it has none, or adds up as if it had none.
 Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
 
 
@@ -108,7 +108,7 @@ def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> 
     )
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     remaining_epsilon, is_above = _left(caps[0], epsilon)
-    # Where no finite epsilon holds, no delta below 1 goes with any.
+    # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
     remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
         name, epsilon, delta, open_epsilon, open_delta, len(spent), len(still_open),
@@ -142,12 +142,12 @@ def costs_of(entries: Sequence[Entry], spent: Sequence[Entry]) -> list[Cost]:
 
 
 def counting_window(window: WindowCharge | None) -> WindowCharge | None:
-    """Returns the window in which a charge counts; None: it adds up as if it were of none."""
+    """Returns the window in which a charge counts; None: it adds up like one without a window."""
     return None if window is None or window.adds_up else window
 
 
 def by_window(costs: Sequence[Cost]) -> dict[str, dict[str, list[Cost]]]:
-    """Returns the costs by scope and by label, those that are of no window left out."""
+    """Returns the costs by scope and by label, without those that have no window."""
     scopes: dict[str, dict[str, list[Cost]]] = {}
     for cost in costs:
         if (window := cost[2]) is not None:
@@ -156,7 +156,7 @@ def by_window(costs: Sequence[Cost]) -> dict[str, dict[str, list[Cost]]]:
 
 
 def total_of(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
-    """Returns what charges cost together: (epsilon, None if one has no finite one; delta)."""
+    """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
     parts = [summed([cost for cost in costs if cost[2] is None])]
     for windows in by_window(costs).values():
         sums = [summed(of_window) for of_window in windows.values()]
@@ -178,9 +178,9 @@ def summed(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
 
 def largest(epsilons: Iterable[Fraction | None]) -> Fraction | None:
     """Returns the largest epsilon; None: one of them is not finite."""
-    found = _each(epsilons)
-    finite = [epsilon for epsilon in found if epsilon is not None]
-    return None if len(finite) < len(found) else max(finite)
+    sums = _each(epsilons)
+    finite = [epsilon for epsilon in sums if epsilon is not None]
+    return None if len(finite) < len(sums) else max(finite)
 
 
 def _each(values: Iterable[_T]) -> list[_T]:

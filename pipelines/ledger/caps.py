@@ -1,4 +1,4 @@
-"""Whether the caps of an account leave enough for a release, and may it be this account's."""
+"""Whether an account may pay for a release, and whether its caps leave enough for it."""
 
 from __future__ import annotations
 

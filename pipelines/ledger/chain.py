@@ -25,9 +25,9 @@ from tracecloak.schemas.published.guarantee import Adjacency, Unit
 
 
 class Chain:
-    """What of a ledger was checked so far, so that only what came since need be checked.
+    """The entries of a ledger that were checked, so that only later ones need be checked.
 
-    Entries that were checked are told by comparing them, each as a whole, with those that were.
+    An entry was checked if all of its columns are those of the entry that was checked there.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Chain:
         self._of_windows: set[Charge] = set()
         self._committed: set[OfKey] = set()
         self._decided: set[tuple[OfKey, int]] = set()
-        self._found: list[str] = []
+        self._faults: list[str] = []
 
     def problems(self, entries: Sequence[Entry]) -> list[str]:
         """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
@@ -53,28 +53,28 @@ class Chain:
             self._begin()
             n = 0
         for entry in entries[n:]:
-            self._found += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
+            self._faults += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
             self._checked.append(entry)
-        return list(self._found)
+        return list(self._faults)
 
     def _problems_of(self, entry: Entry) -> list[str]:
-        found = []
+        faults = []
         previous = self._checked[-1] if self._checked else None
         if entry.seq != (1 if previous is None else previous.seq + 1):
-            found.append("entries before it are missing")
+            faults.append("entries before it are missing")
         if entry.hash != entry.digest():
-            found.append("it was changed, its hash is of other columns")
+            faults.append("it was changed: its hash is not the hash of its columns")
         if entry.previous_hash != (FIRST_HASH if previous is None else previous.hash):
-            found.append("it does not follow the entry before it")
-        found += _odd_columns(entry)
+            faults.append("it does not follow the entry before it")
+        faults += _odd_columns(entry)
         if entry.decided is not None:
-            found += self._problems_of_step(entry.of_key, entry.decided[0])
+            faults += self._problems_of_step(entry.of_key, entry.decided[0])
         if not entry.is_of_charge:
-            return found
+            return faults
         charge = entry.charge
         past = self._states[charge]
         if not may_follow(entry.action, past):
-            found.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
+            faults.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
         past.append(entry.action)
         if entry.action == "commit":
             self._committed.add(entry.of_key)
@@ -82,10 +82,10 @@ class Chain:
             is_of_window = entry.window is not None
             (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
         elif entry.action == "claim" and charge not in self._of_windows:
-            found.append("claim without a window")
+            faults.append("claim without a window")
         elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
-            found.append("draw without claim")
-        return found
+            faults.append("draw without claim")
+        return faults
 
     def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
         if of_key not in self._committed:
@@ -102,13 +102,13 @@ def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[st
         entries: All entries in the order of their seq.
         known_hash: The hash of an entry as it was noted elsewhere at an earlier time.
     """
-    found = Chain().problems(entries)
+    faults = Chain().problems(entries)
     if known_hash is not None and known_hash not in {FIRST_HASH, *(e.hash for e in entries)}:
-        found.append(
+        faults.append(
             "the known hash is of no entry: entries were removed from the end, or the chain was "
             "computed anew"
         )
-    return found
+    return faults
 
 
 def may_follow(action: Action, past: Sequence[Action]) -> bool:
@@ -116,7 +116,7 @@ def may_follow(action: Action, past: Sequence[Action]) -> bool:
     if action == "reserve":
         return not past or past[-1] == "void"
     if action == "commit":
-        # Also after void: of two runs of one release, one may fail and the other go through.
+        # Also after void: one of two runs of a release may fail while the other one succeeds.
         return bool(past) and past[-1] not in ("commit", "withdraw")
     if action == "withdraw":
         return bool(past) and past[-1] == "commit"
@@ -125,32 +125,32 @@ def may_follow(action: Action, past: Sequence[Action]) -> bool:
 
 
 def _odd_columns(entry: Entry) -> list[str]:
-    found = []
+    faults = []
     for name in ("epsilon", "delta"):
         text = getattr(entry, name)
         if text is not None and (what := _odd_decimal(text)):
-            found.append(f"{name} {what}")
+            faults.append(f"{name} {what}")
     if entry.action not in ACTIONS:
-        found.append(f"action is none of {', '.join(ACTIONS)}")
+        faults.append(f"action is not one of {', '.join(ACTIONS)}")
     known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
     if entry.is_of_charge:
         if entry.epsilon is not None and entry.delta is None:
-            found.append("delta is missing")
+            faults.append("delta is missing")
         if entry.action == "claim" and entry.units_sha256 is None:
-            found.append("units is no SHA-256")
+            faults.append("units is not a SHA-256")
         if entry.details and "window" in entry.facts and entry.window is None:
-            found.append("window is none")
+            faults.append("window is not valid")
     elif entry.action in NOTES:
         known = {}
         if entry.decided is None:
-            found.append("step or sha256 is none")
+            faults.append("step or sha256 is not valid")
     else:
-        found += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
+        faults += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
         known = {"unit": known["unit"]} if entry.action == "account" else {}
     for name, values in known.items():
         if getattr(entry, name) not in values:
-            found.append(f"{name} is none of {', '.join(values)}")
-    return found
+            faults.append(f"{name} is not one of {', '.join(values)}")
+    return faults
 
 
 @lru_cache(maxsize=1024)

@@ -111,7 +111,7 @@ class Database:
     def make_file(self) -> None:
         """Makes the file, which only its owner reads, where it is one and not there.
 
-        What is wrong with its place is told by whoever uses it.
+        It raises nothing if that fails: the first transaction says what is wrong with the place.
         """
         if self._file is not None:
             with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ class Database:
     def transact(self, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
         """Does work in a transaction, and again in a new one while others are in the way.
 
-        The work must be right to do again even if its last transaction went through unnoticed.
+        The work is done again if an answer was lost, so it must be right to do it twice.
 
         Raises:
             LedgerUnavailable: It could not be done within the patience.
@@ -144,7 +144,7 @@ class Database:
     def _transaction(self, writes: bool) -> Iterator[sa.Connection]:
         with self._connect() as connection, connection.begin():
             if not self.is_shared:
-                # What is erased must not stay readable in the file.
+                # Erased values must not stay readable in the file.
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
                 # The write lock first: two readers that both turn writers would block each other.
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -173,7 +173,7 @@ class Database:
         except DBAPIError:
             raise
         except (SQLAlchemyError, ImportError, TypeError, ValueError, OSError) as error:
-            # What a driver makes of options that it does not know.
+            # A driver raises this for options that it does not know.
             raise LedgerError(
                 f"{self.place} cannot be opened ({type(error).__name__}); check the options in its "
                 "URL"
@@ -256,7 +256,7 @@ def _mend(error: DBAPIError) -> str:
 
 
 def _may_pass(error: DBAPIError) -> bool:
-    """Returns whether nobody need do anything but run again."""
+    """Returns whether the same work may succeed if it is tried again."""
     if isinstance(error, IntegrityError):
         return True
     code = _sqlite_code(error)

@@ -11,10 +11,10 @@ from tracecloak.schemas.errors import GuaranteeError
 
 
 def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
-    """Notes that a step of an epoch is decided. Once noted, does nothing.
+    """Notes that a step of an epoch is decided. If it is noted already, this does nothing.
 
-    Whoever publishes the step asks this first: of two who decided it otherwise, with one key,
-    only the first goes on.
+    It is called before the step is published: if two runs with one key decide it differently, only
+    the first of them goes on.
 
     Args:
         ledger: The ledger.
@@ -36,9 +36,9 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
             output, release_id, _ = of_key
             raise GuaranteeError(
                 f"step {step} of {release_id!r} in {output} was decided before, and came out "
-                "otherwise, as where two machines run one epoch, or a restart forgot what was "
-                "there: to publish it once more would be a second release of its cases. End "
-                "one of the two, or begin another epoch, which is another spend"
+                "otherwise. That happens if two machines run one epoch, or if a restart lost what "
+                "was read: publishing the step now would be a second release of its cases. End one "
+                "of the two runs, or begin another epoch, which is another spend"
             )
         columns = step_columns(live[-1].account, of_key)
         details = {"step": step, "sha256": sha256}

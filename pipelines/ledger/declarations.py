@@ -17,7 +17,7 @@ from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, require_text
 from tracecloak.schemas.errors import UsageError
 
-# Columns that a declaration has not.
+# Columns that stay empty in a declaration.
 _NOTHING: Mapping[str, Any] = {
     "account": "", "release_id": "", "output": "", "epsilon": None, "delta": None, "unit": "",
     "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
@@ -47,16 +47,16 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     Raises:
         UsageError: An entry has what no ledger writes.
     """
-    found = {}
+    accounts = {}
     for entry in entries:
         if entry.action == "account":
             epsilon, delta = entry.values()
             facts = entry.facts
-            found[entry.account] = Account(
+            accounts[entry.account] = Account(
                 entry.account, epsilon, delta, entry.unit, facts.get("max_cases"),
                 facts.get("note", ""),
             )  # fmt: skip
-    return found
+    return accounts
 
 
 def dataset_columns(dataset: str, account: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -41,7 +41,7 @@ Note = Literal["step"]
 Action = ActionOnCharge | Declaration | Note
 
 Charge = tuple[str | None, ...]
-# What tells one key's release from another's: (output, release_id, key_fingerprint).
+# Which release is made under which key: (output, release_id, key_fingerprint).
 OfKey = tuple[str, str, str]
 
 # An action, the columns of what it is about, and its details.
@@ -53,19 +53,19 @@ ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS, *NOTES)
 
 # The last actions on a charge for which no noise was drawn yet, so that it can be given back.
 UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
-# Of a charge that is not finished.
+# The last actions on a charge that is not finished.
 OPEN: tuple[Action, ...] = (*UNDRAWN, "draw")
 SHA256 = re.compile("[0-9a-f]{64}")
 
 # The hash before the first entry.
 FIRST_HASH = "0" * 64
-# What tells one charge from another.
+# The columns that together identify a charge.
 _CHARGE = (
     "account", "output", "release_id", "key_fingerprint", "config_digest",
     "epsilon", "delta", "unit", "adjacency",
 )  # fmt: skip
 _charge_of = operator.attrgetter(*_CHARGE)
-# What of a reservation stands in its details.
+# The attributes of a reservation that stand in the details of its entry.
 _FACTS = ("dataset", "window", "staging_area")
 
 
@@ -96,7 +96,7 @@ class WindowCharge:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What tells one window from another: (scope, label)."""
+        """The scope and the label, which together identify the window."""
         return self.scope, self.label
 
     def facts(self) -> dict[str, Any]:
@@ -264,9 +264,9 @@ class Entry:
             previous: The last entry; None: there is none.
             action: What happened to the charge.
             columns: Its columns, of a reservation or of an earlier entry.
-            details: What only this entry has, JSON values.
+            details: JSON values that this entry alone has.
         """
-        own = {
+        further = {
             "seq": 1 if previous is None else previous.seq + 1,
             "action": action,
             "tool_version": TOOL_VERSION,
@@ -275,7 +275,7 @@ class Entry:
             "hash": "",
             "details": canonical_json(details) if details else "",
         }
-        entry = cls(**{**columns, **own})
+        entry = cls(**{**columns, **further})
         return replace(entry, hash=entry.digest())
 
     @cached_property
@@ -290,7 +290,7 @@ class Entry:
 
     @property
     def of_key(self) -> OfKey:
-        """Whose release under which key the entry is about."""
+        """Which release under which key the entry is about."""
         return self.output, self.release_id, self.key_fingerprint
 
     @property
@@ -308,19 +308,20 @@ class Entry:
     def window(self) -> WindowCharge | None:
         """The window that the details of this entry name; None: they name none.
 
-        Of a charge only the entry that reserved it need have one: `windowed` finds it from any.
+        Of the entries of one charge, only the reservation has to name it; `windowed` returns it
+        for the charge.
         """
-        found = self.facts.get("window") if self.details else None
+        facts = self.facts.get("window") if self.details else None
         try:
-            return None if found is None else WindowCharge(**found)
+            return None if facts is None else WindowCharge(**facts)
         except (TypeError, UsageError):
             return None
 
     @cached_property
     def units_sha256(self) -> str | None:
         """Of a `claim`: the SHA-256 of the file with the units; None: it has none."""
-        found = self.facts.get("units") if self.action == "claim" else None
-        return found if isinstance(found, str) and SHA256.fullmatch(found) else None
+        digest = self.facts.get("units") if self.action == "claim" else None
+        return digest if isinstance(digest, str) and SHA256.fullmatch(digest) else None
 
     @cached_property
     def decided(self) -> tuple[int, str] | None:
@@ -386,11 +387,11 @@ def windowed(entries: Sequence[Entry]) -> Mapping[Charge, Windowed]:
     The details of a reservation stand in its own entry alone, so the entries are played through.
     What a charge claimed before it was given back and reserved again is not its claim any more.
     """
-    kept, found = _last_windowed[-1]
-    if len(kept) != len(entries) or list(entries) != kept:
-        kept, found = list(entries), _windowed(entries)
-        _last_windowed[:] = [(kept, found)]
-    return found
+    known, by_charge = _last_windowed[-1]
+    if len(known) != len(entries) or list(entries) != known:
+        known, by_charge = list(entries), _windowed(entries)
+        _last_windowed[:] = [(known, by_charge)]
+    return by_charge
 
 
 # The entries that were asked about last, and the answer: a release asks ten times of the same ones.
@@ -413,7 +414,7 @@ def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
                 windows[charge] = entry.window
         elif entry.action == "claim" and charge in windows:
             claims[charge] = entry
-            # What came back into a ledger that had forgotten it may add up since; see `memory`.
+            # A charge that was restored to a ledger may count twice by now; see `memory`.
             if entry.window is not None and entry.window.adds_up:
                 windows[charge] = replace(windows[charge], adds_up=True)
     return {

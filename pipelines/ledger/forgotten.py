@@ -39,7 +39,7 @@ def accepting(
 
 
 def accepted(memory: LedgerMemory, entries: Sequence[Entry]) -> None:
-    """Takes a ledger with its entry `accept` for what holds.
+    """Makes a ledger with its entry `accept` the one that the key store remembers.
 
     Raises:
         KeyStoreError: The key store cannot be written.
@@ -130,6 +130,6 @@ def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> se
 
 def _ends(entries: Sequence[Entry], charge: Charge) -> tuple[Entry, Entry]:
     """Returns the last entry that reserved a charge, and its last entry of all."""
-    own = [entry for entry in entries if entry.is_of_charge and entry.charge == charge]
-    reserved = [entry for entry in own if entry.action == "reserve"]
-    return reserved[-1], own[-1]
+    of_charge = [entry for entry in entries if entry.is_of_charge and entry.charge == charge]
+    reserved = [entry for entry in of_charge if entry.action == "reserve"]
+    return reserved[-1], of_charge[-1]

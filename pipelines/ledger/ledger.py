@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tracecloak")
 
-# Of how many ledgers a process remembers what it read.
+# The number of ledgers of which a process remembers what it read.
 _N_KNOWN = 4
 
 
@@ -61,7 +61,7 @@ class _Known:
         self._lock = threading.Lock()
 
     def problems(self, entries: Sequence[Entry]) -> list[str]:
-        """Returns what is wrong, of which only what came since the last call is looked for."""
+        """Returns what is wrong; only entries since the last call are checked."""
         with self._lock:
             return self._chain.problems(entries)
 
@@ -214,7 +214,7 @@ class Ledger:
         self.append(steps)
 
     def commit(self, output: str, release_id: str, key_fingerprint: str) -> None:
-        """Notes that a release is visible. Once noted, does nothing.
+        """Notes that a release is visible. If the ledger notes it already, this does nothing.
 
         Raises:
             UsageError: It was never reserved.
@@ -222,15 +222,15 @@ class Ledger:
         """
 
         def steps(entries: Sequence[Entry]) -> list[Step]:
-            found = charges_of(entries, output, release_id, key_fingerprint)
-            if not found:
+            of_release = charges_of(entries, output, release_id, key_fingerprint)
+            if not of_release:
                 raise UsageError(
                     f"release {release_id!r} in {output} was never reserved under this key in "
                     f"{self.place}; use the ledger and the key_store of that run"
                 )
-            ended = [entry for entry in found if entry.is_open]
-            if not ended and all(e.action not in ("commit", "withdraw") for e in found):
-                ended = found[-1:]  # one is visible after all, and the last is the likeliest
+            ended = [entry for entry in of_release if entry.is_open]
+            if not ended and all(e.action not in ("commit", "withdraw") for e in of_release):
+                ended = of_release[-1:]  # one of them is visible, and most likely the last one
             return [("commit", asdict(entry), None) for entry in ended]
 
         self.append(steps)
@@ -265,10 +265,10 @@ class Ledger:
         self.append(steps)
 
     def not_ended(self, entries: Sequence[Entry], of_key: OfKey) -> list[Entry]:
-        """Returns the last entries of a release's charges, of which one is open or committed.
+        """Returns the last entry of each charge of a release; one of them is open or committed.
 
         Raises:
-            UsageError: None is.
+            UsageError: No charge of it is open or committed.
         """
         last = charges_of(entries, *of_key)
         alive = [entry for entry in last if entry.is_open or entry.action == "commit"]
@@ -287,8 +287,8 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        found = charges_of(self.entries(), output, release_id, key_fingerprint)
-        return found[-1].action if found else None
+        of_release = charges_of(self.entries(), output, release_id, key_fingerprint)
+        return of_release[-1].action if of_release else None
 
     def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Gives back what a release reserved, if it ended before it could draw noise.
@@ -305,9 +305,11 @@ class Ledger:
         def steps(entries: Sequence[Entry]) -> list[Step]:
             nonlocal is_free
             self.check_sound(entries)
-            found = charges_of(entries, output, release_id, key_fingerprint)
-            is_free = all(entry.action in (*UNDRAWN, "void") for entry in found)
-            return [("void", asdict(entry), None) for entry in found if entry.action in UNDRAWN]
+            of_release = charges_of(entries, output, release_id, key_fingerprint)
+            is_free = all(entry.action in (*UNDRAWN, "void") for entry in of_release)
+            return [
+                ("void", asdict(entry), None) for entry in of_release if entry.action in UNDRAWN
+            ]
 
         self.append(steps)
         return is_free
@@ -329,8 +331,8 @@ class Ledger:
         Raises:
             LedgerError: One was restored from an old backup, as it seems, or cannot be read.
         """
-        if found := self.complaints():
-            raise LedgerError(" ".join(found))
+        if complaints := self.complaints():
+            raise LedgerError(" ".join(complaints))
 
     def sound_entries(self) -> list[Entry]:
         """Returns all entries in their order.
@@ -418,14 +420,14 @@ class Ledger:
         Raises:
             LedgerError: Somebody changed what it said.
         """
-        found = _known_of(self.url).problems(entries)
-        if found:
-            raise self._unsound(found)
+        faults = _known_of(self.url).problems(entries)
+        if faults:
+            raise self._unsound(faults)
 
-    def _unsound(self, found: Sequence[str]) -> LedgerError:
+    def _unsound(self, faults: Sequence[str]) -> LedgerError:
         return LedgerError(
-            f"{self.place} does not say what tracecloak wrote ({found[0]}; problems in "
-            f"all: {len(found)}); see `tracecloak ledger verify`, and restore it from a backup"
+            f"{self.place} does not say what tracecloak wrote ({faults[0]}; problems in "
+            f"all: {len(faults)}); see `tracecloak ledger verify`, and restore it from a backup"
         )
 
     def append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
@@ -441,7 +443,7 @@ class Ledger:
             return EntriesRead(entries, read.whole_at)
 
         known = _known_of(self.url)
-        # The ledger first: who is cut off in between leaves a ledger that is ahead of the copy.
+        # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
         known.read = self._database.transact(append, writes=True)
         entries = known.read.entries
         if self.memory is not None:
@@ -460,7 +462,7 @@ class Ledger:
         try:
             self._database.transact(make, writes=True)
         except LedgerError:
-            # Databases have several errors for two who make one table; what counts is that it is.
+            # Databases raise several errors if two processes make one table at the same time.
             if not self._database.transact(self._is_there, writes=False):
                 raise
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)

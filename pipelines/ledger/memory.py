@@ -65,8 +65,8 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        found = self._copy(self.file)
-        return None if found is None else found.head
+        copy = self._copy(self.file)
+        return None if copy is None else copy.head
 
     def copies(self) -> list[Copy]:
         """Returns what this key store saw of all its ledgers.
@@ -74,8 +74,8 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        found = (self._copy(name) for name in sorted(self.store.names(_ALL)))
-        return [copy for copy in found if copy is not None]
+        copies = (self._copy(name) for name in sorted(self.store.names(_ALL)))
+        return [copy for copy in copies if copy is not None]
 
     def knows_others(self) -> bool:
         """Returns whether this key store paid with other ledgers.
@@ -133,19 +133,19 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        found = []
+        complaints = []
         lost = self.lost(entries, copies)
         if lost:
             is_here = lost[-1].name == self.file
-            found.append((lost_text if is_here else _older_text)(self._place, lost[-1].head))
+            complaints.append((lost_text if is_here else _older_text)(self._place, lost[-1].head))
         noted = self.noted(entries)
         if noted > self.store.generation():
-            found.append(
+            complaints.append(
                 f"this key store has forgotten what it did: {self._place} notes {noted} of its "
                 f"reservations, and it counts {self.store.generation()}. It was restored from an "
                 f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
             )
-        return found
+        return complaints
 
     @property
     def file(self) -> str:
@@ -184,14 +184,14 @@ class LedgerMemory:
         return text.split("\n")[:-1]
 
     def noted(self, entries: Sequence[Entry]) -> int:
-        """Returns as which reservation of this key store the ledger notes its last."""
-        own = self.store.identity(makes=False)
+        """Returns the number of this key store's last reservation in the ledger; 0: it has none."""
+        identity = self.store.identity(makes=False)
         return max(
             (
                 int(entry.facts.get("generation", 0))
                 for entry in entries
-                if entry.action == "reserve" and own and own in entry.details
-                if entry.facts.get("store") == own
+                if entry.action == "reserve" and identity and identity in entry.details
+                if entry.facts.get("store") == identity
             ),
             default=0,
         )
@@ -225,13 +225,13 @@ def _is_accepted(entries: Sequence[Entry], head: Entry, is_here: bool) -> bool:
     Args:
         entries: Of the ledger.
         head: The one that was seen.
-        is_here: Whether it was seen at this place. Of one that was seen at another place it is
-            enough that the entry speaks of a later one, as only the last that was lost is named.
+        is_here: Whether it was seen at this place. If it was seen at another place, an entry that
+            names a later one is enough, since each entry names only the last one that was lost.
     """
     lost = [entry.facts.get("lost") or {} for entry in entries if entry.action == "accept"]
     return any(
-        found.get("hash") == head.hash or (not is_here and found.get("seq", 0) >= head.seq)
-        for found in lost
+        named.get("hash") == head.hash or (not is_here and named.get("seq", 0) >= head.seq)
+        for named in lost
     )
 
 

@@ -88,9 +88,9 @@ def show(ledger: Ledger, account: str | None = None) -> str:
     if not names and not shown and not forgotten:
         return "The ledger is empty, and no account is declared.\n"
     parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
-    found = problems(entries)
-    if found:
-        parts.append(f"This ledger is not sound; problems found by `verify`: {len(found)}\n")
+    faults = problems(entries)
+    if faults:
+        parts.append(f"This ledger is not sound; problems found by `verify`: {len(faults)}\n")
     parts += [_account_text(ledger, entries, balance) for balance in balances]
     datasets_shown = [
         dataset_text(entries, name)
@@ -117,9 +117,9 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
     """
     forgotten = ledger.complaints()
     entries = ledger.entries()
-    found = [*problems(entries, known_hash), *forgotten]
-    if found:
-        return Verification("".join(f"{problem}\n" for problem in found), False)
+    faults = [*problems(entries, known_hash), *forgotten]
+    if faults:
+        return Verification("".join(f"{problem}\n" for problem in faults), False)
     if not entries:
         return Verification("The ledger is sound: it has no entries.\n", True)
     last = entries[-1]

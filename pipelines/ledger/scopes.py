@@ -41,14 +41,14 @@ def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
     Raises:
         UsageError: A number is no decimal.
     """
-    found = []
+    balances = []
     for scope, windows in by_window(costs_of(entries, counting(entries, name))).items():
         sums = {label: summed(of_window) for label, of_window in windows.items()}
         epsilon = largest(epsilon for epsilon, _ in sums.values())
         delta = max(delta for _, delta in sums.values())
         dearest = next(label for label, (one, _) in sums.items() if one == epsilon)
         by_delta = next(label for label, (_, one) in sums.items() if one == delta)
-        found.append(
+        balances.append(
             ScopeBalance(
                 scope,
                 len(windows),
@@ -59,4 +59,4 @@ def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
                 dearest if sums[dearest][1] == delta else by_delta,
             )
         )
-    return found
+    return balances

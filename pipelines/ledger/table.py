@@ -66,9 +66,9 @@ class EntriesRead:
 def read_entries(connection: sa.Connection, known: EntriesRead | None = None) -> EntriesRead:
     """Returns all entries in their order.
 
-    Of a long ledger whose last known entry is as it was, only what came after that is read, and the
-    entries that are known are returned for the rest. Somebody may have changed these in the table
-    meanwhile: that has no effect on who uses what is returned, and is found when all is read again.
+    If the ledger is long and its last known entry is unchanged, only later entries are read, and
+    the known ones are returned for the rest. If somebody changed those in the table meanwhile, this
+    does not show before all entries are read again.
 
     Args:
         connection: Of a transaction.
@@ -80,13 +80,13 @@ def read_entries(connection: sa.Connection, known: EntriesRead | None = None) ->
         if since[:1] == past[-1:]:
             return EntriesRead([*past, *since[1:]], known.whole_at)
     now = time.monotonic()
-    found = _read_from(connection, 0)
-    # What is equal is taken from what is known, as what is compared next is compared quickly then.
+    entries = _read_from(connection, 0)
+    # Equal entries are taken from the known ones, since an object is quickly compared with itself.
     n_same = next(
-        (at for at, (new, old) in enumerate(zip(found, past, strict=False)) if new != old),
-        min(len(found), len(past)),
+        (at for at, (new, old) in enumerate(zip(entries, past, strict=False)) if new != old),
+        min(len(entries), len(past)),
     )
-    return EntriesRead([*past[:n_same], *found[n_same:]], now)
+    return EntriesRead([*past[:n_same], *entries[n_same:]], now)
 
 
 def _age(known: EntriesRead) -> float:
@@ -106,10 +106,10 @@ def is_there(database: Database, connection: sa.Connection) -> bool:
     Raises:
         UsageError: Another table is.
     """
-    found = _columns_there(database, connection)
-    if found is None:
+    columns = _columns_there(database, connection)
+    if columns is None:
         return False
-    if found != _COLUMNS:
+    if columns != _COLUMNS:
         raise UsageError(
             f"{database.place} is not a ledger of this version: its table "
             f"{TABLE.name} has other columns; correct the URL"

@@ -92,14 +92,14 @@ def job_of(run: Run) -> Job:
         run.dead_letter.folder,
     )
     driver.check_workplace(folder.workplace)
-    kept = books.decisions(key.fingerprint)
+    decisions = books.decisions(key.fingerprint)
     spec = ReleaseSpec(
         config.method,
         config.method_params,
         folder.release_id,
         key,
         config.noise_digest,
-        KeptDraws(kept, key, gate if driver.is_local else None),
+        KeptDraws(decisions, key, gate if driver.is_local else None),
         check_open=gate.check_open if driver.is_local else folder.check_at_work,
         operator_folder=run.dead_letter.folder,
     )

@@ -47,11 +47,11 @@ def failed(run: Run, error: BaseException) -> BaseException:
             f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
             f"release. {_STAYS_SPENT}"
         )
-    told = told_error(error) if isinstance(error, Exception) else error
+    raised = told_error(error) if isinstance(error, Exception) else error
     if not books.void(run.key.fingerprint):
         books.note_cases(run.key.fingerprint)
         # Under the same key these are raised again.
-        if isinstance(told, (GuaranteeError, InputSchemaError)):
+        if isinstance(raised, (GuaranteeError, InputSchemaError)):
             _LOG.warning(
                 "the log was looked at before it was refused, so what was reserved stays "
                 "spent, and the same command would end so again: give this release up with "
@@ -63,4 +63,4 @@ def failed(run: Run, error: BaseException) -> BaseException:
                 "`tracecloak ledger forfeit`",
                 _STAYS_SPENT,
             )
-    return told
+    return raised

@@ -75,8 +75,8 @@ def as_charged(books: Books, reservation: Reservation) -> Reservation:
         LedgerError: The ledger cannot be read.
     """
     of_key = books.of_key(reservation.key_fingerprint)
-    found = charges_of(books.ledger.entries(), *of_key)
-    drawn = [entry for entry in found if entry.action in ("draw", "commit")]
+    charges = charges_of(books.ledger.entries(), *of_key)
+    drawn = [entry for entry in charges if entry.action in ("draw", "commit")]
     if not drawn or reservation.charge in [entry.charge for entry in drawn]:
         return reservation
     paid = drawn[-1]
@@ -148,18 +148,18 @@ def _reading_as(run: Run, receipt: Receipt) -> Run:
     Raises:
         UsageError: One of them changed or vanished.
     """
-    kept = receipt.same_files(run.files)
-    n_later = len(run.files) - len(kept)
+    files = receipt.same_files(run.files)
+    n_later = len(run.files) - len(files)
     if n_later:
         _OPERATOR.warning("files that came after the release was begun are not read: %d", n_later)
     # In the order in which it read them, which is that of the paths as they were written then.
     there = {absolute(file.path): file for file in run.source.files}
-    ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(kept))
+    ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(files))
     return replace(
         run,
         source=replace(run.source, files=ranked),
-        files=kept,
-        input_fingerprint=fingerprint_of(run.config, run.books.store, kept),
+        files=files,
+        input_fingerprint=fingerprint_of(run.config, run.books.store, files),
     )
 
 

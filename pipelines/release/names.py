@@ -56,8 +56,8 @@ def names_of(source: EventSource) -> LogNames:
         tallies.append(tally.result())
     broken = {name for name in names if "\n" in name or name.endswith("\r")}
     blank = {name for name in names if not name.strip()}
-    kept = tuple(sorted(names - broken - blank - {OTHER}))
-    return LogNames(kept, len(broken), ReadTally.merge(tallies))
+    listed = tuple(sorted(names - broken - blank - {OTHER}))
+    return LogNames(listed, len(broken), ReadTally.merge(tallies))
 
 
 def vocabulary_file(log: LogNames) -> str:
@@ -73,15 +73,15 @@ def vocabulary_file(log: LogNames) -> str:
             "they are left out.\n"
         )
     names: Sequence[str] = log.names
-    found = formulas(names)
-    if found:
+    formula_names = formulas(names)
+    if formula_names:
         header.append(
             f"# Names that begin as formulas of a spreadsheet do ({FORMULA_BEGINNINGS}),\n"
             f"# which computes them when it opens a released log as CSV:\n"
         )
-        header += [f"#   {escaped_exactly(name)}\n" for name in found[:_LISTED_FORMULAS]]
-        if len(found) > _LISTED_FORMULAS:
-            header.append(f"#   and {len(found) - _LISTED_FORMULAS:,} more\n")
+        header += [f"#   {escaped_exactly(name)}\n" for name in formula_names[:_LISTED_FORMULAS]]
+        if len(formula_names) > _LISTED_FORMULAS:
+            header.append(f"#   and {len(formula_names) - _LISTED_FORMULAS:,} more\n")
     if any(escaped(name) != name for name in names):
         header.append(f"{ESCAPES_REMARK}\n")
         names = [escaped_exactly(name) for name in names]

@@ -44,8 +44,8 @@ class SketchConcern(Concern):
         """Returns the job with the file of the sketch."""
         if self._key is None or run.key is None:
             return job
-        kept = datetime.timedelta(days=run.config.cases_kept_days)
-        until = (datetime.datetime.now(datetime.UTC) + kept).date().isoformat()
+        duration = datetime.timedelta(days=run.config.cases_kept_days)
+        until = (datetime.datetime.now(datetime.UTC) + duration).date().isoformat()
         file = SketchFile(run.books.sketch_path(run.key.fingerprint), self._key, until)
         spec = replace(job.target.spec, sketch=file)
         return replace(job, target=replace(job.target, spec=spec))

@@ -143,11 +143,11 @@ class ReleasedWindow:
                 tells how many there are.
         """
         # Of each run its own, so that none reads what another one with other input left.
-        found = FileSystems.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+        units = FileSystems.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
         frozen = FileSystems.join(place, _UNITS)
         return WindowPart(
             self.schedule, self.window, self.key, self.by_individual,
-            cast(str, found), cast(str, frozen),
+            cast(str, units), cast(str, frozen),
         )  # fmt: skip
 
 

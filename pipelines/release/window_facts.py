@@ -10,8 +10,8 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 
 def moment(time_us: int) -> str:
     """Returns a time in UTC, such as 2026-11-23 14:00:00Z."""
-    found = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
-    return f"{found:%Y-%m-%d %H:%M:%S}Z"
+    time = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S}Z"
 
 
 def window_facts(

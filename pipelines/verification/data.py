@@ -63,21 +63,21 @@ class Contents:
             Wrong: They are not those that the method's parameters declare.
             Unsure: There is no Parquet, and the method is not known.
         """
-        found = self.logs[0].schema()
+        of_files = self.logs[0].schema()
         try:
             declared = self._declared()
         except Unsure:
-            if found is None:
+            if of_files is None:
                 raise
-            return found
-        if found is None:
+            return of_files
+        if of_files is None:
             return declared
-        if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in declared]:
+        if [(f.name, f.type) for f in of_files] != [(f.name, f.type) for f in declared]:
             raise Wrong(
                 f"{self.logs[0].name} has other columns than the parameters in {MANIFEST_NAME} "
                 "declare."
             )
-        return found
+        return of_files
 
     def _declared(self) -> pa.Schema:
         method, params = self.received.method_and_params()
@@ -155,37 +155,37 @@ class Contents:
         """All forms of the same log, graph, tree or table say the same.
 
         Raises:
-            Wrong: Two do not.
+            Wrong: Two forms differ.
             Unsure: They are of a product or have a name that cannot be compared here.
             NotApplicable: There is nothing in two forms.
         """
-        told = []
+        compared = []
         for form in self.logs[1:]:
             check_same(self.logs[0], form, self.schema)
         if len(self.logs) > 1:
-            told.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
+            compared.append(f"the log in {' and '.join(form.kind for form in self.logs)}")
         # What cannot be compared comes last: it hides nothing that is wrong.
         for name in sorted(self.products, key=lambda name: self.products[name] is None):
             self._check_product(name)
-            told.append(f"{name} in Parquet and JSON")
+            compared.append(f"{name} in Parquet and JSON")
         if self.logs and DFG_NAME in self.received.paths:
             self._check_graph_of_log()
-            told.append(f"the log and its graph, {DFG_NAME}")
-        if not told:
+            compared.append(f"the log and its graph, {DFG_NAME}")
+        if not compared:
             raise NotApplicable("Nothing is there in two forms.")
-        return f"The same is said by {'; '.join(told)}."
+        return f"The same is said by {'; '.join(compared)}."
 
     def check_numbers(self) -> str:
         """What the manifest says came out is what the files hold.
 
         Raises:
-            Wrong: It is not.
+            Wrong: The manifest has other numbers.
             Unsure: A graph or a tree is not as this version has it.
             NotApplicable: There is neither a log nor a graph nor a tree.
         """
-        found = self._came_out()
+        counted = self._came_out()
         stated = self.received.body["came_out"]
-        numbers = {name: n for name, n in vars(found).items() if n is not None}
+        numbers = {name: n for name, n in vars(counted).items() if n is not None}
         if not numbers:
             raise NotApplicable("There is neither a log nor a graph nor a tree to count.")
         wrong = [n for n, number in numbers.items() if not _is_close(number, stated[n])]
@@ -240,14 +240,14 @@ class Contents:
     def _came_out(self) -> Yield:
         if self.logs:
             return self.counted.came_out
-        found = Yield()
+        came_out = Yield()
         for name in ("dfg", "tree"):
             if name in self.received.products:
                 product = self.products[name]
                 if product is None:
                     raise Unsure(f"This installation cannot read {name}.json back.")
-                found = found.beside(product.came_out())
-        return found
+                came_out = came_out.beside(product.came_out())
+        return came_out
 
 
 def _texts_in(value: Any) -> Iterator[str]:
@@ -276,7 +276,7 @@ def _check_readable(received: Received, path: str) -> None:
     if path.endswith(".json"):
         folder.json(path)
     elif path.endswith(".parquet"):
-        _table(received, path, is_kept=False)
+        _table(received, path, is_returned=False)
     elif path.endswith(_XML):
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = _refuse_doctype
@@ -298,26 +298,26 @@ def _refuse_doctype(*_: object) -> None:
     raise ValueError("a DOCTYPE")
 
 
-def _table(received: Received, path: str, is_kept: bool = True) -> pa.Table | None:
-    """Returns a small table, or only looks whether it can be read.
+def _table(received: Received, path: str, is_returned: bool = True) -> pa.Table | None:
+    """Returns a small table; without `is_returned` only checks that it can be read.
 
     Raises:
-        Wrong: It cannot.
+        Wrong: It cannot be read.
     """
-    kept = []
+    batches = []
     try:
         with received.folder.open(path) as stream:
             file = pq.ParquetFile(stream, page_checksum_verification=True)
             for rows in file.iter_batches(_BATCH_ROWS):
                 rows.validate(full=True)
-                kept += [rows] if is_kept else []
+                batches += [rows] if is_returned else []
             schema = file.schema_arrow.remove_metadata()
     except (pa.ArrowException, OSError, ValueError):
         raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
-    return pa.Table.from_batches([r.cast(schema) for r in kept], schema) if is_kept else None
+    return pa.Table.from_batches([r.cast(schema) for r in batches], schema) if is_returned else None
 
 
-def _is_close(found: float, stated: float | None) -> bool:
-    if isinstance(found, int) or stated is None:
-        return found == stated
-    return abs(found - stated) <= _ROUNDING
+def _is_close(number: float, stated: float | None) -> bool:
+    if isinstance(number, int) or stated is None:
+        return number == stated
+    return abs(number - stated) <= _ROUNDING

@@ -44,9 +44,9 @@ class NotApplicable(Exception):  # noqa: N818 - likewise
 def shown(names: Iterable[str]) -> str:
     """Returns names for a sentence: the first few, without characters that steer a terminal."""
     listed = list(names)
-    told = ", ".join(_printable(name) for name in listed[:_SHOWN_NAMES])
+    text = ", ".join(_printable(name) for name in listed[:_SHOWN_NAMES])
     n_more = len(listed) - _SHOWN_NAMES
-    return f"{told} and {n_more:,} more" if n_more > 0 else told
+    return f"{text} and {n_more:,} more" if n_more > 0 else text
 
 
 def _printable(name: str) -> str:

@@ -84,8 +84,8 @@ class ReceivedFolder:
         if is_on_this_machine(self.path):
             return _listed_here(self.path)
         start = len(self.path.rstrip("/")) + 1
-        found = _listed_elsewhere(_join(self.path, "**"))
-        return {path[start:]: size for path, size in found if not path.endswith("/")}, []
+        files = _listed_elsewhere(_join(self.path, "**"))
+        return {path[start:]: size for path, size in files if not path.endswith("/")}, []
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -191,19 +191,19 @@ def _listed_here(folder: str) -> tuple[dict[str, int], list[str]]:
 
 
 def _entries(folder: str) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
-    """Yields (path, entry) of all but folders that hold something; None: cannot be looked into."""
+    """Yields (path, entry) of each file; with None, folders that are empty or cannot be read."""
     left = [""]
     while left:
         under = left.pop()
         try:
             with os.scandir(os.path.join(folder, under)) as scanned:
-                found = list(scanned)
+                entries = list(scanned)
         except OSError:
             yield under, None
             continue
-        if under and not found:
+        if under and not entries:
             yield f"{under}/", None
-        for entry in found:
+        for entry in entries:
             name = f"{under}/{entry.name}" if under else entry.name
             if entry.is_dir(follow_symlinks=False):
                 left.append(name)
@@ -216,7 +216,7 @@ def _listed_elsewhere(pattern: str) -> list[tuple[str, int]]:
     from apache_beam.io.filesystems import FileSystems
 
     try:
-        found = FileSystems.match([pattern])[0].metadata_list
+        files = FileSystems.match([pattern])[0].metadata_list
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"release {pattern!r} cannot be listed: {type(error).__name__}") from None
-    return [(file.path, file.size_in_bytes) for file in found]
+    return [(file.path, file.size_in_bytes) for file in files]

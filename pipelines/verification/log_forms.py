@@ -68,8 +68,8 @@ class LogForm:
             with self._reading(path), self.folder.open(path) as stream:
                 schemas.append(pq.ParquetFile(stream).schema_arrow.remove_metadata())
         first = schemas[0]
-        for path, found in zip(self.paths, schemas, strict=True):
-            if not found.equals(first):
+        for path, schema in zip(self.paths, schemas, strict=True):
+            if not schema.equals(first):
                 raise Wrong(f"{shown([path])} has other columns than {shown(self.paths[:1])}.")
         leading = [(field.name, field.type) for field in list(first)[: len(RELEASED_SCHEMA)]]
         if leading != [(field.name, field.type) for field in RELEASED_SCHEMA]:
@@ -259,13 +259,13 @@ def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> l
         paths: The files.
         under: What the paths of the log begin with.
     """
-    found = []
+    forms = []
     # A part by another name, such as one that browsers open, is none.
     parts = tuple(sorted(p for p in paths if PART.fullmatch(p.removeprefix(under))))
     if parts:
-        found.append(LogForm(folder, "parquet", parts))
+        forms.append(LogForm(folder, "parquet", parts))
     for kind, form in FORMATS.items():
         path = f"{under}log{form.log_ending}"
         if path in paths and form.is_of_releases:
-            found.append(LogForm(folder, kind, (path,)))
-    return sorted(found, key=lambda form: (form.kind != "parquet", form.kind == "xes"))
+            forms.append(LogForm(folder, kind, (path,)))
+    return sorted(forms, key=lambda form: (form.kind != "parquet", form.kind == "xes"))

@@ -15,17 +15,20 @@ def check_pictures(contents: Contents) -> str:
     A picture is opened in a browser as a page is, so that its bytes alone show what it does there.
 
     Raises:
-        Wrong: A file has other bytes, or is none that a release has.
-        Unsure: It has, and another version made it, or a product that this installation lacks.
+        Wrong: A file has other bytes, or no release has a file of that name.
+        Unsure: The same, but another version made the release, or it is of a product that this
+            installation lacks.
         NotApplicable: There is neither a picture nor a model.
     """
     received = contents.received
     others = [path for path in received.paths if path not in _known(contents)]
     if not others:
         raise NotApplicable("There is no picture of a graph or tree, and no model.")
-    made = _made(contents)
-    unlike = [path for path in others if path in made and received.folder.read(path) != made[path]]
-    strange = [path for path in others if path not in made]
+    expected = _expected_files(contents)
+    unlike = [
+        path for path in others if path in expected and received.folder.read(path) != expected[path]
+    ]
+    strange = [path for path in others if path not in expected]
     if received.is_by_this_version:
         # A format or a product can be of another distribution, which is not here.
         open_names = {"log", *(name for name, of in contents.products.items() if of is None)}
@@ -46,16 +49,16 @@ def check_pictures(contents: Contents) -> str:
     )
 
 
-def _made(contents: Contents) -> dict[str, bytes]:
+def _expected_files(contents: Contents) -> dict[str, bytes]:
     """The pictures and models of the products that can be read back, by path."""
     manifest = contents.received.manifest
-    made: dict[str, bytes] = {}
+    files_by_path: dict[str, bytes] = {}
     for name, product in contents.products.items():
         if product is not None:
             title = f"{manifest.release_id}: {name}"
             files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
-            made |= {f"{name}.{ending}": data for ending, data in files.items()}
-    return made
+            files_by_path |= {f"{name}.{ending}": data for ending, data in files.items()}
+    return files_by_path
 
 
 def _known(contents: Contents) -> set[str]:

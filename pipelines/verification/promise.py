@@ -97,7 +97,7 @@ def check_method(received: Received) -> str:
     """The promise is the one that the method makes with the parameters of the manifest.
 
     Raises:
-        Wrong: It is not.
+        Wrong: It is another promise.
         Unsure: This installation does not know the method as it was then.
         NotApplicable: It is a stream.
     """
@@ -107,14 +107,14 @@ def check_method(received: Received) -> str:
             f"The release is by tracecloak {received.version}, as {MANIFEST_NAME} says, whose "
             "methods may promise otherwise than those of this version."
         )
-    found, stated = method.guarantee(params).to_json(), received.body["guarantee"]
+    promised, stated = method.guarantee(params).to_json(), received.body["guarantee"]
     for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
-        if found[name] != stated[name]:
+        if promised[name] != stated[name]:
             raise Wrong(
                 f"guarantee.{name} in {MANIFEST_NAME} is not what {method.name} promises with "
                 "these parameters."
             )
-    if not set(found["not_covered"]) <= set(stated["not_covered"]):
+    if not set(promised["not_covered"]) <= set(stated["not_covered"]):
         raise Wrong(
             f"guarantee.not_covered in {MANIFEST_NAME} leaves out something that {method.name} "
             "does not cover."
@@ -133,7 +133,7 @@ def check_budget(received: Received) -> str:
     """The parts of the budget add up to the promise, and their noise is enough for each.
 
     Raises:
-        Wrong: They do not, or it is not.
+        Wrong: They do not add up to it, or the noise of one is too little.
         NotApplicable: There is no finite epsilon, so there are no parts.
     """
     guarantee = received.body["guarantee"]
@@ -143,7 +143,7 @@ def check_budget(received: Received) -> str:
         raise Wrong("An epsilon is promised, and no part of the budget is listed.")
     try:
         parts = [spend_of_json(part) for part in received.body["spends"]]
-        found = [is_accounted_for(part) for part in parts]
+        is_enough = [is_accounted_for(part) for part in parts]
     except (UsageError, ValueError, TypeError, ArithmeticError):
         raise Wrong(
             "A part of the budget cannot be what it says: its numbers contradict each other."
@@ -153,16 +153,18 @@ def check_budget(received: Received) -> str:
         raise Wrong(
             "The parts of the budget do not add up to the epsilon and delta of the promise."
         )
-    if False in found:
+    if False in is_enough:
         raise Wrong("The noise of a part of the budget is too little for its epsilon and delta.")
-    n_open = found.count(None)
-    told = "the noise of each is enough for its epsilon and delta"
-    if n_open == len(found):
-        told = "of none the scale of the noise is listed, so that is not accounted for anew"
+    n_open = is_enough.count(None)
+    of_noise = "the noise of each is enough for its epsilon and delta"
+    if n_open == len(is_enough):
+        of_noise = "none of them lists the scale of its noise, so the noise is not checked"
     elif n_open:
-        told = f"the noise is enough in {len(found) - n_open:,} of {len(found):,} (of the others "
-        told += "no scale is listed)"
-    return f"The parts of the budget add up to the promise, and {told}."
+        of_noise = (
+            f"the noise is enough in {len(is_enough) - n_open:,} of {len(is_enough):,} (the others "
+            "list no scale)"
+        )
+    return f"The parts of the budget add up to the promise, and {of_noise}."
 
 
 def _may_have_error_bars(received: Received) -> set[bool]:
@@ -192,11 +194,11 @@ def _check_parquet(received: Received, path: str) -> None:
 
     try:
         with received.folder.open(path) as stream:
-            found = (pq.read_metadata(stream).metadata or {}).get(_IN_PARQUET)
+            carried = (pq.read_metadata(stream).metadata or {}).get(_IN_PARQUET)
     except (pa.ArrowException, OSError, ValueError):
         raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
     try:
-        body = strict_json(found or b"")
+        body = strict_json(carried or b"")
     except Wrong:
         body = None
     if not isinstance(body, dict) or not set(_SAID) <= set(body):
@@ -223,19 +225,19 @@ def _check_xes(received: Received, path: str) -> None:
 
     try:
         with received.folder.open(path) as stream:
-            found = log_attributes(stream, path.endswith(".gz"))
+            values = log_attributes(stream, path.endswith(".gz"))
     except (expat.ExpatError, OSError, EOFError, ValueError):
         raise Wrong(f"The head of {shown([path])} is no XES that can be read.") from None
     expected = {a.key: a.value for a in release_attributes(received.body)}
-    more = [key for key in found if key.startswith("tracecloak:") and key not in expected]
+    more = [key for key in values if key.startswith("tracecloak:") and key not in expected]
     if more and received.is_by_this_version:
         raise Wrong(f"{shown([path])} says more than {MANIFEST_NAME}: {shown(more)}.")
-    for key, value in expected.items():
-        said = found.get(key)
-        if isinstance(value, float):
-            same = said is not None and _number(said) == value
+    for key, stated in expected.items():
+        value = values.get(key)
+        if isinstance(stated, float):
+            same = value is not None and _number(value) == stated
         else:
-            same = said == sanitise(str(value))
+            same = value == sanitise(str(stated))
         if not same:
             raise Wrong(f"{shown([path])} says something else than {MANIFEST_NAME} under {key}.")
 

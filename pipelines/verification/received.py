@@ -54,8 +54,8 @@ class Received:
                 if version == TOOL_VERSION
                 else f" This is tracecloak {TOOL_VERSION}, and it may be by another version."
             )
-            told = ", ".join(faults[:_SHOWN_PLACES])
-            raise Wrong(f"{MANIFEST_NAME} is not as its schema asks: {told}.{hint}")
+            places = ", ".join(faults[:_SHOWN_PLACES])
+            raise Wrong(f"{MANIFEST_NAME} is not as its schema asks: {places}.{hint}")
         return cls(folder, body)
 
     @property
@@ -145,11 +145,11 @@ class Received:
     def steps(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yields the steps of an epoch in order: (number, path by what follows the number)."""
         pattern = self.step_pattern()
-        found: dict[int, dict[str, str]] = {}
+        steps: dict[int, dict[str, str]] = {}
         for path in self.folder.sizes:
             if match := pattern.fullmatch(path):
-                found.setdefault(int(match["step"]), {})[match["form"]] = path
-        yield from sorted(found.items())
+                steps.setdefault(int(match["step"]), {})[match["form"]] = path
+        yield from sorted(steps.items())
 
     def step_pattern(self) -> re.Pattern[str]:
         """Returns what the paths of an epoch's steps look like."""

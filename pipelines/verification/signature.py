@@ -24,8 +24,8 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         if trusted is not None:
             raise Wrong(f"There is no {_SIGNATURE}: nobody signed the release.")
         raise NotApplicable(
-            "The release is not signed: nothing shows who made it, nor that it was not exchanged "
-            "as a whole."
+            "The release is not signed: nothing shows who made it, or that it was not replaced as "
+            "a whole."
         )
     if not there[0]:
         raise Wrong(f"{_PUBLIC} is there, and {_SIGNATURE} is not.")
@@ -44,19 +44,19 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
     if not there[1]:
         raise Wrong(
-            f"There is a {_SIGNATURE} but no {_PUBLIC}, so only who has the public key can check "
-            "it: name it with --key."
+            f"There is a {_SIGNATURE} but no {_PUBLIC}, so it can be checked only with a public "
+            "key that you have: name that with --key."
         )
     try:
-        own = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
+        public = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
     except UsageError:
         raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
-    if own.pem != folder.read(_PUBLIC, _LARGEST_KEY):
+    if public.pem != folder.read(_PUBLIC, _LARGEST_KEY):
         raise Wrong(f"{_PUBLIC} holds more than a public key in PEM.")
-    if not own.signed(manifest, signature):
+    if not public.signed(manifest, signature):
         raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
     return (
-        f"Signed by the key with fingerprint {own.fingerprint}, which you have not said you trust: "
-        "anybody can sign with a key of their own. Compare the fingerprint with the one that the "
-        "publisher told you, or name their public key with --key."
+        f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
+        "trust: anybody can sign with a key of their own. Compare the fingerprint with the one "
+        "that the publisher told you, or name their public key with --key."
     )

@@ -66,12 +66,12 @@ def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
     if ".json" in forms:
         _check_table(received, path, forms.get(".parquet"))
         return
-    found = forms_of(received.folder, list(forms.values()), path.removesuffix("step.json"))
-    schema = found[0].schema() if found else None
-    for form in found:
+    logs = forms_of(received.folder, list(forms.values()), path.removesuffix("step.json"))
+    schema = logs[0].schema() if logs else None
+    for form in logs:
         if schema is None:
             break
-        check_same(found[0], form, schema)
+        check_same(logs[0], form, schema)
 
 
 def _check_table(received: Received, path: str, table_path: str | None) -> None:
@@ -82,8 +82,8 @@ def _check_table(received: Received, path: str, table_path: str | None) -> None:
     if table_path is None:
         return
     try:
-        found = pq.read_table(io.BytesIO(received.folder.read(table_path)))
+        table = pq.read_table(io.BytesIO(received.folder.read(table_path)))
     except (pa.ArrowException, OSError, ValueError):
         raise Wrong(f"{shown([table_path])} is no Parquet file that can be read.") from None
-    if found.replace_schema_metadata(None).to_pylist() != release.to_rows().to_pylist():
+    if table.replace_schema_metadata(None).to_pylist() != release.to_rows().to_pylist():
         raise Wrong(f"{shown([table_path])} says something else than {shown([path])}.")

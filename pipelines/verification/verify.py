@@ -83,21 +83,21 @@ def verify(path: str, key: str | None = None) -> Verification:
 
     Args:
         path: Its folder, or one of releases, whose latest is meant; on any Beam file system.
-        key: The public key of who must have signed it: a file in PEM, or a reference; None: nobody
-            is trusted, and nobody must have signed.
+        key: The public key of whoever must have signed it: a file in PEM, or a reference; None:
+            no key is trusted, and the release need not be signed.
 
     Raises:
         InputSchemaError: There is no release.
-        UsageError: The key is none, or nobody knows the file system.
+        UsageError: The key is not a public key, or the file system is not known.
         RetryLater: The source of the key does not answer now.
     """
     trusted = None if key is None else PublicKey.given(key)
     folder = ReceivedFolder.at(path)
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def look(check: str, does: Callable[[], str]) -> State:
-        finding = _found(check, does)
-        found.append(finding)
+        finding = _finding(check, does)
+        findings.append(finding)
         return finding.state
 
     received: list[Received] = []
@@ -110,21 +110,21 @@ def verify(path: str, key: str | None = None) -> Verification:
     look("signature", lambda: check_signature(folder, trusted))
     if not received:
         reason = f"{MANIFEST_NAME} cannot be relied on."
-        found += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
-        return Verification(folder.path, tuple(found), None)
+        findings += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
+        return Verification(folder.path, tuple(findings), None)
     release = received[0]
     files = look("files", lambda: check_files(release))
     look("leftovers", lambda: check_leftovers(release))
     of_files = _checks_of_files(release)
     for check, does in of_files.items():
         if files == "failed" and check not in ("method", "budget"):
-            found.append(
+            findings.append(
                 Finding(check, "not applicable", "The files are not those that were released.")
             )
         else:
             look(check, does)
     sentence = release.body["guarantee"]["sentence"]
-    return Verification(folder.path, tuple(found), sentence, _caution(release))
+    return Verification(folder.path, tuple(findings), sentence, _caution(release))
 
 
 def _caution(release: Received) -> str:
@@ -161,7 +161,7 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     }
 
 
-def _found(check: str, does: Callable[[], str]) -> Finding:
+def _finding(check: str, does: Callable[[], str]) -> Finding:
     try:
         return Finding(check, "ok", does())
     except Wrong as wrong:
@@ -171,8 +171,8 @@ def _found(check: str, does: Callable[[], str]) -> Finding:
     except NotApplicable as reason:
         return Finding(check, "not applicable", str(reason))
     except Exception as error:  # of a file that was made to break readers; its text may quote it
-        told = f"The check ended with {type(error).__name__}: a file is not as releases have it."
-        return Finding(check, "failed", told)
+        text = f"The check ended with {type(error).__name__}: a file is not as releases have it."
+        return Finding(check, "failed", text)
 
 
 def _sentence(text: str) -> str:

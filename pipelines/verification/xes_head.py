@@ -23,7 +23,7 @@ def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
         OSError, EOFError: It is no gzip stream, or cannot be read.
     """
     source = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if is_gzipped else stream
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     depth = 0
 
     def start(name: str, attributes: dict[str, str]) -> None:
@@ -35,9 +35,9 @@ def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
             if local == "trace":
                 raise _Enough
             if "key" in attributes and "value" in attributes:
-                if attributes["key"] in found:
+                if attributes["key"] in values:
                     raise ValueError("a key stands there twice")
-                found[attributes["key"]] = attributes["value"]
+                values[attributes["key"]] = attributes["value"]
         depth += 1
 
     def end(_: str) -> None:
@@ -61,4 +61,4 @@ def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
         parser.Parse(b"", True)
     except _Enough:
         pass
-    return found
+    return values

@@ -441,7 +441,7 @@ def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
         (["reserve", "commit", "withdraw", "reserve"], "entry 4: reserve after withdraw"),
         (
             ["reserve", "forget"],
-            "entry 2: action is none of reserve, claim, draw, commit, void, forfeit, withdraw, "
+            "entry 2: action is not one of reserve, claim, draw, commit, void, forfeit, withdraw, "
             "account, dataset, accept, erase, step",
         ),
     ],
@@ -463,8 +463,8 @@ def test_actions_that_cannot_follow_are_noticed(actions: list[Any], told: str) -
         ({"epsilon": "0.10"}, "epsilon is not in its one form"),
         ({"delta": "x"}, "delta is no decimal"),
         ({"delta": None}, "delta is missing"),
-        ({"unit": "person"}, "unit is none of"),
-        ({"adjacency": ""}, "adjacency is none of"),
+        ({"unit": "person"}, "unit is not one of"),
+        ({"adjacency": ""}, "adjacency is not one of"),
     ],
 )
 def test_columns_that_no_ledger_writes_are_noticed(change: dict[str, Any], told: str) -> None:

@@ -115,7 +115,7 @@ def test_tampering_on_a_server_is_noticed(url: str) -> None:
     for number in range(3):
         ledger.reserve(reservation(number))
     execute(url, "UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 2")
-    assert ledger.verify() == ["entry 2: it was changed, its hash is of other columns"]
+    assert ledger.verify() == ["entry 2: it was changed: its hash is not the hash of its columns"]
     with pytest.raises(LedgerError, match="entry 2"):
         ledger.reserve(reservation(4))
 

@@ -89,10 +89,10 @@ def test_a_step_of_an_epoch_that_is_not_paid_or_withdrawn_is_refused(ledger: Led
     [
         ("ward@1", {"step": 0, "sha256": ONE}, "step 0 is decided twice"),
         ("ward@2", {"step": 0, "sha256": ONE}, "step without commit"),
-        ("ward@1", {"step": -1, "sha256": ONE}, "step or sha256 is none"),
-        ("ward@1", {"step": True, "sha256": ONE}, "step or sha256 is none"),
-        ("ward@1", {"step": 1, "sha256": "1"}, "step or sha256 is none"),
-        ("ward@1", {}, "step or sha256 is none"),
+        ("ward@1", {"step": -1, "sha256": ONE}, "step or sha256 is not valid"),
+        ("ward@1", {"step": True, "sha256": ONE}, "step or sha256 is not valid"),
+        ("ward@1", {"step": 1, "sha256": "1"}, "step or sha256 is not valid"),
+        ("ward@1", {}, "step or sha256 is not valid"),
     ],
 )
 def test_steps_that_no_ledger_writes_are_noticed(

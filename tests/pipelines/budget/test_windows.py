@@ -259,9 +259,9 @@ def test_a_claim_of_no_window_or_of_nothing_is_noticed() -> None:
     entries = chained(("reserve", of_window(1, "2026-11")))
     for details in (None, {"units": "x"}, {"units": SHA.upper()}):
         entries[1:] = [Entry.after(entries[0], "claim", of.columns(), details)]
-        assert "entry 2: units is no SHA-256" in problems(entries)
+        assert "entry 2: units is not a SHA-256" in problems(entries)
     odd = Entry.after(None, "reserve", of.columns(), {"window": {"scope": "s"}})
-    assert problems([odd]) == ["entry 1: window is none"]
+    assert problems([odd]) == ["entry 1: window is not valid"]
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
