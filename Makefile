@@ -75,8 +75,10 @@ soak: .venv/pubsub $(CORE)
 
 # CONTRIBUTING.md says what each tier of tests runs, when, and how long. Each process imports
 # everything, from bytecode even where the caller's Python writes none; and as there is a process for
-# each core, none has threads of its own to multiply matrices with.
-PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# each core, none has threads of its own to multiply matrices with. There is one more than cores,
+# since many tests wait for a server, a browser or a process of their own.
+WORKERS := $(shell python3 -c 'import os; print((os.cpu_count() or 1) + 1)')
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
 CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/test_packaging.py \
   tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \

@@ -81,7 +81,7 @@ def as_charged(books: Books, reservation: Reservation) -> Reservation:
         return reservation
     paid = drawn[-1]
     _LOG.warning(
-        "this version of tracecloak reckons another price for release %s than the one that it "
+        "this version of tracecloak computes another price for release %s than the one that it "
         "drew at, which stays what is paid: epsilon %s, delta %s",
         reservation.release_id,
         paid.epsilon,

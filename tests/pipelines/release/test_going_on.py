@@ -229,7 +229,7 @@ def test_what_was_drawn_is_not_paid_again_at_another_price(
     assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
         (action, "0.00001") for action in ("reserve", "draw", "commit")
     ]
-    assert "reckons another price for release r than the one that it drew at" in caplog.text
+    assert "computes another price for release r than the one that it drew at" in caplog.text
 
 
 def test_what_drew_nothing_is_paid_at_the_price_of_who_draws(
