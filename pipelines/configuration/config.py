@@ -528,10 +528,10 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
         if values and section in kind.model_fields:
             body[section] = {**(body.get(section) or {}), **values}
             parted |= values.keys()
-    _refuse_old_keys(body)
     for name, value in flags.items():
         if name not in parted:
             body[name] = [parse_where(w) for w in value] if name == "where" else value
+    _refuse_old_keys(body)
     try:
         return kind(**body)
     except pydantic.ValidationError as error:

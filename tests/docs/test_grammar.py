@@ -14,11 +14,13 @@ from tests.support.command_lines import acts_on, flags_of, parsers
 from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
 from tests.test_remedies import texts
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.old_words import ACTIONS, FLAGS, GONE, KEYS, told_of_line
+from tracecloak.schemas.errors import UsageError
 
 PARSERS = parsers()
 # What people copy from; the changelog says what was.
-_COPIED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RESULTS.md", "Makefile", ".ci/run")
+_COPIED = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", ".ci/run")
 _FOLDERS = ("docs", "deploy", ".github")
 _KINDS = (".md", ".yaml", ".yml", ".ipynb", ".sql", ".py", ".service", ".timer", ".txt")
 
@@ -120,6 +122,7 @@ def old_words(text: str) -> list[str]:
         r"\btracecloak attack (?!config\b|linkage\b|checks\b)[\w.-]+ --",
         r"\btracecloak experiment [\w|-]+ (?!--)\S*(?:LOG|\.csv|\.xes)",
         *(rf"(?m)^ *{key}: (?=\S+$)" for key in KEYS),
+        *(rf'\bload\([^()]*?\\?"{key}\\?":' for key in KEYS),  # in Python, and in a notebook
     ]
     return [found[0] for pattern in patterns for found in re.finditer(pattern, whole)]
 
@@ -161,6 +164,8 @@ def test_no_old_word_is_in_what_an_error_or_a_help_tells() -> None:
         "run `tracecloak ledger migrate`",
         "tracecloak plan --method process-tree \\\n  --fitness_power 3",
         "tracecloak report out --input a.csv",
+        'config = load(None, {"input": "a.csv"})',
+        r'"source": "config = load(\n    None,\n    {\n        \"input\": str(a)',
     ],
 )
 def test_an_old_word_is_seen(text: str) -> None:
@@ -212,6 +217,8 @@ def test_an_old_key_of_a_configuration_is_an_error_that_names_the_new_one(
     for command in (["release", path], ["evaluate", "out", "--config", path, "--output", "e"]):
         assert tracecloak(*command) == 2
         assert "input is log now: rename this key of the configuration" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="input is log now"):
+        load(None, {"input": "a.csv", "output": "b", "method": "amun"})
 
 
 def test_every_old_word_leads_to_one_that_there_is() -> None:

@@ -326,7 +326,7 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     assert pq.read_table(out / TABLE).num_rows == len(rows)
     everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
     assert "secret-" not in everything
-    assert "tracecloak experiment tlkc hospital.csv --output out" in page
+    assert "tracecloak experiment tlkc --log hospital.csv --output out" in page
     capsys.readouterr()
     assert command("tlkc", path, *FLAGS, *READ, "--mine", 1) == 0
     assert "TLKC" not in capsys.readouterr().err and read_rows(out) == rows
