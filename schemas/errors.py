@@ -74,9 +74,9 @@ def _needs_of(extra: str) -> list[str]:
         needs = map(Requirement, importlib.metadata.requires("tracecloak") or ())
     except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
         return []
-    found = []
+    requirements = []
     for need in needs:
         if need.marker is not None and need.marker.evaluate({"extra": extra}):
             need.marker = None
-            found.append(str(need))
-    return found
+            requirements.append(str(need))
+    return requirements

@@ -37,9 +37,9 @@ def load(place: str) -> Any:
 @functools.cache
 def _entry_points() -> tuple[metadata.EntryPoint, ...]:
     """All that is added to us, in any group: looked for once, as it takes a while."""
-    found = metadata.entry_points()
-    groups = (group for group in found.groups if group.startswith("tracecloak."))
-    return tuple(point for group in groups for point in found.select(group=group))
+    installed = metadata.entry_points()
+    groups = (group for group in installed.groups if group.startswith("tracecloak."))
+    return tuple(point for group in groups for point in installed.select(group=group))
 
 
 class Plugins(Mapping[str, T], Generic[T]):
@@ -85,7 +85,7 @@ class Plugins(Mapping[str, T], Generic[T]):
     @property
     def ours(self) -> dict[str, T]:
         """What is ours by name, whatever others add."""
-        return {name: self._made_ours(name) for name in self._ours}
+        return {name: self._one_of_ours(name) for name in self._ours}
 
     @property
     def removed(self) -> frozenset[str]:
@@ -94,11 +94,11 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
-        found: dict[str, list[metadata.EntryPoint]] = {}
+        points: dict[str, list[metadata.EntryPoint]] = {}
         for point in _entry_points():
             if point.group == self.group and point.name not in self._ours:
-                found.setdefault(point.name, []).append(point)
-        return found
+                points.setdefault(point.name, []).append(point)
+        return points
 
     def __getitem__(self, name: str) -> T:
         """Returns what the name stands for.
@@ -116,12 +116,12 @@ class Plugins(Mapping[str, T], Generic[T]):
                 raise self._claimed(
                     name, [ours if isinstance(ours, str) else "tracecloak", *others]
                 )
-            return self._made_ours(name)
+            return self._one_of_ours(name)
         if name not in self._made:
             self._made[name] = self._make_other(name)
         return self._made[name]
 
-    def _made_ours(self, name: str) -> T:
+    def _one_of_ours(self, name: str) -> T:
         if name not in self._made:
             entry = self._ours[name]
             self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
@@ -137,19 +137,19 @@ class Plugins(Mapping[str, T], Generic[T]):
         if len(points) > 1:
             raise self._claimed(name, [point.value for point in points])
         try:
-            made = self._make(points[0].load())
-            own = name if self._own_name is None else getattr(made, self._own_name)
+            loaded = self._make(points[0].load())
+            own_name = name if self._own_name is None else getattr(loaded, self._own_name)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
                 f"loaded ({type(error).__name__}); mend or uninstall it"
             ) from error
-        if own != name:
+        if own_name != name:
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, calls itself "
-                f"{own!r}: its entry point must have that name, which stands in what it makes"
+                f"{own_name!r}: its entry point must have that name, which stands in what it makes"
             )
-        return made
+        return loaded
 
     def _claimed(self, name: str, places: list[str]) -> UsageError:
         claimants = ", ".join(sorted(places))

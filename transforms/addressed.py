@@ -103,7 +103,7 @@ class AddressedFiles:
         """
         asked = list(dict.fromkeys(names))
         there: Mapping[str, FileState] = {}
-        found: dict[str, memoryview] = {}
+        contents: dict[str, memoryview] = {}
         if len(asked) > _N_READERS:
             try:
                 there = listed_in(self._folder)
@@ -113,37 +113,37 @@ class AddressedFiles:
             if gone:
                 return Damage(self.path(gone[0]), gone[0])
             if not every_file:
-                found = self._known(asked, there)
-        left = [sha256 for sha256 in asked if sha256 not in found]
+                contents = self._known(asked, there)
+        left = [sha256 for sha256 in asked if sha256 not in contents]
         with ThreadPoolExecutor(_N_READERS) as readers:
             for sha256, got in zip(left, readers.map(self._whole, left), strict=True):
                 if isinstance(got, Damage):
                     return got
                 self._read[sha256] = there.get(_name(sha256)), got
-                found[sha256] = got
-        return found
+                contents[sha256] = got
+        return contents
 
     def _known(self, asked: Sequence[str], there: Mapping[str, FileState]) -> dict[str, memoryview]:
         """Returns what needs no reading of the files themselves: read before, or in a pack."""
-        found = {}
+        contents = {}
         left = []
         for sha256 in asked:
             state, data = self._read.get(sha256, (None, None))
             if data is not None and state == there[_name(sha256)]:
-                found[sha256] = data
+                contents[sha256] = data
             else:
                 left.append(sha256)
         if len(left) < _N_PACKED:
-            return found
+            return contents
         wanted = set(left)
         for name in there:
             for sha256, part in self._parts(name) if name.endswith(_PACK) else ():
-                own = there.get(_name(sha256))
-                if sha256 in wanted and own is not None and own.n_bytes == len(part):
+                entry = there.get(_name(sha256))
+                if sha256 in wanted and entry is not None and entry.n_bytes == len(part):
                     if hashlib.sha256(part).hexdigest() == sha256:
-                        self._read[sha256] = own, part
-                        found[sha256] = part
-        return found
+                        self._read[sha256] = entry, part
+                        contents[sha256] = part
+        return contents
 
     def _parts(self, name: str) -> list[tuple[str, memoryview]]:
         """Returns the files of a pack, not compared with anything; none: it cannot be read."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tracecloak.schemas.errors import UsageError, missing_extra
 
 
-def told_by_beam(
+def listed_by_beam(
     pattern: str, listed: Sequence[str], limit: int | None = None
 ) -> Iterator[tuple[str, int]]:
     """Yields the paths and sizes of the files that match one of the patterns in `listed`."""
@@ -25,8 +25,8 @@ def told_by_beam(
             f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
             "this machine's rights and credentials there"
         ) from error
-    for found in results:
-        yield from ((file.path, file.size_in_bytes) for file in found.metadata_list)
+    for matched in results:
+        yield from ((file.path, file.size_in_bytes) for file in matched.metadata_list)
 
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.

@@ -97,7 +97,7 @@ def open_raw(path: str) -> BinaryIO:
 
 
 def read_if_there(path: str) -> bytes | None:
-    """Returns what a file holds, or None if there is none."""
+    """Returns the content of a file, or None if it does not exist."""
     if is_on_this_machine(path):
         if not os.path.exists(path):
             return None
@@ -126,13 +126,13 @@ class FileState:
 def listed_in(folder: str) -> dict[str, FileState]:
     """Returns the files that lie in a folder itself, by name; none: it is not there."""
     if is_on_this_machine(folder):
-        found = {}
+        states = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_file():
-                    told = entry.stat()
-                    found[entry.name] = FileState(told.st_size, (told.st_mtime_ns, told.st_ino))
-        return found
+                    stat = entry.stat()
+                    states[entry.name] = FileState(stat.st_size, (stat.st_mtime_ns, stat.st_ino))
+        return states
     from apache_beam.io.filesystems import FileSystems
 
     listed = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list

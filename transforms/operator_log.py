@@ -24,7 +24,7 @@ _NAME = "operator.log"
 
 
 class _InFolder(logging.Handler):
-    """Adds lines to a file at once, as the process can be killed; progress is none of them."""
+    """Adds lines to a file at once, as the process can be killed; leaves progress out."""
 
     def __init__(self, folder: str, thread: int | None = None) -> None:
         super().__init__(logging.INFO)
@@ -82,7 +82,7 @@ def operator_log(folder: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_on_worker(folder: str | None) -> Iterator[None]:
-    """Keeps what this thread of a worker tells of the data, and keeps it off the worker's own log.
+    """Gives the operator, not the worker's log, what this thread of a worker logs of the data.
 
     Where the command itself runs and keeps it already, nothing changes.
 

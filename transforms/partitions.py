@@ -1,4 +1,4 @@
-"""Which files of a data lake can hold events of a span of time, as their paths tell; opens none."""
+"""Which files of a data lake can hold events of a span of time, by their paths; opens none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that nobody can have written who lacks the release's key: what was decided is kept in them.
+"""Files of decisions, which can be written only with the release's key.
 
 They are authenticated and not encrypted, so they lie where only the operator reads.
 """
@@ -39,10 +39,10 @@ def read_sealed(path: str, key: ReleaseKey, purpose: str, mend: str) -> bytes | 
     Raises:
         TracecloakError: The file is not what was written under this key for this purpose.
     """
-    found = read_if_there(path)
-    if found is None:
+    sealed = read_if_there(path)
+    if sealed is None:
         return None
-    mac, message = found[:_N_MAC], found[_N_MAC:]
+    mac, message = sealed[:_N_MAC], sealed[_N_MAC:]
     if not hmac.compare_digest(mac, _mac(key, purpose, message)):
         raise TracecloakError(f"{path} is not what tracecloak wrote there, so {mend}")
     return message

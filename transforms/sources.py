@@ -32,8 +32,8 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 
 # Rows to a batch: a shuffle of many shards pays for every piece of every batch.
 _BATCH_ROWS = 1 << 16
-# How far a file is, is told so often at most.
-_TOLD_APART_S = 5.0
+# The progress of a file is logged at most this often.
+_REPORTED_APART_S = 5.0
 # Batches of a file in which records are looked for to be tried.
 _TRIED_BATCHES = 20
 
@@ -89,9 +89,9 @@ class EventSource:
                 tried[what] = self.mapping.can_pass(dict(what[0]), what[1])
             return tried[what] and (keeps is None or keeps(file))
 
-        kept = [file for file in self.files if passes(file)]
-        ranked = tuple(replace(file, rank=rank) for rank, file in enumerate(kept))
-        n_passed_over = self.n_passed_over + len(self.files) - len(kept)
+        files = [file for file in self.files if passes(file)]
+        ranked = tuple(replace(file, rank=rank) for rank, file in enumerate(files))
+        n_passed_over = self.n_passed_over + len(self.files) - len(files)
         return replace(self, files=ranked, n_passed_over=n_passed_over)
 
     def check_partitions(self) -> None:
@@ -140,14 +140,14 @@ class EventSource:
         """
         return self._columns_of(file, set())
 
-    def names_of(self, file: SourceFile, found: list[str] | None) -> dict[str, str]:
+    def names_of(self, file: SourceFile, declared: list[str] | None) -> dict[str, str]:
         """Returns the source column of each canonical one.
 
         Args:
             file: One of `files`.
-            found: What `columns_of` returned for it.
+            declared: What `columns_of` returned for it.
         """
-        return self._resolve(file, found).names
+        return self._resolve(file, declared).names
 
     def check(self, files: Iterable[SourceFile]) -> None:
         """Makes sure that files have the columns that are mapped, as `columns_of` does.
@@ -164,21 +164,23 @@ class EventSource:
         reader = self.format.reader_of(file.path)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
-            found = reader.column_names(stream)
-            if found is None:
+            declared = reader.column_names(stream)
+            if declared is None:
                 return None
-            own = _Own(file)
-            columns = self._resolve(file, found)
-            cast(DeclaringReader, reader).check(found, own.of(columns.required))
+            file_columns = _FileColumns(file)
+            columns = self._resolve(file, declared)
+            cast(DeclaringReader, reader).check(declared, file_columns.of(columns.required))
             if isinstance(reader, TypedReader):
                 stream = _from_its_begin(stream, file, opened)
-                empty = reader.empty(stream, own.of(columns.wanted))
+                empty = reader.empty(stream, file_columns.of(columns.wanted))
                 same = (type(reader), tuple(columns.names.items()), empty.schema, file.partitions)
                 if same not in checked:
                     none = np.zeros(0, np.int64)
-                    columns.canonicalise(own.joined(empty, columns, 0), none, none, file.rank)
+                    columns.canonicalise(
+                        file_columns.joined(empty, columns, 0), none, none, file.rank
+                    )
                     checked.add(same)
-        return [*own.of(found), *own.partitions]
+        return [*file_columns.of(declared), *file_columns.partitions]
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:
         """Reads some records at the beginning, and returns them with what was found of them.
@@ -194,13 +196,13 @@ class EventSource:
             InputSchemaError: As `read`.
         """
         tallies: list[ReadTally] = []
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         left = n_records
         for file in self.files[:n_files]:
             tally = TallyOfFile(file.rank)
             n_read = 0
             for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
-                found.append(events)
+                batches.append(events)
                 n_read = tally.result().n_records
                 if n_read >= left:
                     break
@@ -208,7 +210,7 @@ class EventSource:
             left -= n_read
             if left <= 0:
                 break
-        return FirstRecords(ReadTally.merge(tallies), tuple(found))
+        return FirstRecords(ReadTally.merge(tallies), tuple(batches))
 
     def read(
         self, file: SourceFile, tally: TallyOfFile | None = None
@@ -230,22 +232,22 @@ class EventSource:
         reader = self.format.reader_of(file.path)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
-            found = reader.column_names(stream)
-            own = _Own(file)
-            columns = self._resolve(file, found)
+            declared = reader.column_names(stream)
+            file_columns = _FileColumns(file)
+            columns = self._resolve(file, declared)
             case_id = columns.names[CASE_ID]
-            has_names = case_id not in own.partitions and is_case_attribute(case_id)
+            has_names = case_id not in file_columns.partitions and is_case_attribute(case_id)
             names = TraceNames()
-            told_s = time.monotonic()
+            reported_at_s = time.monotonic()
             stream = _from_its_begin(stream, file, opened)
-            for raw in self._raw(reader, stream, own, columns, batch_rows):
+            for raw in self._raw(reader, stream, file_columns, columns, batch_rows):
                 if tally is not None and raw.traces is not None and has_names:
                     repeated = names.repeated(raw.traces, raw.columns.column(case_id))
                     tally.add(SAME_NAME, raw.records[repeated])
-                if time.monotonic() - told_s >= _TOLD_APART_S:
-                    told_s = time.monotonic()
-                    self._tell(file, stream)
-                joined = own.joined(raw.columns, columns, len(raw.records))
+                if time.monotonic() - reported_at_s >= _REPORTED_APART_S:
+                    reported_at_s = time.monotonic()
+                    self._report_progress(file, stream)
+                joined = file_columns.joined(raw.columns, columns, len(raw.records))
                 yield columns.canonicalise(
                     joined,
                     raw.records,
@@ -260,12 +262,12 @@ class EventSource:
         self,
         reader: Reader,
         stream: BinaryIO,
-        own: _Own,
+        file_columns: _FileColumns,
         columns: ResolvedColumns,
         batch_rows: int,
     ) -> Iterator[RawBatch]:
         """Yields the records of a file, of a span those that its own statistics do not exclude."""
-        wanted, required = own.of(columns.wanted), own.of(columns.required)
+        wanted, required = file_columns.of(columns.wanted), file_columns.of(columns.required)
         stamps, span_us = columns.names[TIMESTAMP], self.span_us
         if span_us is None or stamps not in wanted or not isinstance(reader, GroupedReader):
             return reader.read(stream, wanted, required, batch_rows)
@@ -278,18 +280,18 @@ class EventSource:
             lambda ends: columns.can_hold(ends, span_us),
         )
 
-    def _tell(self, file: SourceFile, stream: BinaryIO) -> None:
-        """Tells whoever watches how far a long file is, if it is read from its begin to its end."""
+    def _report_progress(self, file: SourceFile, stream: BinaryIO) -> None:
+        """Logs how far the reading of a long file is, if it is read from its begin to its end."""
         if FORMATS[self.format.name_of(file.path)].is_packed:
             return
         with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
-            told = self.progress_of(file, position_in(stream))
-            _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=told)
+            progress = self.progress_of(file, position_in(stream))
+            _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=progress)
 
-    def _resolve(self, file: SourceFile, found: list[str] | None) -> ResolvedColumns:
-        if found is not None:
-            found = [*found, *(name for name, _ in file.partitions)]
-        return self.mapping.resolve(found, self.format.has_xes_names(file.path))
+    def _resolve(self, file: SourceFile, declared: list[str] | None) -> ResolvedColumns:
+        if declared is not None:
+            declared = [*declared, *(name for name, _ in file.partitions)]
+        return self.mapping.resolve(declared, self.format.has_xes_names(file.path))
 
 
 def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitStack) -> BinaryIO:
@@ -300,7 +302,7 @@ def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitS
     return opened.enter_context(open_source(file.path))
 
 
-class _Own:
+class _FileColumns:
     """Which columns are a file's own, and those that its path gives beside them."""
 
     def __init__(self, file: SourceFile) -> None:
@@ -310,17 +312,19 @@ class _Own:
         """Returns the names of columns without those that the path gives."""
         return tuple(name for name in names if name not in self.partitions)
 
-    def joined(self, own: pa.RecordBatch, columns: ResolvedColumns, n: int) -> pa.RecordBatch:
+    def joined(self, records: pa.RecordBatch, columns: ResolvedColumns, n: int) -> pa.RecordBatch:
         """Returns the file's columns of n records with those of its path that are wanted."""
         given = [name for name in columns.wanted if name in self.partitions]
         if not given:
-            return own
+            return records
         row = pa.array(np.zeros(n, np.int32))
-        made = [
+        constants = [
             pa.DictionaryArray.from_arrays(row, pa.array([self.partitions[name]], pa.string()))
             for name in given
         ]
-        return pa.RecordBatch.from_arrays([*own.columns, *made], [*own.schema.names, *given])
+        return pa.RecordBatch.from_arrays(
+            [*records.columns, *constants], [*records.schema.names, *given]
+        )
 
 
 @contextlib.contextmanager

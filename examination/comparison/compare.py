@@ -133,17 +133,17 @@ class Comparison:
 
         A row whose method refuses its parameters has `refused` in place of figures: the reason.
         """
-        found = {_key(row): row for row in known}
+        known_rows = {_key(row): row for row in known}
         version = code_version()
         n_cells = len(self.originals) * len(self.methods) * len(self.epsilons)
         number = 0
         for original in self.originals:
             head = {"version": version, **original.identity()}
-            yield from self._lines(original, head, found)
+            yield from self._lines(original, head, known_rows)
             for name, method in self.methods.items():
                 for epsilon in self.epsilons:
                     number += 1
-                    own = {
+                    cell = {
                         **head,
                         "method": name,
                         "kind": method.kind,
@@ -155,15 +155,15 @@ class Comparison:
                         original.name, name, epsilon, number, n_cells,
                         extra={"stage": "compare", "done": number - 1, "total": n_cells},
                     )  # fmt: skip
-                    yield from self._of_cell(original, method, own, found)
+                    yield from self._of_cell(original, method, cell, known_rows)
 
     def _lines(
-        self, original: Original, head: Row, found: Mapping[tuple[Any, ...], Row]
+        self, original: Original, head: Row, known: Mapping[tuple[Any, ...], Row]
     ) -> Iterator[tuple[Row, bool]]:
         """The rows of the lines, of which there are as many as repetitions."""
         for name in LINES:
             for repetition in range(self.repetitions):
-                own = {
+                line = {
                     **head,
                     "method": name,
                     "kind": "line",
@@ -171,43 +171,43 @@ class Comparison:
                     "delta": NO_BUDGET,
                     "repetition": repetition,
                 }
-                before = found.get(_key(own))
+                before = known.get(_key(line))
                 if before is not None:
                     yield before, False
                     continue
-                yield {**own, **_line_figures(original, name, repetition)}, True
+                yield {**line, **_line_figures(original, name, repetition)}, True
 
     def _of_cell(
         self,
         original: Original,
         method: Contender,
         head: Row,
-        found: Mapping[tuple[Any, ...], Row],
+        known: Mapping[tuple[Any, ...], Row],
     ) -> Iterator[tuple[Row, bool]]:
         cell = None
         for repetition in range(self.repetitions):
-            own = {**head, "repetition": repetition}
+            row = {**head, "repetition": repetition}
             is_mined = repetition < self.mined and method.kind != "graph"
-            before = found.get(_key(own))
+            before = known.get(_key(row))
             if before is not None and ("refused" in before or is_mined <= before["is_mined"]):
                 yield before, False
                 if "refused" in before:
                     return
                 continue
             try:
-                cell = cell or method.cell(original, own["epsilon"], own["delta"])
+                cell = cell or method.cell(original, row["epsilon"], row["delta"])
                 begun = time.perf_counter()
                 released = cell.release()
                 seconds = time.perf_counter() - begun
             except UsageError as error:
-                yield {**own, "refused": str(error)}, True
+                yield {**row, "refused": str(error)}, True
                 return
             quality = None
             if is_mined and released.variants is not None:
                 quality = original.process.of(released.variants, original.vocabulary)
             yield (
                 {
-                    **own,
+                    **row,
                     **_figures(original, released),
                     "seconds": seconds,
                     "is_mined": is_mined,
@@ -219,14 +219,14 @@ class Comparison:
 
 def _figures(original: Original, released: Outcome) -> Row:
     """The measures of a release, by what it holds."""
-    found: Row = {}
+    row: Row = {}
     if released.variants is not None:
-        found |= original.figures(released.variants)
+        row |= original.figures(released.variants)
     if released.traces is not None:
-        found |= original.figures_of_times(released.traces)
+        row |= original.figures_of_times(released.traces)
     if released.graph is not None:
-        found |= original.figures_of_graph(released.graph, released.half_width)
-    return found
+        row |= original.figures_of_graph(released.graph, released.half_width)
+    return row
 
 
 def _of_model(figures: Figures) -> Figures:

@@ -149,8 +149,8 @@ class Registered:
             epsilon, delta, original.names, original.max_length, original.dates
         )
         self.method.spends(params)  # or is refused before anything is counted
-        made = _Counted if self.kind == "variants" else _Run
-        return made(original, self.method, params)
+        kind_of_cell = _Counted if self.kind == "variants" else _Run
+        return kind_of_cell(original, self.method, params)
 
 
 class _Counted:
@@ -182,13 +182,13 @@ class _Run:
         """Returns the log or the graph of one release."""
         method, params = self._method, self._params
         key = ReleaseKey.generate()
-        made = anonymise([self._original.traces], method, params, key, "comparison", "")
+        output = anonymise([self._original.traces], method, params, key, "comparison", "")
         if method.log == "none":
             spends = [spend.to_json() for spend in method.spends(params)]
             half_width = noise_half_width({"params": params.resolved(), "spends": spends})
-            return Outcome(graph=made.products.by_name["dfg"], half_width=half_width)
-        released = ActivityVocabulary.merge([batch.vocabulary for batch in made.traces])
-        log = TraceBatch.concat([batch.recode(released) for batch in made.traces])
+            return Outcome(graph=output.products.by_name["dfg"], half_width=half_width)
+        released = ActivityVocabulary.merge([batch.vocabulary for batch in output.traces])
+        log = TraceBatch.concat([batch.recode(released) for batch in output.traces])
         traces = log.recode(self._original.vocabulary)
         return Outcome(VariantHistogram.from_traces(traces), traces)
 
@@ -235,21 +235,23 @@ def candidates() -> dict[str, Contender]:
     length and, of a log with times, its dates are public: the epsilon of variants on the variants.
     `laplace-levels`, the published query that pays for its levels, is among them.
     """
-    found: dict[str, Contender] = {}
+    by_name: dict[str, Contender] = {}
     for name, method in sorted(METHODS.items()):
-        own = next((one for kind in KINDS if _is_comparable(one := Registered(method, kind))), None)
-        if own is not None:
-            found[name] = own
-    return found
+        contender = next(
+            (one for kind in KINDS if _is_comparable(one := Registered(method, kind))), None
+        )
+        if contender is not None:
+            by_name[name] = contender
+    return by_name
 
 
-def _is_comparable(own: Registered) -> bool:
-    method, kind = own.method, own.kind
+def _is_comparable(contender: Registered) -> bool:
+    method, kind = contender.method, contender.kind
     fields = set(method.Params.model_fields)
     if not fields >= _PUBLIC or (kind == "log") != (fields >= _DATES):
         return False
     try:
-        params = own.parameters("1", "1e-6", ("A",), 1)
+        params = contender.parameters("1", "1e-6", ("A",), 1)
         if method.guarantee(params).epsilon != 1:
             return False
     except UsageError:  # it needs to be told something else

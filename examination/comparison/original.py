@@ -122,7 +122,7 @@ class Original:
         return MinedProcess(self.variants, self.vocabulary)
 
     def identity(self) -> dict[str, str | int]:
-        """Returns what tells this log from others, as far as rows say it."""
+        """Returns the columns of rows that distinguish this log from others."""
         return {
             "log": self.name,
             "cases": self.traces.n_cases,

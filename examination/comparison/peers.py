@@ -96,7 +96,7 @@ class PrivatePgm:
     def measured(self, randomness: Randomness) -> list[np.ndarray]:
         """Returns int64[n_cells] with noise, of each marginal."""
         records, width = self._records(), self.n_names + 1
-        found = []
+        noisy_counts = []
         for number, positions in enumerate(self.marginals):
             cells = np.zeros(len(records), np.int64)
             for position in positions:
@@ -104,8 +104,8 @@ class PrivatePgm:
             counts = np.zeros(width ** len(positions), np.int64)
             np.add.at(counts, cells, self.cut.counts)
             stream = CellStream(randomness, f"pgm {number}", cell_numbers(np.arange(len(counts))))
-            found.append(counts + draw_gaussian(stream, *self.scale))
-        return found
+            noisy_counts.append(counts + draw_gaussian(stream, *self.scale))
+        return noisy_counts
 
     def release(self, randomness: Randomness) -> VariantHistogram:
         """Returns the variants of one release.
@@ -118,17 +118,17 @@ class PrivatePgm:
         noisy = self.measured(randomness)
         deviation = self.scale[0] / self.scale[1]
         cliques = [tuple(names[i] for i in positions) for positions in self.marginals]
-        # The mean of the marginals' sums is the best number of cases that they tell.
+        # The mean of the marginals' sums is the best estimate of the number of cases.
         n_cases = max(round(float(np.mean([cells.sum() for cells in noisy]))), 1)
         domain = mbi.Domain(names, [self.n_names + 1] * self.max_length)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            told = [
+            measured = [
                 mbi.LinearMeasurement(cells.astype(np.float64), clique, deviation)
                 for cells, clique in zip(noisy, cliques, strict=True)
             ]
             estimator = mbi.estimation.MirrorDescent()
-            model = estimator.estimate(domain, told, known_total=float(n_cases), iters=_ROUNDS)
+            model = estimator.estimate(domain, measured, known_total=float(n_cases), iters=_ROUNDS)
             columns = model.synthetic_data(rows=n_cases).to_dict()
         return variants_of_records(np.stack([columns[name] for name in names], axis=1),
                                    self.n_names)  # fmt: skip
@@ -150,9 +150,9 @@ def variants_of_records(records: np.ndarray, end: int) -> VariantHistogram:
         end: The code that stands after the last activity.
     """
     goes_on = np.logical_and.accumulate(records != end, axis=1)
-    kept = goes_on[:, 0] if records.shape[1] else np.zeros(len(records), bool)
-    lengths = goes_on[kept].sum(axis=1)
-    codes = records[kept][goes_on[kept]].astype(np.int32)
+    has_event = goes_on[:, 0] if records.shape[1] else np.zeros(len(records), bool)
+    lengths = goes_on[has_event].sum(axis=1)
+    codes = records[has_event][goes_on[has_event]].astype(np.int32)
     sequences = encode_sequences(offsets_of(lengths), codes)
     return VariantHistogram.from_sequences(sequences, np.ones(len(lengths), np.int64))
 

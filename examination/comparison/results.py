@@ -78,7 +78,7 @@ class ReleaseFigures(_Values):
 
 
 class LineFigures(_Values):
-    """What a line got, which spends nothing and protects nobody.
+    """The figures of a line, which spends no budget and protects nobody.
 
     Attributes:
         name: Of `compare.LINES`.

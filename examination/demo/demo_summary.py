@@ -30,28 +30,28 @@ def summary(folder: Path) -> Iterator[str]:
         name = path.stem.removeprefix(_EVALUATION)
         release = folder / "releases" / f"{_RELEASE}{name}"
         manifest = json.loads((release / "manifest.json").read_text("utf-8"))
-        found = json.loads(path.read_text("utf-8"))
+        report = json.loads(path.read_text("utf-8"))
         yield f"{manifest['method']}  {release}/  (statement.md says what it promises)"
-        yield from (f"  {line}" for line in _figures(found))
+        yield from (f"  {line}" for line in _figures(report))
         yield ""
 
 
-def _figures(found: dict[str, Any]) -> Iterator[str]:
-    if "released" in found:
-        before, after = found["original"]["cases"], found["released"]["cases"]
+def _figures(report: dict[str, Any]) -> Iterator[str]:
+    if "released" in report:
+        before, after = report["original"]["cases"], report["released"]["cases"]
         yield f"cases: {after:,} for {before:,} of the hospital"
-    error = found["edge_relative_error"]
+    error = report["edge_relative_error"]
     yield (
         f"directly-follows counts: off by {_percent(error)} (sum of the errors to sum of the "
         "counts; publishing nothing is off by 100 %)"
     )
     yield (
-        f"directly-follows pairs: {_percent(found['edge_precision'])} of those released occur in "
-        f"the hospital, and {_percent(found['edge_recall'])} of its pairs are released; rare ones "
+        f"directly-follows pairs: {_percent(report['edge_precision'])} of those released occur in "
+        f"the hospital, and {_percent(report['edge_recall'])} of its pairs are released; rare ones "
         "are not"
     )
-    if "case_duration_distance_days" in found:
-        days = found["case_duration_distance_days"]
+    if "case_duration_distance_days" in report:
+        days = report["case_duration_distance_days"]
         yield f"durations of cases: off by {days:.2f} days (earth mover's distance)"
 
 

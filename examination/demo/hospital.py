@@ -230,11 +230,11 @@ def _compile() -> _Process:
     """Turns the phases, rules and gaps above into tables."""
     first, last = "arrival/Registration", "ward/Discharge to other hospital"
     follows: dict[str, dict[str, float]] = {}
-    found = [first, last]
-    for step in found:  # grows while it is walked: breadth first
+    steps = [first, last]
+    for step in steps:  # grows while it is walked: breadth first
         if step not in follows:
             follows[step] = _next_weights(step)
-            found.extend(follows[step])
+            steps.extend(follows[step])
     number = {step: i for i, step in enumerate(follows)}
     columns = (np.arange(1 << _ROUTE_BITS) + 0.5) / (1 << _ROUTE_BITS)
     route = np.zeros((len(number), columns.size), dtype=np.uint8)

@@ -144,13 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--days", type=int, default=91, help="how many days (default 91)")
     parser.add_argument("--cases", type=int, default=3000, help="how many cases (default 3000)")
-    for name, told in (
+    for name, help_text in (
         ("held_back", "a day that is left out, as it comes late; may be given again"),
         ("only", "a day that is written, and no other one; may be given again"),
         ("corrupt", "a day whose file ends in its middle; may be given again"),
     ):
         parser.add_argument(
-            f"--{name}", type=date.fromisoformat, action="append", default=[], help=told
+            f"--{name}", type=date.fromisoformat, action="append", default=[], help=help_text
         )
     flags = parser.parse_args(arguments)
     try:

@@ -336,11 +336,11 @@ class _Play:
     def _has_drawn(self, label: str) -> bool:
         ledger = self._store / "ledger.db"
         with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
-            found = connection.execute(
+            cursor = connection.execute(
                 "SELECT count(*) FROM tracecloak_ledger WHERE action = 'draw' AND release_id = ?",
                 (f"week-{label}",),
             )
-            return bool(found.fetchone()[0])
+            return bool(cursor.fetchone()[0])
 
     @property
     def _store(self) -> Path:

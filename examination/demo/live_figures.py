@@ -44,25 +44,25 @@ def shown_graph(release: StepRelease) -> ShownGraph:
     left of the rest: most counts of a public alphabet are zero, and noise makes half of these
     positive. Of doubtful edges those stay whose activities have sure edges as well.
     """
-    found = evidence_of(release)
+    evidence = evidence_of(release)
     start, end = ActivityVocabulary.of([]).labels
     reached = {
         start,
         end,
-        *(name for i in np.flatnonzero(found.is_sure) for name in release.cells[i]),
+        *(name for i in np.flatnonzero(evidence.is_sure) for name in release.cells[i]),
     }
     near = np.fromiter((reached.issuperset(cell) for cell in release.cells), bool)
     vocabulary = ActivityVocabulary.of(reached - {start, end})
     codes = {label: code for code, label in enumerate(vocabulary.labels)}
-    rows = np.flatnonzero(found.is_sure | (found.is_doubtful & near))
+    rows = np.flatnonzero(evidence.is_sure | (evidence.is_doubtful & near))
     pairs = [(codes[release.cells[i][0]], codes[release.cells[i][1]]) for i in rows.tolist()]
     order = sorted(range(len(pairs)), key=pairs.__getitem__)
     rows = rows[order]
-    counts, half = release.counts[rows], found.half_widths[rows]
+    counts, half = release.counts[rows], evidence.half_widths[rows]
     sources, targets = np.array([pairs[i] for i in order], np.int32).reshape(-1, 2).T
     lows = np.maximum(counts - half, 0)
     graph = ReleasedGraph(vocabulary.names, sources, targets, counts, lows, counts + half)
-    return ShownGraph(graph, found.is_doubtful[rows])
+    return ShownGraph(graph, evidence.is_doubtful[rows])
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def totals_of(views: Mapping[str, Sequence[StepRelease]]) -> list[Total]:
     for step, release in enumerate(views.get("window", ())):
         if release.step != step:
             break
-        own = total_of(release)
-        count, variance = count + own.count, variance + own.error**2
+        total = total_of(release)
+        count, variance = count + total.count, variance + total.error**2
         totals.append(Total(step, count, math.sqrt(variance)))
     return totals
 

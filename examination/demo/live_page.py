@@ -115,7 +115,7 @@ class PublishedSteps:
 
         A file that is not whole yet is left for the next time.
         """
-        found = {}
+        by_view = {}
         with self._lock:
             for view in VIEWS:
                 folder = self._folder / f"view={view}"
@@ -123,8 +123,8 @@ class PublishedSteps:
                 paths = [path for path in names if _STEP_FILE.fullmatch(path.name)]
                 releases = [release for release in map(self._release, paths) if release is not None]
                 if releases:
-                    found[view] = releases
-        return found
+                    by_view[view] = releases
+        return by_view
 
     def _release(self, path: Path) -> StepRelease | None:
         if path not in self._read:
@@ -210,7 +210,7 @@ class LivePage:
         Raises:
             UsageError: The port is taken.
         """
-        made = page(title, command)
+        html_page = page(title, command)
         try:
             self._server = ThreadingHTTPServer((_HOST, port), _Handler)
         except OSError as error:
@@ -221,7 +221,7 @@ class LivePage:
         self.address = f"http://{_HOST}:{bound}/"
         self._server.daemon_threads = True
         hosts = (f"{_HOST}:{bound}", f"localhost:{bound}")
-        served = _Served(rendered(made), policy_of(made), steps, hosts)
+        served = _Served(rendered(html_page), policy_of(html_page), steps, hosts)
         self._server.RequestHandlerClass = functools.partial(_Handler, served)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True

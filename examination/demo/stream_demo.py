@@ -153,7 +153,7 @@ class StreamProcess:
             )
 
     def rss_bytes(self) -> int | None:
-        """Returns its resident memory, or None where the system does not tell (only Linux does)."""
+        """Returns its resident memory, or None where the system has no report of it."""
         try:
             status = Path(f"/proc/{self._process.pid}/status").read_text()
         except OSError:

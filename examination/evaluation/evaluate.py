@@ -127,7 +127,7 @@ class _Judge:
         variants_a, variants_b = a.distribution, b.distribution
         counts = utility.aligned_variants(a.variants, b.variants)[:2]
         n_cases = a.traces.n_cases
-        found: Figures = {
+        row: Figures = {
             "variants_lost": _missing(a.variants, b.variants),
             "variants_invented": _missing(b.variants, a.variants),
             "jaccard_distance": measures.jaccard_distance(variants_a, variants_b),
@@ -145,7 +145,7 @@ class _Judge:
             **edge_figures(a.all_edges, b.all_edges),
         }
         if is_timed:
-            found |= {
+            row |= {
                 "edge_time_emd_months": measures.edge_time_emd(a.edge_hours, b.edge_hours),
                 "total_duration_error": behaviour_measures.total_duration_error(a.traces, b.traces),
                 "case_duration_distance_days": utility.case_duration_distance_days(
@@ -154,7 +154,7 @@ class _Judge:
                 "hour_of_week_total_variation": utility.hour_of_week_distance(a.traces, b.traces),
                 **self._times.figures(b.traces),
             }
-        return checked(found)
+        return checked(row)
 
     def emd(self, log: _Log) -> float | None:
         """The distance of variants; None: there are too many."""
@@ -240,28 +240,28 @@ def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, An
     }
 
 
-def _lined(found: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
+def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
     """The measures, and beside them those of a bootstrap and of the log itself."""
     return {
-        **found,
-        "bootstrap": {name: of_bootstrap[name] for name in found if name in of_bootstrap},
-        "of_the_log": {name: of_log[name] for name in found if name in of_log},
-        "legend": legend(found),
+        **of_release,
+        "bootstrap": {name: of_bootstrap[name] for name in of_release if name in of_bootstrap},
+        "of_the_log": {name: of_log[name] for name in of_release if name in of_log},
+        "legend": legend(of_release),
     }
 
 
 def _log_report(
     judge: _Judge, before: TraceBatch, after: TraceBatch, is_timed: bool
 ) -> dict[str, Any]:
-    own = judge.own
-    log = _Log.of(after, own.traces.vocabulary)
-    drawn = _Log(bootstrap(own.traces))
+    original = judge.own
+    log = _Log.of(after, original.traces.vocabulary)
+    drawn = _Log(bootstrap(original.traces))
     emds = [judge.emd(one) for one in (log, drawn)]
     figures = []
-    judged = {"the release": log, "a bootstrap of the log": drawn, "the log itself": own}
+    judged = {"the release": log, "a bootstrap of the log": drawn, "the log itself": original}
     for number, (name, one) in enumerate(judged.items()):
-        told = {"stage": "measures", "done": number, "total": len(judged)}
-        _LOG.info("measures of %s", name, extra=told)
+        progress = {"stage": "measures", "done": number, "total": len(judged)}
+        _LOG.info("measures of %s", name, extra=progress)
         figures.append(judge.figures(one, is_timed))
     of_all = [
         checked({"variant_emd": emd, **one}) for emd, one in zip([*emds, 0.0], figures, strict=True)
@@ -275,7 +275,7 @@ def _log_report(
             else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
         ),
         "edge_relative_error_by_share": utility.relative_error_by_band(
-            *utility.aligned_edges(own.all_edges, log.all_edges)
+            *utility.aligned_edges(original.all_edges, log.all_edges)
         ),
         "perspectives": _perspectives(before, after, is_timed, emds[0]),
     }
@@ -283,23 +283,23 @@ def _log_report(
 
 def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None) -> dict[str, Any]:
     """Compares the original's graph with a released one, whose names may be others."""
-    own, released = judge.own, graph["edges"]
-    code = {label: number for number, label in enumerate(own.traces.vocabulary.labels)}
+    original, released = judge.own, graph["edges"]
+    code = {label: number for number, label in enumerate(original.traces.vocabulary.labels)}
     edges = measures.EdgeWeights(
         np.array([code[e["source"]] for e in released], np.int32),
         np.array([code[e["target"]] for e in released], np.int32),
         np.array([e["count"] for e in released], np.int64),
     )
-    true_edges = own.all_edges
-    found = edge_figures(true_edges, edges)
+    true_edges = original.all_edges
+    of_release = edge_figures(true_edges, edges)
     if released and all("low" in e and "high" in e for e in released):
         lows, highs = (np.array([e[end] for e in released], np.int64) for end in ("low", "high"))
-        truth = _in_names_of(own.traces, graph.get("activities", ())).all_edges
-        found |= interval_figures(truth, edges, lows, highs, half_width)
-    lines = [edge_figures(true_edges, _Log(bootstrap(own.traces)).all_edges),
+        truth = _in_names_of(original.traces, graph.get("activities", ())).all_edges
+        of_release |= interval_figures(truth, edges, lows, highs, half_width)
+    lines = [edge_figures(true_edges, _Log(bootstrap(original.traces)).all_edges),
              edge_figures(true_edges, true_edges)]  # fmt: skip
     by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
-    return {**_lined(found, *lines), "edge_relative_error_by_share": by_share}
+    return {**_lined(of_release, *lines), "edge_relative_error_by_share": by_share}
 
 
 def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
@@ -315,14 +315,14 @@ def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
     variants = judge.own.variants
     if not variants.n_variants:
         raise UsageError("the original has no case, so a tree cannot be judged by it")
-    found: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
+    of_release: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
     note = None
     try:
         require_pm4py()
-        found |= _by_replay(PatientJudge(variants, vocabulary, _TREE_SECONDS), tree)
+        of_release |= _by_replay(PatientJudge(variants, vocabulary, _TREE_SECONDS), tree)
     except (UsageError, TimeoutError, RuntimeError) as error:
         note = f"tree_share alone was computed: {error}"
-    return {**_lined(checked(found), {}, {}), "tree_note": note}
+    return {**_lined(checked(of_release), {}, {}), "tree_note": note}
 
 
 def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
@@ -349,20 +349,20 @@ def _perspectives(
     for perspective in PERSPECTIVES if has_both else PERSPECTIVES[:1]:
         a, b = projected([before, after], perspective)
         if perspective == "activity":
-            kept = None if emd is None else 1.0 - emd
+            data_utility = None if emd is None else 1.0 - emd
         else:
-            kept = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
+            data_utility = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
         graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
         nodes = np.unique(a.activities)
         graph = asdict(behaviour_measures.graph_similarity(*graphs, nodes))
         checked({f"graph_{name}": value for name, value in graph.items()})
         sampled = behaviour_measures.truly_sampled(a, b)
-        found = {
-            "data_utility": kept,
+        figures = {
+            "data_utility": data_utility,
             "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
         }
         report[perspective] = {
-            **checked(found),
+            **checked(figures),
             "graph": graph,
             "truly_sampled": None if sampled is None else asdict(sampled),
             **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
@@ -372,8 +372,8 @@ def _perspectives(
 
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
     """How many of the variants are not among the others."""
-    found = pc.is_in(variants.sequences, value_set=others.sequences)
-    return int(variants.n_variants - (pc.sum(found).as_py() or 0))
+    shared = pc.is_in(variants.sequences, value_set=others.sequences)
+    return int(variants.n_variants - (pc.sum(shared).as_py() or 0))
 
 
 def _with_resource(source: EventSource) -> EventSource:
@@ -384,8 +384,8 @@ def _with_resource(source: EventSource) -> EventSource:
 
 def _with_released_resource(source: EventSource, original: TraceBatch) -> EventSource:
     """Likewise, if the original has one and the release may have."""
-    found = [source.columns_of(file) for file in source.files]
-    may_have = all(columns is None or RESOURCE in columns for columns in found)
+    columns_of_files = [source.columns_of(file) for file in source.files]
+    may_have = all(columns is None or RESOURCE in columns for columns in columns_of_files)
     return _carrying(source, RESOURCE) if has_resources(original) and may_have else source
 
 

@@ -52,9 +52,9 @@ def check_origin(
         UsageError: It is of another log.
     """
     mend = "name the log that it was made of, read with the same flags"
-    own = set(original.vocabulary.names.to_pylist())
+    of_log = set(original.vocabulary.names.to_pylist())
     released = set(names) - {OTHER}
-    if own and released and not own & released:
+    if of_log and released and not of_log & released:
         raise UsageError(
             f"the release in {folder!r} is of another log: it has no activity in common with the "
             f"original; {mend}"
@@ -126,9 +126,11 @@ def _share_noted(
     if not noted or reference is None:
         return None
     key = reference.resolve()
-    own = CaseSketch.from_traces(original, key)
-    found = [own.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint]
-    return max((one for one in found if one is not None), default=None)
+    sketch = CaseSketch.from_traces(original, key)
+    shares = [
+        sketch.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint
+    ]
+    return max((one for one in shares if one is not None), default=None)
 
 
 def _deployment_key(store: KeyStore) -> KeyReference | None:

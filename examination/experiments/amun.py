@@ -169,8 +169,8 @@ class AmunGrid(Grid):
             of_counts, of_times = _epsilon_d(g), self.epsilon_of_times(log, advantage)
             for mode, arm in _MODES.items():
                 params = {"guessing_advantage": g, "mode": mode, "profile": self._profile}
-                own = f"{self._params(advantage, mode).epsilon_d:.4f}"
-                yield Cell(arm, advantage, own, "amun", params, needs_log=True)
+                epsilon_shown = f"{self._params(advantage, mode).epsilon_d:.4f}"
+                yield Cell(arm, advantage, epsilon_shown, "amun", params, needs_log=True)
             for share in self._pruning:
                 for method, kind, epsilon in (
                     (PRIPEL, _OF_COUNTS, of_counts),
@@ -191,7 +191,7 @@ class AmunGrid(Grid):
         """Returns the distances of a release; those of its times and graph where it has a log."""
         before, after = map(_distribution, (log.variants, released.variants))
         counts, released_counts, _ = utility.aligned_variants(log.variants, released.variants)
-        found: Row = {
+        row: Row = {
             "released_cases": released.variants.n_cases,
             "released_variants": released.variants.n_variants,
             "jaccard_distance": measures.jaccard_distance(before, after),
@@ -206,16 +206,16 @@ class AmunGrid(Grid):
             "zero_steps": None,
         }
         if released.traces is not None:
-            own = log.traces.recode(log.vocabulary)
-            found["edge_frequency_emd"] = measures.edge_frequency_emd(
-                _edges(own), _edges(released.traces)
+            original = log.traces.recode(log.vocabulary)
+            row["edge_frequency_emd"] = measures.edge_frequency_emd(
+                _edges(original), _edges(released.traces)
             )
-            found["edge_time_emd_months"] = measures.edge_time_emd(
-                _hours(own), _hours(released.traces)
+            row["edge_time_emd_months"] = measures.edge_time_emd(
+                _hours(original), _hours(released.traces)
             )
-            found["active_cases"] = active_cases(released.traces, _times(log)).tolist()
-            found.update(_of_steps(released.traces))
-        return found
+            row["active_cases"] = active_cases(released.traces, _times(log)).tolist()
+            row.update(_of_steps(released.traces))
+        return row
 
     def notes(self) -> Sequence[str]:
         """Returns what differs from the paper."""
@@ -239,9 +239,9 @@ class AmunGrid(Grid):
 
     def _columns_of_the_paper(self) -> str:
         """Returns what oversampling is in this profile and in the paper's tables."""
-        own = [(g, self._params(g, "oversampling")) for g in self._advantages]
-        epsilons = ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in own)
-        if own[0][1].choices.oversampling_epsilon == "proposition_a6":
+        settings = [(g, self._params(g, "oversampling")) for g in self._advantages]
+        epsilons = ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in settings)
+        if settings[0][1].choices.oversampling_epsilon == "proposition_a6":
             return (
                 f"In the profile {self._profile} oversampling takes the epsilon of Proposition A.6 "
                 f"({epsilons}). It is not the epsilon_d of the tables, which sampling and "
@@ -250,7 +250,7 @@ class AmunGrid(Grid):
                 "figures here are several times those; the profile tables repeats them."
             )
         allowed = ", ".join(
-            f"{advantage_of_oversampling(params.epsilon_d):.2f} at {g}" for g, params in own
+            f"{advantage_of_oversampling(params.epsilon_d):.2f} at {g}" for g, params in settings
         )
         return (
             f"In the profile {self._profile} oversampling takes epsilon_d ({epsilons}), as "
@@ -259,7 +259,7 @@ class AmunGrid(Grid):
             f"Proposition A.6 it allows guessing advantages of {allowed}."
         )
 
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Tables 6 to 8, Figure 3 and the variants that are lost."""
         of_paper = described(log.traces.n_cases, log.traces.n_events, log.variants.n_variants)
         yield self._described(log, of_paper)
@@ -286,19 +286,21 @@ class AmunGrid(Grid):
             ("Table 7: earth mover's distance of times, in months", "edge_time_emd_months",
              "times"),
         ):  # fmt: skip
-            found = self._compared(log, rows, name, _OF_TIMES, (PRIPEL,), table)
-            yield Section(title, "", [found], f"table-7-{table}")
+            compared = self._compared(log, rows, name, _OF_TIMES, (PRIPEL,), table)
+            yield Section(title, "", [compared], f"table-7-{table}")
         timed = [
             {**row, "whole_seconds": row["seconds"] + row["read_seconds"]}
             for row in rows
             if "seconds" in row
         ]
-        found = self._compared(log, timed, "whole_seconds", None, (PRIPEL,), "seconds")
-        yield Section("Table 8: run time, in seconds", "", [found], "table-8")
-        yield self._active(log, rows, own)
-        yield self._cost(rows, own)
-        found = self._compared(log, rows, "variants_lost", None, (PRIPEL,), "lost")
-        yield Section("Lost variants", f"Of {log.variants.n_variants}.", [found], "lost-variants")
+        compared = self._compared(log, timed, "whole_seconds", None, (PRIPEL,), "seconds")
+        yield Section("Table 8: run time, in seconds", "", [compared], "table-8")
+        yield self._active(log, rows, log_row)
+        yield self._cost(rows, log_row)
+        compared = self._compared(log, rows, "variants_lost", None, (PRIPEL,), "lost")
+        yield Section(
+            "Lost variants", f"Of {log.variants.n_variants}.", [compared], "lost-variants"
+        )
 
     def _compared(
         self,
@@ -328,7 +330,7 @@ class AmunGrid(Grid):
                 _OF_COUNTS: [_epsilon_d(float(advantage))],
                 _OF_TIMES: [self.epsilon_of_times(log, advantage)],
             }
-            for arm, own in columns.items():
+            for arm, cells in columns.items():
                 printed = None
                 if of_paper is not None and table:
                     printed = amun_paper.printed(table, of_paper.name, advantage, arm)
@@ -339,7 +341,7 @@ class AmunGrid(Grid):
                     within = min(values) <= printed <= max(values)
                     reason = self._reason(table, arm)
                     beside = [shown(printed), ratio, _WITHIN if within else reason]
-                shown_rows.append((advantage, *epsilons[kind], arm, own[advantage], *beside))
+                shown_rows.append((advantage, *epsilons[kind], arm, cells[advantage], *beside))
         header = ("g", *([kind] if kind else []), "method", "here", "paper", "here / paper",
                   "why it differs")  # fmt: skip
         return Table(header, shown_rows)
@@ -383,7 +385,7 @@ class AmunGrid(Grid):
             reasons.append("its noise is biased by the shortest times")
         return "; ".join(["one run there", *reasons])
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Yields what section 4.3 states, by medians at each guessing advantage."""
 
         def median(name: str, kind: str, arm: str, advantage: str) -> float | None:
@@ -440,8 +442,8 @@ class AmunGrid(Grid):
         if not lost:
             yield untested(figure_3, keeps)
             return
-        found = ", ".join(f"at most {max(most):.0f} at {advantage}" for advantage, most in lost)
-        yield judged(figure_3, keeps, not any(max(most) for _, most in lost), found)
+        figures = ", ".join(f"at most {max(most):.0f} at {advantage}" for advantage, most in lost)
+        yield judged(figure_3, keeps, not any(max(most) for _, most in lost), figures)
 
     def _described(self, log: Log, of_paper: Described | None) -> Section:
         """Returns Table 9."""
@@ -457,7 +459,7 @@ class AmunGrid(Grid):
                 known.n_cases, known.n_activities, known.n_events, known.n_edges, known.n_variants,
                 *known.lengths, *known.durations,
             ]  # fmt: skip
-        own: Sequence[Any] = [
+        of_log: Sequence[Any] = [
             traces.n_cases, n_activities, traces.n_events, edges, log.variants.n_variants,
             int(lengths.min()), int(lengths.max()),
             *map(_span, (float(spans.min()), float(spans.max()), float(spans.mean()))),
@@ -466,25 +468,25 @@ class AmunGrid(Grid):
             "traces", "tasks", "events", "edges", "case variants", "shortest trace",
             "longest trace", "shortest case", "longest case", "mean case",
         )  # fmt: skip
-        told = []
-        for name, here, there in zip(names, own, printed, strict=True):
+        shown_rows = []
+        for name, here, there in zip(names, of_log, printed, strict=True):
             reason = NOTHING
             if known is not None and here != there:
                 reason = _OF_TABLE_9.get(name, "printed in other units: s, m, h, d, w, months, y")
-            told.append((name, str(here), str(there), reason))
+            shown_rows.append((name, str(here), str(there), reason))
         text = f"The paper calls this log {known.name}." if known else _NO_LOG
         return Section(
             "Table 9: the log", text,
-            [Table(("", "here", "paper", "why it differs"), told)], "table-9",
+            [Table(("", "here", "paper", "why it differs"), shown_rows)], "table-9",
         )  # fmt: skip
 
     def _epsilons_of_times(self, log: Log, of_paper: Described | None) -> Section:
         """Returns the mean epsilons of Table 7, and what they are before they are divided."""
-        told = []
+        shown_rows = []
         for advantage in self._advantages:
             plain = amun_epsilons.of_log(log.traces, self._params(advantage, "sampling"))
             printed = None if of_paper is None else amun_paper.epsilon_t(of_paper.name, advantage)
-            told.append(
+            shown_rows.append(
                 (advantage, f"{plain:.2f}", self.epsilon_of_times(log, advantage),
                  NOTHING if printed is None else f"{printed:.2f}")
             )  # fmt: skip
@@ -499,21 +501,21 @@ class AmunGrid(Grid):
                 "the authors' code, which leaves variants out that are only copied."
             )
         header = ("g", "of the log", f"of {amun_epsilons.N_RELEASES} releases", "paper")
-        return Section("Table 7: mean epsilon_t", text, [Table(header, told)], "epsilon-t")
+        return Section("Table 7: mean epsilon_t", text, [Table(header, shown_rows)], "epsilon-t")
 
     def _columns(
         self, rows: Sequence[Row], name: str, kind: str, others: Sequence[str]
     ) -> dict[str, dict[str, str]]:
         """Returns quartiles by arm and advantage; of the others those of the best threshold."""
-        found: dict[str, dict[str, str]] = {}
+        columns: dict[str, dict[str, str]] = {}
         for advantage in self._advantages:
             for arm in _MODES.values():
-                found.setdefault(arm, {})[advantage] = quartiles_shown(
+                columns.setdefault(arm, {})[advantage] = quartiles_shown(
                     values_of(rows, name, arm=arm, level=advantage)
                 )
             for method in others:
                 best = self._best(rows, name, method, kind, advantage)
-                found.setdefault(method, {})[advantage] = (
+                columns.setdefault(method, {})[advantage] = (
                     NOTHING
                     if best is None
                     else quartiles_shown(
@@ -521,7 +523,7 @@ class AmunGrid(Grid):
                     )
                     + f" at {best} %"
                 )
-        return {arm: own for arm, own in found.items() if set(own.values()) != {NOTHING}}
+        return {arm: cells for arm, cells in columns.items() if set(cells.values()) != {NOTHING}}
 
     def _best(
         self, rows: Sequence[Row], name: str, method: str, kind: str, advantage: str
@@ -539,13 +541,13 @@ class AmunGrid(Grid):
         }
         return min(medians, key=lambda share: medians[share]) if medians else None
 
-    def _cost(self, rows: Sequence[Row], own: Row) -> Section:
+    def _cost(self, rows: Sequence[Row], log_row: Row) -> Section:
         names = ("relative_cases", "mean_step_hours", "zero_steps")
-        shown_rows = [("the log", NOTHING, *(shown(own.get(name)) for name in names))]
+        shown_rows = [("the log", NOTHING, *(shown(log_row.get(name)) for name in names))]
         for arm in _MODES.values():
             for advantage in self._advantages:
-                found = [values_of(rows, name, arm=arm, level=advantage) for name in names]
-                shown_rows.append((arm, advantage, *map(quartiles_shown, found)))
+                values = [values_of(rows, name, arm=arm, level=advantage) for name in names]
+                shown_rows.append((arm, advantage, *map(quartiles_shown, values)))
         header = ("", "g", "cases, of the log's", "mean step, in hours", "share of steps of 0")
         return Section(
             f"Cost in cases and times of the profile {self._profile}",
@@ -555,17 +557,17 @@ class AmunGrid(Grid):
             "cost",
         )
 
-    def _active(self, log: Log, rows: Sequence[Row], own: Row) -> Section:
+    def _active(self, log: Log, rows: Sequence[Row], log_row: Row) -> Section:
         advantage = self._advantages[0]
         best = self._best(rows, "edge_frequency_emd", PRIPEL, _OF_TIMES, advantage)
         arms = {arm: arm for arm in _MODES.values()}
         if best is not None:
             arms[PRIPEL] = _arm(PRIPEL, _OF_TIMES, best)
-        lines = {"the log": own["active_cases"]}
+        lines = {"the log": log_row["active_cases"]}
         for label, arm in arms.items():
-            found = values_of(rows, "active_cases", arm=arm, level=advantage)
-            if found:
-                lines[label] = found[0]
+            counts = values_of(rows, "active_cases", arm=arm, level=advantage)
+            if counts:
+                lines[label] = counts[0]
         days = (_times(log) - _times(log)[0]) / DAY_US
         chart = Lines("days since the log's first event", "active cases", days.tolist(), lines)
         return Section(

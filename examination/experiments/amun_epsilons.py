@@ -52,7 +52,7 @@ def of_releases(traces: TraceBatch, params: AmunParams) -> float:
         traces: The log; not empty.
         params: Amun's, in the mode sampling.
     """
-    found = []
+    means = []
     for number in range(N_RELEASES):
         key = ReleaseKey(bytes([number]) * KEY_BYTES)
         randomness, decided = decide([traces], Amun(), params, key, "experiment", "")
@@ -64,8 +64,8 @@ def of_releases(traces: TraceBatch, params: AmunParams) -> float:
         copies = np.repeat(released.copies, released.traces.lengths)
         if params.choices.divided_epsilons == "steps":
             copies[released.traces.is_first] = 1
-        found.append(float((of_events / copies).mean()))
-    return float(np.mean(found))
+        means.append(float((of_events / copies).mean()))
+    return float(np.mean(means))
 
 
 def _epsilons_of(

@@ -220,36 +220,36 @@ def _rows(text: str) -> list[list[str]]:
 
 
 def _table_9() -> tuple[Described, ...]:
-    found = []
+    logs = []
     for name, *cells in _rows(_TABLE_9):
         cases, tasks, events, edges, variants, shortest, longest = map(int, cells[:7])
         low, high, mean = cells[7:]
-        found.append(
+        logs.append(
             Described(name, cases, tasks, events, edges, variants, (shortest, longest),
                       (low, high, mean))
         )  # fmt: skip
-    return tuple(found)
+    return tuple(logs)
 
 
 def _figures() -> Mapping[tuple[str, str, str, str], float]:
-    found: dict[tuple[str, str, str, str], float] = {}
+    figures: dict[tuple[str, str, str, str], float] = {}
 
     def add(table: str, log: str, g: str, cells: list[str], factor: float = 1) -> None:
         for method, cell in zip(_COLUMNS[table], cells, strict=True):
             if cell != "-":
-                found[table, log, g, method] = float(cell) * factor
+                figures[table, log, g, method] = float(cell) * factor
 
     for log, g, *cells in _rows(_TABLE_6):
         add("jaccard", log, g, cells)
     for log, g, epsilon, *cells in _rows(_TABLE_7):
-        found["epsilon_t", log, g, ""] = float(epsilon)
+        figures["epsilon_t", log, g, ""] = float(epsilon)
         add("frequencies", log, g, cells[:4])
         add("times", log, g, cells[4:])
     for log, *cells in _rows(_TABLE_8):
         add("seconds", log, "0.2", cells, 60)
     for log, *cells in _rows(_FIGURE_3):
         add("lost", log, "0.2", cells)
-    return found
+    return figures
 
 
 TABLE_9 = _table_9()

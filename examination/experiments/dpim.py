@@ -186,7 +186,7 @@ class DpimGrid(Grid):
             "of the log itself, without privacy.",
         )
 
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Figures 3 to 5, Figure 4 as a table, and what the paper does not show."""
         arms = list(dict.fromkeys(row["arm"] for row in rows if row["method"]))
         yield self._deviations(rows, arms)
@@ -202,7 +202,7 @@ class DpimGrid(Grid):
             yield Section(f"Beside the paper: {title}", text, [table], name)
         yield from self._models(rows, arms)
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Yields what section VI states, by medians; without noise, of the tree of every pair."""
         of_log = _baselines(rows)
         miner = of_log.get(_MINER, {})
@@ -215,20 +215,20 @@ class DpimGrid(Grid):
         near = f"without noise DPIM is within {_NEAR:.2f} of the inductive miner"
         correct, utility = "section VI, Figure 3", "section VI, Figure 4"
         if away:
-            found = ", ".join(f"{title} {value:+.3f}" for title, value in away)
-            yield judged(correct, near, all(abs(value) <= _NEAR for _, value in away), found)
+            figures = ", ".join(f"{title} {value:+.3f}" for title, value in away)
+            yield judged(correct, near, all(abs(value) <= _NEAR for _, value in away), figures)
         else:
             yield untested(correct, near)
 
         def pairs(name: str, other: str | float) -> list[tuple[str, float | None, float | None]]:
             beside = of_log.get(other, {}).get(name) if isinstance(other, str) else other
-            own = medians(rows, name)
-            return [(f"epsilon {e}", own(_DPIM, e), beside) for e in self._epsilons]
+            median = medians(rows, name)
+            return [(f"epsilon {e}", median(_DPIM, e), beside) for e in self._epsilons]
 
         def turned(
-            found: list[tuple[str, float | None, float | None]],
+            places: list[tuple[str, float | None, float | None]],
         ) -> list[tuple[str, float | None, float | None]]:
-            return [(place, b, a) for place, a, b in found]
+            return [(place, b, a) for place, a, b in places]
 
         yield at_least(
             utility, "most models have a fitness of 0.95, and none but one is below 0.9",
@@ -259,7 +259,7 @@ class DpimGrid(Grid):
     def _deviations(self, rows: Sequence[Row], arms: Sequence[str]) -> Section:
         """Figure 3."""
         miner = _baselines(rows).get(_MINER, {})
-        found = {
+        gaps = {
             (arm, _TITLES[name]): [value - miner[name] for value in values]
             for arm in arms
             for name in MEASURES
@@ -268,10 +268,10 @@ class DpimGrid(Grid):
         }
         titles = [_TITLES[name] for name in MEASURES]
         marks = {_MINER: 0.0, f"{_NEAR:.2f} above": _NEAR, f"{_NEAR:.2f} below": -_NEAR}
-        chart = Boxes("deviation", "", titles, found, marks=marks)
+        chart = Boxes("deviation", "", titles, gaps, marks=marks)
         table = Table(
             ("without noise", *titles),
-            [(arm, *(quartiles_shown(found.get((arm, t), [])) for t in titles)) for arm in arms],
+            [(arm, *(quartiles_shown(gaps.get((arm, t), [])) for t in titles)) for arm in arms],
         )
         return Section(
             "Figure 3: deviation from IM, without noise",
@@ -279,7 +279,7 @@ class DpimGrid(Grid):
             f"nearly all within {_NEAR:.2f}. Where no cut is found DPIM takes a loop that begins "
             "anew, or a flower, and the inductive miner sets an activity apart and looks for cuts "
             "of the others: so its model can be simpler where that happens.",
-            [*([chart] if found else []), table],
+            [*([chart] if gaps else []), table],
             "figure-3",
         )
 
@@ -287,9 +287,9 @@ class DpimGrid(Grid):
         self, title: str, name: str, rows: Sequence[Row], arms: Sequence[str], file: str
     ) -> Section:
         """A chart and a table of a measure, with those of the log's own models."""
-        own = {arm: row[name] for arm, row in _baselines(rows).items() if row[name] is not None}
+        marks = {arm: row[name] for arm, row in _baselines(rows).items() if row[name] is not None}
         levels = [*self._epsilons]
-        chart = boxes_of(rows, name, arms, levels, _TITLES[name], "epsilon", marks=own)
+        chart = boxes_of(rows, name, arms, levels, _TITLES[name], "epsilon", marks=marks)
         return Section(
             title, "", [*([chart] if chart.values else []), self._table(rows, name, arms)], file
         )
@@ -297,17 +297,17 @@ class DpimGrid(Grid):
     def _table(self, rows: Sequence[Row], name: str, arms: Sequence[str]) -> Table:
         levels = [_NO_NOISE, *self._epsilons]
         table = table_of(rows, name, "epsilon", arms, levels)
-        own = [
+        of_log = [
             (arm, shown(row[name]), *[NOTHING] * len(self._epsilons))
             for arm, row in _baselines(rows).items()
         ]
-        return Table(table.header, [*own, *table.rows])
+        return Table(table.header, [*of_log, *table.rows])
 
     def _as_table(self, rows: Sequence[Row], arms: Sequence[str]) -> Section:
         """All measures at a glance."""
         names = (*MEASURES, "share")
-        own = [(arm, *(shown(row[n]) for n in names)) for arm, row in _baselines(rows).items()]
-        made = [
+        of_log = [(arm, *(shown(row[n]) for n in names)) for arm, row in _baselines(rows).items()]
+        releases = [
             (
                 f"{arm}, {level}",
                 *(shown(median_of(values_of(rows, n, arm=arm, level=level))) for n in names),
@@ -317,13 +317,15 @@ class DpimGrid(Grid):
             if any((row["arm"], row["level"]) == (arm, level) for row in rows)
         ]
         header = ("model, epsilon", *(_TITLES[name] for name in names))
-        return Section("Figure 4 as a table", "Medians.", [Table(header, [*own, *made])], "table")
+        return Section(
+            "Figure 4 as a table", "Medians.", [Table(header, [*of_log, *releases])], "table"
+        )
 
     def _models(self, rows: Sequence[Row], arms: Sequence[str]) -> Iterator[Section]:
         """Figure 5: the inductive miner's model, and each method's without and with noise."""
-        own = _baselines(rows).get(_MINER, {})
-        if own.get("tree"):
-            yield Section("Figure 5: model of IM", "", [Tree(own["tree"])],
+        of_miner = _baselines(rows).get(_MINER, {})
+        if of_miner.get("tree"):
+            yield Section("Figure 5: model of IM", "", [Tree(of_miner["tree"])],
                           "figure-5-im")  # fmt: skip
         for arm in arms:
             for level in (_NO_NOISE, *self._epsilons):
@@ -358,5 +360,5 @@ def _cell(arm: str, level: str, method: str, epsilon: str, params: Mapping[str, 
 
 def _baselines(rows: Sequence[Row]) -> dict[str, Row]:
     """The rows of models of the log itself that were judged, by their names, in order."""
-    found = {row["arm"]: row for row in rows if row.get("f_score") is not None}
-    return {name: found[name] for name in BASELINES if name in found}
+    by_arm = {row["arm"]: row for row in rows if row.get("f_score") is not None}
+    return {name: by_arm[name] for name in BASELINES if name in by_arm}

@@ -29,14 +29,14 @@ def shown(value: float | None) -> str:
 
 def quartiles_shown(values: Iterable[float | None]) -> str:
     """Returns the median and, in brackets, the quartiles where they differ."""
-    found = quartiles(values)
-    if found is None:
+    spread = quartiles(values)
+    if spread is None:
         return NOTHING
-    median, low, high = map(shown, found)
+    median, low, high = map(shown, spread)
     return median if low == high else f"{median} ({low}-{high})"
 
 
 def median_of(values: Iterable[float | None]) -> float | None:
     """Returns the median of what is known, or None."""
-    found = quartiles(values)
-    return None if found is None else found[0]
+    spread = quartiles(values)
+    return None if spread is None else spread[0]

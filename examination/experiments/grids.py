@@ -63,9 +63,9 @@ class Cell:
 
     @property
     def identity(self) -> Row:
-        """What tells it from other cells of a log, as it stands in rows."""
+        """The columns of rows that distinguish it from other cells of a log."""
         columns = {
-            name: {attribute: own["column"] for attribute, own in declarations.items()}
+            name: {attribute: given["column"] for attribute, given in declarations.items()}
             for name, declarations in self.declared.items()
         }
         return {
@@ -168,22 +168,22 @@ class Grid(ABC):
         """Returns paragraphs on what was run and how it differs from the paper."""
 
     @abstractmethod
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields the page's sections on a log.
 
         Args:
             log: The log.
             rows: Its rows, those of a cell in the order of the repetitions.
-            own: The row of the log itself.
+            log_row: The row of the log itself.
         """
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterable[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterable[Statement]:
         """Returns what the paper states of its results, and whether the rows of a log agree.
 
         Args:
             log: The log.
             rows: Its rows, as for `sections`; some can be missing.
-            own: The row of the log itself.
+            log_row: The row of the log itself.
         """
         return ()
 
@@ -312,18 +312,18 @@ def numbers(
     Raises:
         UsageError: One is none, or out of range, there twice, or there is none.
     """
-    found = listed(text, default)
-    for one in found:
+    texts = listed(text, default)
+    for one in texts:
         try:
             is_known = low < float(one) <= high
         except ValueError:
             is_known = False
         if not is_known:
             raise UsageError(f"{name} must be above {low:g} and at most {high:g}, got {one!r}")
-    twice = [one for one in found if found.count(one) > 1]
-    if twice or not found:
+    twice = [one for one in texts if texts.count(one) > 1]
+    if twice or not texts:
         raise UsageError(f"{name} must be distinct numbers separated by commas, got {text!r}")
-    return found
+    return texts
 
 
 def wholes(
@@ -334,11 +334,11 @@ def wholes(
     Raises:
         UsageError: One is none, or out of range, there twice, or there is none.
     """
-    found = numbers(name, text, default, 0, high)
-    for one in found:
+    texts = numbers(name, text, default, 0, high)
+    for one in texts:
         if not one.isdecimal():
             raise UsageError(f"{name} must be whole numbers, got {one!r}")
-    return tuple(map(int, found))
+    return tuple(map(int, texts))
 
 
 def table_of(
@@ -368,10 +368,10 @@ def boxes_of(
 ) -> Boxes:
     """Returns the boxes of a figure: a group a level, a box an arm."""
     values = {
-        (arm, level): found
+        (arm, level): known
         for arm in arms
         for level in levels
-        if (found := values_of(rows, name, arm=arm, level=level))
+        if (known := values_of(rows, name, arm=arm, level=level))
     }
     return Boxes(y, x, levels, values, **further)
 

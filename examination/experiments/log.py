@@ -24,5 +24,5 @@ class Log(Original):
 
     @cached_property
     def normal(self) -> NormalBehaviour:
-        """What tells its normal traces from others."""
+        """What distinguishes its normal traces from others."""
         return NormalBehaviour(self.variants)

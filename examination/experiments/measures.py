@@ -60,27 +60,27 @@ def figures_of(log: Log, released: Released) -> Row:
         released: A release of it that has cases.
     """
     assert released.traces is not None
-    own, made = log.traces.recode(log.vocabulary), released.traces
-    waits = bottlenecks(own, made)
-    found: Row = {
-        "released_cases": made.n_cases,
-        "released_events": made.n_events,
+    before, after = log.traces.recode(log.vocabulary), released.traces
+    waits = bottlenecks(before, after)
+    row: Row = {
+        "released_cases": after.n_cases,
+        "released_events": after.n_events,
         "released_variants": released.variants.n_variants,
-        "cases_kept": made.n_cases / own.n_cases,
-        "events_kept": made.n_events / own.n_events,
-        "duration_error": total_duration_error(own, made),
+        "cases_kept": after.n_cases / before.n_cases,
+        "events_kept": after.n_events / before.n_events,
+        "duration_error": total_duration_error(before, after),
         **{f"bottlenecks_{name}": _number(getattr(waits, name)) for name in _OF_BOTTLENECKS},
     }
     for perspective in PERSPECTIVES:
-        is_there = perspective == "activity" or (has_resources(own) and has_resources(made))
-        figures = _projected(own, made, perspective) if is_there else dict.fromkeys(_PROJECTED)
-        found |= {measure(name, perspective): value for name, value in figures.items()}
-    return found
+        is_there = perspective == "activity" or (has_resources(before) and has_resources(after))
+        figures = _projected(before, after, perspective) if is_there else dict.fromkeys(_PROJECTED)
+        row |= {measure(name, perspective): value for name, value in figures.items()}
+    return row
 
 
-def _projected(own: TraceBatch, made: TraceBatch, perspective: Perspective) -> dict[str, Any]:
+def _projected(log: TraceBatch, release: TraceBatch, perspective: Perspective) -> dict[str, Any]:
     """The figures of _PROJECTED."""
-    before, after = projected([own, made], perspective)
+    before, after = projected([log, release], perspective)
     nodes = np.unique(before.activities)
     graph = asdict(graph_similarity(edges_of(before), edges_of(after), nodes))
     sampled = truly_sampled(before, after)

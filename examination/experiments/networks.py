@@ -64,17 +64,17 @@ def edges_of_graph(log: TraceBatch, traces: TraceBatch, perspective: Perspective
     Returns:
         Edges by code; with START and END the hours are 0.
     """
-    _, own = projected([log, traces], perspective)
-    if not own.n_events:
+    _, cases = projected([log, traces], perspective)
+    if not cases.n_events:
         return []
-    of_code = np.array([int(name) for name in own.vocabulary.names.to_pylist()], np.int64)
-    codes = of_code[own.activities]
-    later = np.flatnonzero(~own.is_first)
-    last = own.offsets[1:] - 1
-    sources = np.concatenate([codes[later - 1], np.full(own.n_cases, START), codes[last]])
-    targets = np.concatenate([codes[later], codes[own.offsets[:-1]], np.full(own.n_cases, END)])
+    of_code = np.array([int(name) for name in cases.vocabulary.names.to_pylist()], np.int64)
+    codes = of_code[cases.activities]
+    later = np.flatnonzero(~cases.is_first)
+    last = cases.offsets[1:] - 1
+    sources = np.concatenate([codes[later - 1], np.full(cases.n_cases, START), codes[last]])
+    targets = np.concatenate([codes[later], codes[cases.offsets[:-1]], np.full(cases.n_cases, END)])
     hours = np.zeros(len(sources))
-    hours[: len(later)] = own.durations[later] / _HOUR_US
+    hours[: len(later)] = cases.durations[later] / _HOUR_US
     pairs, edge = np.unique(np.stack([sources, targets]), axis=1, return_inverse=True)
     edge = edge.reshape(-1)
     counts = np.bincount(edge)
@@ -118,14 +118,14 @@ def widest(edges: Sequence[Edge], also: Sequence[tuple[int, int]] = ()) -> list[
         edges: With START and END.
         also: Pairs whose edges are there too.
     """
-    kept = set(also)
+    pairs = set(also)
     for end in (0, 1):
         best: dict[float, Edge] = {}
         for edge in edges:
             if edge[0] != edge[1] and edge[2] > best.get(edge[end], (0, 0, 0))[2]:
                 best[edge[end]] = edge
-        kept |= {(int(edge[0]), int(edge[1])) for edge in best.values()}
-    return [edge for edge in edges if (int(edge[0]), int(edge[1])) in kept]
+        pairs |= {(int(edge[0]), int(edge[1])) for edge in best.values()}
+    return [edge for edge in edges if (int(edge[0]), int(edge[1])) in pairs]
 
 
 def receiver(edges: Sequence[Edge], among: set[int]) -> int | None:

@@ -99,23 +99,23 @@ class PretsaGrid(Grid):
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns the measures of activities and times; of the log itself its Table 3 too."""
-        found = figures_of(log, released)
-        return found if cell.method else {**found, **self._properties(log)}
+        row = figures_of(log, released)
+        return row if cell.method else {**row, **self._properties(log)}
 
     def _properties(self, log: Log) -> Row:
         """A row of Tables 2 and 3; distances only where the embedding is looked at."""
-        found: Row = {f"top_{x}": share for x, share in zip(_TOP, top_shares(log), strict=True)}
-        found["mean_cases"] = log.variants.n_cases / log.variants.n_variants
-        found["most_cases"] = int(log.variants.counts.max())
+        row: Row = {f"top_{x}": share for x, share in zip(_TOP, top_shares(log), strict=True)}
+        row["mean_cases"] = log.variants.n_cases / log.variants.n_variants
+        row["most_cases"] = int(log.variants.counts.max())
         if "embedding" in self._distances:
             randomness = Randomness(ReleaseKey.generate(), "experiment", "", "")
             with contextlib.suppress(UsageError):  # without gensim: the releases say so
                 distances = event_distances(log.variants, randomness)
                 used = np.unique(log.variants.codes)
                 between = distances[np.ix_(used, used)]
-                found["event_distance_mean"] = float(between.mean())
-                found["event_distance_std"] = float(between.std())
-        return found
+                row["event_distance_mean"] = float(between.mean())
+                row["event_distance_std"] = float(between.std())
+        return row
 
     def notes(self) -> Sequence[str]:
         """Returns what differs from the paper."""
@@ -137,9 +137,9 @@ class PretsaGrid(Grid):
             "everything; beside it is the share of pairs that have the expected count to the unit.",
         )
 
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Table 2, Figures 2 to 4 for every t, Table 3, and what the paper lacks."""
-        yield Section("Table 2: the log", "", [_sizes_shown(log, own)], "table-2")
+        yield Section("Table 2: the log", "", [_sizes_shown(log, log_row)], "table-2")
         for title, name, y, file in (
             ("Figure 2: advanced behavioural appropriateness", "appropriateness",
              "behavioural appropriateness", "figure-2"),
@@ -157,23 +157,23 @@ class PretsaGrid(Grid):
                     f"{title}, {with_t}", "", [*parts, self._table(rows, name, arms)],
                     f"{file}-{with_t.replace(' ', '')}",
                 )  # fmt: skip
-        yield Section("Table 3: the log", "", [_properties_shown(own)], "table-3")
+        yield Section("Table 3: the log", "", [_properties_shown(log_row)], "table-3")
         arms = [_arm(d, t) for d in self._distances for t in (*self._t, None)]
         for name, title in _FURTHER.items():
             yield Section(f"Beside the paper: {title}", "", [self._table(rows, name, arms)], name)
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Yields what section 4.3 states, each of the medians over all k and t that were run."""
         arms = {t: [_arm(d, t) for d in ("embedding", "levenshtein")] for t in self._t}
 
         def pairs(name: str) -> list[tuple[float, float]]:
             median = medians(rows, name)
-            found = [
+            medians_of_arms = [
                 (median(arms[t][0], k), median(arms[t][1], k))
                 for t in self._t
                 for k in self._levels
             ]
-            return [(a, b) for a, b in found if a is not None and b is not None]
+            return [(a, b) for a, b in medians_of_arms if a is not None and b is not None]
 
         for name, figure, what in (
             ("appropriateness", "Figure 2", "behavioural appropriateness"),
@@ -194,14 +194,14 @@ class PretsaGrid(Grid):
             if errors
             else NO_FIGURES,
         )
-        mean, std = own.get("event_distance_mean"), own.get("event_distance_std")
+        mean, std = log_row.get("event_distance_mean"), log_row.get("event_distance_std")
         printed = _PRINTED.get((log.traces.n_cases, log.variants.n_variants))
         text = "Tables 2 and 3 have this log's figures (distances within 0.1, shares within 0.01)"
         if printed is None:
             yield untested("Tables 2 and 3", text, "this is not a log of the paper")
             return
-        tops = [own[f"top_{x}"] for x in _TOP]
-        here = [own["mean_cases"], own["most_cases"], mean, std, *tops]
+        tops = [log_row[f"top_{x}"] for x in _TOP]
+        here = [log_row["mean_cases"], log_row["most_cases"], mean, std, *tops]
         near = (0.05, 0, 0.1, 0.1, 0.01, 0.01, 0.01)
         holds = [
             None if a is None else abs(a - b) <= by + 1e-9
@@ -226,7 +226,7 @@ class PretsaGrid(Grid):
         return table_of(rows, name, "k", [arm for arm in arms if arm in run], self._levels)
 
 
-# A difference of the total duration error below this is none.
+# A smaller difference of the total duration error does not count as one.
 _SAME = 0.01
 # Tables 2 and 3 of the paper, by numbers of cases and variants.
 _PRINTED_NAMES = (
@@ -281,22 +281,23 @@ def _better(source: str, text: str, pairs: Sequence[tuple[float, float]]) -> Sta
     )  # fmt: skip
 
 
-def _sizes_shown(log: Log, own: Row) -> Table:
+def _sizes_shown(log: Log, log_row: Row) -> Table:
     """A row of Table 2."""
     return Table(
         ("log", "cases", "variants", "cases a variant: mean", "most"),
         [(
             log.name, f"{log.traces.n_cases:,}", f"{log.variants.n_variants:,}",
-            f"{own['mean_cases']:.1f}", f"{own['most_cases']:,}",
+            f"{log_row['mean_cases']:.1f}", f"{log_row['most_cases']:,}",
         )],
     )  # fmt: skip
 
 
-def _properties_shown(own: Row) -> Table:
+def _properties_shown(log_row: Row) -> Table:
     names = ["event_distance_mean", "event_distance_std", *(f"top_{x}" for x in _TOP)]
     header = ("event distance: mean", "standard deviation", *(f"top {x} followers" for x in _TOP))
     return Table(
-        ("of the log", *header), [("median of activities", *(shown(own.get(n)) for n in names))]
+        ("of the log", *header),
+        [("median of activities", *(shown(log_row.get(n)) for n in names))],
     )
 
 

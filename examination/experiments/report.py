@@ -81,9 +81,9 @@ def write_report(
     stated = experiment.statements(rows)
     logs = []
     for log in experiment.logs:
-        own, of_log = rows_of(log, rows)
+        log_row, of_log = rows_of(log, rows)
         sections = []
-        for section in experiment.grid.sections(log, of_log, own):
+        for section in experiment.grid.sections(log, of_log, log_row):
             if _is_empty(section):
                 continue
             parts = [_part(part, section, log.name, folder, images) for part in section.parts]
@@ -189,18 +189,18 @@ def _part(
     images: list[Path],
 ) -> dict[str, Any]:
     """Returns what the template shows of a part; writes its image, if it has one."""
-    found: dict[str, Any] = {"image": None, "header": None, "rows": None, "text": None}
+    empty: dict[str, Any] = {"image": None, "header": None, "rows": None, "text": None}
     if isinstance(part, Table):
-        return {**found, "header": part.header, "rows": part.rows}
+        return {**empty, "header": part.header, "rows": part.rows}
     if isinstance(part, Tree) and _leaves(parse_tree(part.text)) > _MAX_LEAVES:
-        return {**found, "text": part.text}
+        return {**empty, "text": part.text}
     name = re.sub(r"[^\w.-]+", "-", f"{section.file}-{log}") + ".svg"
     path = folder / FIGURES / name
     with _drawing():
         _save(_drawn(part), path)
     images.append(path)
     drawn = base64.b64encode(path.read_bytes()).decode()
-    return {**found, "image": f"data:image/svg+xml;base64,{drawn}"}
+    return {**empty, "image": f"data:image/svg+xml;base64,{drawn}"}
 
 
 # --- Charts -----------------------------------------------------------------------------------

@@ -117,12 +117,12 @@ def grid_named(name: str, flags: Mapping[str, str | None], is_full: bool = False
     if name not in GRIDS:
         raise UsageError(f"experiment must be one of {', '.join(GRIDS)}, got {name!r}")
     kind = GRIDS[name]
-    own = [flag.name for flag in kind.flags]
+    names = [flag.name for flag in kind.flags]
     for given in flags:
-        if given not in own:
-            raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(own)}")
+        if given not in names:
+            raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(names)}")
     full = {flag.name: flag.full if is_full else None for flag in kind.flags}
-    return kind({flag: flags.get(flag, full[flag]) for flag in own})
+    return kind({flag: flags.get(flag, full[flag]) for flag in names})
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,12 @@ class Experiment:
         `refused` in place of figures, the reason, and its cell has no further rows. Where the time
         is up, rows are missing; see `missing`.
         """
-        found = {_key(row): row for row in known if "experiment" in row}
+        known_rows = {_key(row): row for row in known if "experiment" in row}
         end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
         for number, log in enumerate(self.logs):
             left = None if end is None else (end - time.monotonic()) / (len(self.logs) - number)
             with Miners(partial(self.grid.miner, log, self.patience)) as miners:
-                yield from self._of_log(log, miners, found, left)
+                yield from self._of_log(log, miners, known_rows, left)
 
     def missing(self, rows: Sequence[Row]) -> int:
         """Returns how many releases are neither among some rows nor of a cell that was refused."""
@@ -215,18 +215,18 @@ class Experiment:
         return n
 
     def ordered(self, rows: Iterable[Row]) -> list[Row]:
-        """Returns rows in the order in which releases begin, whichever was known first."""
+        """Returns rows in the order in which their releases begin, not that in which they ended."""
         steps = (step for log in self.logs for step in self._steps(log))
         place = {_key(step.identity): number for number, step in enumerate(steps)}
         return sorted(rows, key=lambda row: place[_key(row)])
 
     def statements(self, rows: Sequence[Row]) -> dict[str, list[Statement]]:
-        """Returns what the paper states, beside what all rows tell of each log, by its name."""
-        found = {}
+        """Returns by log name the statements of the paper, each judged by all rows of the log."""
+        by_log = {}
         for log in self.logs:
-            own, of_log = rows_of(log, rows)
-            found[log.name] = list(self.grid.statements(log, of_log, own))
-        return found
+            log_row, of_log = rows_of(log, rows)
+            by_log[log.name] = list(self.grid.statements(log, of_log, log_row))
+        return by_log
 
     def _steps(self, log: Log) -> list[_Step]:
         """What is done on a log: the log itself, other models of it, and all cells again and again.
@@ -253,14 +253,14 @@ class Experiment:
         self,
         log: Log,
         miners: Miners,
-        found: Mapping[tuple[Any, ...], Row],
+        known: Mapping[tuple[Any, ...], Row],
         seconds: float | None,
     ) -> Iterator[tuple[Row, bool]]:
         begun = time.monotonic()
         steps = self._steps(log)
         pace = _Pace()
         for step in steps:
-            before = found.get(_key(step.identity))
+            before = known.get(_key(step.identity))
             if before is not None:
                 pace.note(step.cell, _seconds_of(before))
         refused: set[int] = set()
@@ -277,7 +277,7 @@ class Experiment:
         for number, step in enumerate(steps):
             if id(step.cell) in refused:
                 continue
-            before = found.get(_key(step.identity))
+            before = known.get(_key(step.identity))
             if before is not None and _suffices(before, step.patience):
                 yield before, False
                 if "refused" in before:
@@ -290,7 +290,7 @@ class Experiment:
             to_do = (
                 one
                 for one in steps[number:]
-                if not _is_known(found, one) and id(one.cell) not in refused
+                if not _is_known(known, one) and id(one.cell) not in refused
             )
             _tell(
                 log,
@@ -381,8 +381,8 @@ def _seconds_of(row: Row) -> float:
     return float(row.get("seconds") or 0) + float(row.get("mine_seconds") or 0)
 
 
-def _is_known(found: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
-    before = found.get(_key(step.identity))
+def _is_known(known: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
+    before = known.get(_key(step.identity))
     return before is not None and _suffices(before, step.patience)
 
 
@@ -462,8 +462,8 @@ def release_of(log: Log, cell: Cell) -> Released:
 def rows_of(log: Log, rows: Sequence[Row]) -> tuple[Row, list[Row]]:
     """Returns the row of a log itself, and the others of it."""
     of_log = [row for row in rows if row["log"] == log.name]
-    [own] = [row for row in of_log if row["arm"] == THE_LOG]
-    return own, [row for row in of_log if row["arm"] != THE_LOG]
+    [log_row] = [row for row in of_log if row["arm"] == THE_LOG]
+    return log_row, [row for row in of_log if row["arm"] != THE_LOG]
 
 
 def _unreleased(log: Log) -> Released:

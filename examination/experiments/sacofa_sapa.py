@@ -113,13 +113,13 @@ class SacofaSapa(Grid):
     def _thresholds(self, name: str, text: str | None) -> tuple[int, ...] | None:
         if text is None:
             return None
-        found = [wholes(name, one, ()) for one in text.split(",")]
-        if len(found) not in (1, len(self._epsilons)):
+        lists = [wholes(name, one, ()) for one in text.split(",")]
+        if len(lists) not in (1, len(self._epsilons)):
             raise UsageError(
                 f"{name} must be one number, or one for each of the {len(self._epsilons)} epsilons,"
-                f" got {len(found)}"
+                f" got {len(lists)}"
             )
-        return tuple(one[0] for one in found) * (len(self._epsilons) // len(found))
+        return tuple(one[0] for one in lists) * (len(self._epsilons) // len(lists))
 
     def length(self, log: Log) -> int:
         """Returns the levels of prefixes for a log."""
@@ -207,7 +207,7 @@ class SacofaSapa(Grid):
             "is the log itself.",
         )
 
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Table 4 as it was used, and Figures 2 to 10."""
         levels = self._epsilons
         text = ""
@@ -217,7 +217,7 @@ class SacofaSapa(Grid):
                 f"{_LENGTH_SHARE:.0%} of the variants do not exceed, and p_harmful is 2 / epsilon."
             )
         yield Section("Parameters (Table 4)", text, [self._parameters(log)], "table-4")
-        yield self._boxed("Figure 2: F-score of mined models", "f_score", "F-score", rows, own)
+        yield self._boxed("Figure 2: F-score of mined models", "f_score", "F-score", rows, log_row)
         trees = [
             (arm, row["tree"])
             for arm in (_LAPLACE, _SACOFA)
@@ -234,29 +234,33 @@ class SacofaSapa(Grid):
             )
         yield self._boxed(
             "Figure 4: generalisation of mined models", "generalization", "generalisation", rows,
-            own,
+            log_row
         )  # fmt: skip
         yield self._boxed(
-            "Figure 5: complexity", "sequence_entropy", "normalised sequence entropy", rows, own
+            "Figure 5: complexity", "sequence_entropy", "normalised sequence entropy", rows, log_row
         )
         sizes = "released cases / cases of the log"
         yield self._boxed(
-            "Figure 6: relative size", "relative_size", sizes, rows, own,
+            "Figure 6: relative size", "relative_size", sizes, rows, log_row,
             (_SACOFA, _SAPA, _DF_LAPLACE),
         )  # fmt: skip
         yield self._boxed(
-            "Figure 7: relative size of the Laplace query", "relative_size", sizes, rows, own,
+            "Figure 7: relative size of the Laplace query", "relative_size", sizes, rows, log_row,
             (_LAPLACE,), is_log=True,
         )  # fmt: skip
         yield self._boxed(
-            "Figure 8: traces that look normal", "normal_share", "share of normal traces", rows, own
+            "Figure 8: traces that look normal",
+            "normal_share",
+            "share of normal traces",
+            rows,
+            log_row,
         )
         yield self._boxed(
-            "Figure 9: SaCoFa with one threshold and with two", "f_score", "F-score", rows, own,
+            "Figure 9: SaCoFa with one threshold and with two", "f_score", "F-score", rows, log_row,
             (_SACOFA, _PRUNED),
         )  # fmt: skip
         yield self._boxed(
-            "Figure 10: thresholds of SaPa", "f_score", "F-score", rows, own,
+            "Figure 10: thresholds of SaPa", "f_score", "F-score", rows, log_row,
             tuple(map(self._sapa, self._k_follows)),
         )  # fmt: skip
         others = (("fitness", "fitness"), ("precision", "precision"), ("seconds", "seconds"))
@@ -269,7 +273,7 @@ class SacofaSapa(Grid):
                 title,
             )
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Yields what section 5.3 states, by medians at each epsilon."""
         f_score, normal = medians(rows, "f_score"), medians(rows, "normal_share")
         size = medians(rows, "relative_size")
@@ -314,7 +318,7 @@ class SacofaSapa(Grid):
         )
         yield at_least(
             "section 5.3, Figure 5", "results of SaCoFa are less complex than the log",
-            [(e, own.get("sequence_entropy"), entropy(_SACOFA, e)) for e in self._epsilons],
+            [(e, log_row.get("sequence_entropy"), entropy(_SACOFA, e)) for e in self._epsilons],
         )  # fmt: skip
         sizes = [(f"{arm} at {e}", size(arm, e)) for arm in (_SAPA, _DF_LAPLACE)
                  for e in self._epsilons]  # fmt: skip
@@ -369,12 +373,12 @@ class SacofaSapa(Grid):
         name: str,
         y: str,
         rows: Sequence[Row],
-        own: Row,
+        log_row: Row,
         arms: Sequence[str] = _MAIN,
         is_log: bool = False,
     ) -> Section:
         chart: Boxes = boxes_of(
-            rows, name, arms, self._epsilons, y, "epsilon", line=own.get(name), is_log=is_log
+            rows, name, arms, self._epsilons, y, "epsilon", line=log_row.get(name), is_log=is_log
         )
         parts = [chart] if chart.values else []
         number = title.split(":")[0].lower().replace(" ", "-")

@@ -1,4 +1,4 @@
-"""What the experiments on the k-anonymity family are told: choices, settings, attributes."""
+"""Flags of the experiments on the k-anonymity family: choices, settings, attributes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def some_of(name: str, text: str | None, among: Sequence[_Name]) -> tuple[_Name,
         UsageError: It has another one, one twice, or none.
     """
     given = listed(text, among)
-    found = tuple(one for one in among if one in given)
-    if not found or len(found) != len(given):
+    chosen = tuple(one for one in among if one in given)
+    if not chosen or len(chosen) != len(given):
         raise UsageError(
             f"{name} must be some of {', '.join(among)}, each once and separated by commas, got "
             f"{text!r}"
         )
-    return found
+    return chosen
 
 
 def one_of(name: str, text: str | None, among: Sequence[_Name]) -> _Name:
@@ -82,10 +82,10 @@ def settings_of(text: str | None) -> tuple[Setting, ...]:
     if text == "all":
         every = itertools.product(_UNITS, _LENGTHS, _KS, _CONFIDENCES)
         return tuple(Setting("/".join(map(str, setting)), *setting) for setting in every)
-    found = tuple(map(_setting, listed(text, tuple(_NAMED))))
-    if not found or len(set(found)) < len(found):
+    settings = tuple(map(_setting, listed(text, tuple(_NAMED))))
+    if not settings or len(set(settings)) < len(settings):
         raise UsageError(f"settings must be distinct and separated by commas, got {text!r}")
-    return found
+    return settings
 
 
 def _setting(text: str) -> Setting:
@@ -95,13 +95,13 @@ def _setting(text: str) -> Setting:
     try:
         length, k, confidence = others
         named = one_of("settings", unit, get_args(TimeUnit))
-        found = Setting(text, named, int(length), int(k), float(confidence))
+        setting = Setting(text, named, int(length), int(k), float(confidence))
     except (ValueError, UsageError):
         raise UsageError(
             f"settings must be {', '.join(_NAMED)}, all, or T/L/K/C such as hours/2/20/0.5, got "
             f"{text!r}"
         ) from None
-    return found
+    return setting
 
 
 # --- Attributes as the log has them -----------------------------------------------------------
@@ -129,8 +129,8 @@ def declaration(log: Log, name: str) -> dict[str, Any]:
 
 
 def _texts(traces: TraceBatch, name: str) -> list[str]:
-    found = pc.unique(traces.attributes[name].cast(pa.string()))
-    return [text for text in found.to_pylist() if text]
+    values = pc.unique(traces.attributes[name].cast(pa.string()))
+    return [text for text in values.to_pylist() if text]
 
 
 def _number(text: str) -> float:

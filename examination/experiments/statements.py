@@ -44,7 +44,7 @@ class Statement:
 
 
 def judged(source: str, text: str, holds: bool | None, found: str) -> Statement:
-    """Returns a statement by whether it holds; None: nobody can say."""
+    """Returns a statement with its verdict; None: whether it holds is not known."""
     verdict: Verdict = "untested" if holds is None else "confirmed" if holds else "deviates"
     return Statement(source, text, verdict, found)
 
@@ -71,8 +71,8 @@ def at_least(
     known = [(place, a, b) for place, a, b in pairs if a is not None and b is not None]
     if not known:
         return untested(source, text)
-    found = "; ".join(f"{place}: {shown(a)} against {shown(b)}" for place, a, b in known)
-    return judged(source, text, all(a >= b - slack for _, a, b in known), found)
+    figures = "; ".join(f"{place}: {shown(a)} against {shown(b)}" for place, a, b in known)
+    return judged(source, text, all(a >= b - slack for _, a, b in known), figures)
 
 
 def ordered(
@@ -96,7 +96,7 @@ def ordered(
 
 
 def medians(rows: Sequence[Row], name: str) -> Callable[[str, str], float | None]:
-    """Returns what gives the median of a figure by (arm, level); None where there is none."""
+    """Returns a function from (arm, level) to the median of a figure, or to None without values."""
 
     def found(arm: str, level: str) -> float | None:
         return median_of(values_of(rows, name, arm=arm, level=level))
@@ -105,6 +105,6 @@ def medians(rows: Sequence[Row], name: str) -> Callable[[str, str], float | None
 
 
 def counted(statements: Sequence[Statement]) -> str:
-    """Returns how many of some statements have each verdict, in words."""
+    """Returns a text that says how many of some statements have each verdict."""
     numbers = Counter(statement.verdict for statement in statements)
     return ", ".join(f"{numbers[verdict]} {words}" for verdict, words in IN_WORDS.items())

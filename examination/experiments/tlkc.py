@@ -61,7 +61,7 @@ from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _ALGORITHMS = {"TLKC-EXT": "n_score", "TLKC": "frequent_traces"}
 _BASELINES = {"Baseline-1": "k-anonymous-variants", "Baseline-2": "k-anonymous-subtraces"}
-# Whoever knows more than a sequence knows the times, and no baseline is for whoever knows less.
+# Knowledge of more than a sequence is that of the times, and no baseline is for less.
 _OF_BASELINES: tuple[Kind, ...] = ("sequence", "relative")
 _IN_WORDS: dict[Perspective, str] = {
     "activity": "activities",
@@ -87,7 +87,7 @@ class TlkcGrid(Grid):
     name: ClassVar[str] = "tlkc"
     title: ClassVar[str] = "TLKC privacy beside two baselines"
     methods: ClassVar[tuple[str, ...]] = ("tlkc", *_BASELINES.values())
-    # Of ties that are drawn a model tells little.
+    # Ties that are drawn at random hardly change a model.
     mined_repetitions: ClassVar[int | None] = 1
     mined_in_full: ClassVar[int | None] = 1
     has_models: ClassVar[bool] = True
@@ -142,7 +142,7 @@ class TlkcGrid(Grid):
                 _arm(arm, kind, perspective), setting.name, "", method,
                 {**common, "knowledge_kind": kind, **params}, needs_log=True,
                 is_mined=perspective == "activity",
-                declared={name: own for name, own in declared.items() if own},
+                declared={name: columns for name, columns in declared.items() if columns},
                 is_drawn=method == "tlkc" and self._profile == "paper",
             )  # fmt: skip
 
@@ -165,19 +165,19 @@ class TlkcGrid(Grid):
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns the measures of every perspective that the release has, and what is drawn."""
-        found = figures_of(log, released)
+        row = figures_of(log, released)
         assert released.traces is not None
         if cell.level != self._settings[-1].name or not cell.arm.startswith(_DRAWN):
-            return found
+            return row
         perspective: Perspective = cell.params["perspective"]
-        own, made = log.traces.recode(log.vocabulary), released.traces
+        before, after = log.traces.recode(log.vocabulary), released.traces
         if perspective == "activity":
-            left = only_common(own, made)
-            found["waits"] = edges_of_graph(own, made, perspective)
-            found["waits_of_log"] = edges_of_graph(own, left, perspective)
+            left = only_common(before, after)
+            row["waits"] = edges_of_graph(before, after, perspective)
+            row["waits_of_log"] = edges_of_graph(before, left, perspective)
         elif perspective == "resource":
-            found["handovers"] = edges_of_graph(own, made, perspective)
-        return found
+            row["handovers"] = edges_of_graph(before, after, perspective)
+        return row
 
     def notes(self) -> Sequence[str]:
         """Returns what differs from the paper."""
@@ -206,14 +206,14 @@ class TlkcGrid(Grid):
             "at least a hundredth of all directly-follows pairs; the paper compares two pictures.",
         )
 
-    def sections(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Section]:
+    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Tables 9 and 10, Figures 5 to 13 and what the paper does not show."""
         arms = self._arms(log, rows)
         yield Section("Settings", "", [self._settings_shown()], "settings")
-        yield Section("Tables 9 and 10: the log", "", [_log_shown(log, own)], "tables-9-10")
+        yield Section("Tables 9 and 10: the log", "", [_log_shown(log, log_row)], "tables-9-10")
         control = arms["activity"]
         yield self._of_measures(
-            "Figures 5 and 7: quality of the mined model", "figure-5", rows, control, own,
+            "Figures 5 and 7: quality of the mined model", "figure-5", rows, control, log_row,
             [
                 ("f_score", "F1-score"),
                 ("fitness", "fitness"),
@@ -271,15 +271,17 @@ class TlkcGrid(Grid):
             after = inner(row["handovers"])
             names, followed = names_of(log, "resource"), receiver(before, nodes_of(after))
             sides = [{(int(a), int(b)) for a, b, *_ in edges} for edges in (before, after)]
-            own = [{pair for pair in side if followed in pair and len({*pair}) > 1}
+            pairs = [{pair for pair in side if followed in pair and len({*pair}) > 1}
                    for side in sides]  # fmt: skip
             networks = [
                 Network(title, "circle", names, edges, frozenset(marked))
-                for title, edges, marked in zip(("the log", arm), (before, after), own, strict=True)
+                for title, edges, marked in zip(
+                    ("the log", arm), (before, after), pairs, strict=True
+                )
             ]
             one = "" if followed is None else (
-                f" In colour are those of one resource, {names[followed]}: {len(own[0])} in the "
-                f"log, of which {len(own[0] & own[1])} are left."
+                f" In colour are those of one resource, {names[followed]}: {len(pairs[0])} in the "
+                f"log, of which {len(pairs[0] & pairs[1])} are left."
             )  # fmt: skip
             yield Section(
                 f"Figure 8: handover networks, {kind}",
@@ -313,17 +315,17 @@ class TlkcGrid(Grid):
             )  # fmt: skip
 
     def _drawn(self, rows: Sequence[Row], arm: str, name: str) -> Row | None:
-        """The first row with the last setting that has what is drawn; None: there is none."""
+        """The first row of the last setting that has the figure to draw; None: no row has it."""
         level = self._settings[-1].name
-        found = (row for row in rows if (row["arm"], row["level"]) == (arm, level))
-        return next((row for row in found if row.get(name) is not None), None)
+        drawn = (row for row in rows if (row["arm"], row["level"]) == (arm, level))
+        return next((row for row in drawn if row.get(name) is not None), None)
 
-    def statements(self, log: Log, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Yields what section 6 states, by the medians of the settings called weak and strong."""
         for setting in self._settings:
             if setting.name in _UTILITY_STATED:
                 yield from self._of_utility(rows, setting.name)
-        yield from self._of_models(rows, own)
+        yield from self._of_models(rows, log_row)
         yield from self._of_graphs(rows)
         yield from self._of_waits(rows)
 
@@ -337,7 +339,7 @@ class TlkcGrid(Grid):
             ]
             yield at_least("section 6.2.2, Figure 6", text, pairs, -least)
 
-    def _of_models(self, rows: Sequence[Row], own: Row) -> Iterator[Statement]:
+    def _of_models(self, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
         """Figure 5."""
         level = _STRONG
         source = "section 6.2.1, Figure 5"
@@ -360,7 +362,7 @@ class TlkcGrid(Grid):
                 for kind in self._kinds
             ],
         )  # fmt: skip
-        reference = own.get("f_score")
+        reference = log_row.get("f_score")
         near = {
             kind: abs(value - reference)
             for kind in self._kinds
@@ -411,13 +413,13 @@ class TlkcGrid(Grid):
         level = _STRONG
         source = "section 6.4, Figures 11 and 12"
         shared = medians(rows, "bottlenecks_is_slowest_kept")
-        kept = {kind: shared(f"TLKC-EXT, {kind}", level) for kind in self._kinds}
+        shares = {kind: shared(f"TLKC-EXT, {kind}", level) for kind in self._kinds}
         yield at_least(
             source,
             "the slowest arc stays the same with set, multiset and sequence",
-            [(kind, kept.get(kind), 1.0) for kind in ("set", "multiset", "sequence")],
+            [(kind, shares.get(kind), 1.0) for kind in ("set", "multiset", "sequence")],
         )
-        relative = kept.get("relative")
+        relative = shares.get("relative")
         yield judged(
             source,
             "with relative knowledge the bottlenecks are others",
@@ -428,12 +430,12 @@ class TlkcGrid(Grid):
     def _arms(self, log: Log, rows: Sequence[Row]) -> dict[Perspective, tuple[str, ...]]:
         """The arms that were run, by perspective."""
         run = {row["arm"] for row in rows}
-        found: dict[Perspective, tuple[str, ...]] = dict.fromkeys(_IN_WORDS, ())
+        arms: dict[Perspective, tuple[str, ...]] = dict.fromkeys(_IN_WORDS, ())
         for cell in self.cells(log):
             perspective = cell.params["perspective"]
-            if cell.arm in run and cell.arm not in found[perspective]:
-                found[perspective] += (cell.arm,)
-        return found
+            if cell.arm in run and cell.arm not in arms[perspective]:
+                arms[perspective] += (cell.arm,)
+        return arms
 
     def _settings_shown(self) -> Table:
         return Table(
@@ -450,13 +452,13 @@ class TlkcGrid(Grid):
         file: str,
         rows: Sequence[Row],
         arms: Sequence[str],
-        own: Row | None,
+        log_row: Row | None,
         measures: Sequence[tuple[str, str]],
         others: Sequence[str] = (),
     ) -> Section:
         """A section with a chart of the first measure, and a table of each with further arms."""
         name, y = measures[0]
-        line = None if own is None else own.get(name)
+        line = None if log_row is None else log_row.get(name)
         chart = self._chart(rows, name, y, arms, line)
         parts: list[Table | Boxes] = [chart] if chart.values else []
         parts += [self._table(rows, *one, (*arms, *others)) for one in measures]
@@ -465,10 +467,10 @@ class TlkcGrid(Grid):
 
     def _table(self, rows: Sequence[Row], name: str, title: str, arms: Sequence[str]) -> Table:
         """A row an arm and a column a setting; of many settings the other way round."""
-        found = table_of(rows, name, title, arms, [one.name for one in self._settings])
+        table = table_of(rows, name, title, arms, [one.name for one in self._settings])
         if len(self._settings) <= _MOST_COLUMNS or not arms:
-            return found
-        header, *others = zip(found.header, *found.rows, strict=True)
+            return table
+        header, *others = zip(table.header, *table.rows, strict=True)
         return Table(header, others)
 
     def _chart(
@@ -479,9 +481,9 @@ class TlkcGrid(Grid):
         for setting in self._settings[:_CHARTED]:
             for arm in arms:
                 method, kind, *_ = arm.split(", ")
-                found = values_of(rows, name, arm=arm, level=setting.name)
-                if found:
-                    values[method, f"{kind}\n{setting.name}"] = found
+                boxed = values_of(rows, name, arm=arm, level=setting.name)
+                if boxed:
+                    values[method, f"{kind}\n{setting.name}"] = boxed
         groups = list(dict.fromkeys(group for _, group in values))
         return Boxes(y, "", groups, values, line)
 
@@ -557,8 +559,8 @@ def _timed(title: str, names: Mapping[int, str], edges: Sequence[Edge]) -> Netwo
 
 
 def _arm(method: str, kind: Kind, perspective: Perspective) -> str:
-    own = "" if perspective == "activity" else f", {_IN_WORDS[perspective]}"
-    return f"{method}, {kind}{own}"
+    of_perspective = "" if perspective == "activity" else f", {_IN_WORDS[perspective]}"
+    return f"{method}, {kind}{of_perspective}"
 
 
 def _number(name: str, text: str | None) -> float:
@@ -569,11 +571,11 @@ def _number(name: str, text: str | None) -> float:
         raise UsageError(f"{name} must be a number from 0 to 1, got {text!r}") from None
 
 
-def _log_shown(log: Log, own: Row) -> Table:
+def _log_shown(log: Log, log_row: Row) -> Table:
     rows = []
     for perspective in perspectives_of(log):
         elements, variants = (
-            own[measure(f"distinct_{name}", perspective)] for name in ("elements", "variants")
+            log_row[measure(f"distinct_{name}", perspective)] for name in ("elements", "variants")
         )
         share = f"{variants / log.traces.n_cases:.1%}"
         rows.append((_IN_WORDS[perspective], f"{elements:,}", f"{variants:,}", share))

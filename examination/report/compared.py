@@ -17,9 +17,9 @@ def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, A
         released: See `map_data`.
         original: The graph of the original, by names.
     """
-    own = map_data(original, {})
-    own_names = [node["name"] for node in own["nodes"]]
-    true_nodes = {node["name"]: node["count"] for node in own["nodes"]}
+    true_map = map_data(original, {})
+    own_names = [node["name"] for node in true_map["nodes"]]
+    true_nodes = {node["name"]: node["count"] for node in true_map["nodes"]}
     nodes = [{**node, "original": true_nodes.get(node["name"], 0)} for node in released["nodes"]]
     code = {node["name"]: i for i, node in enumerate(nodes)}
     for name, count in true_nodes.items():
@@ -28,7 +28,7 @@ def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, A
             nodes.append({"name": name, "count": 0, "original": count})
     true_edges = {
         (code[own_names[edge["source"]]], code[own_names[edge["target"]]]): edge["count"]
-        for edge in own["edges"]
+        for edge in true_map["edges"]
     }
     edges = []
     for edge in released["edges"]:
@@ -64,8 +64,8 @@ def variants_beside(released: dict[str, Any], original: ReleasedVariants) -> dic
     for row in released["rows"]:
         is_whole = row["n_events"] == len(row["codes"])
         key = tuple(names[c] for c in row["codes"])
-        found = true_counts.pop(key, 0) if is_whole else None
-        rows.append(row if found is None else {**row, "original": found})
+        true_count = true_counts.pop(key, 0) if is_whole else None
+        rows.append(row if true_count is None else {**row, "original": true_count})
     for key, count in list(true_counts.items())[:MAX_VARIANTS]:
         for name in key:
             if name not in code:

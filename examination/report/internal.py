@@ -111,12 +111,12 @@ def internal_report(asked: Asked) -> bytes:
     source = released_source(folder, body)
     released = None if source is None else _read(source)[0]
     shown = _Shown.of(folder, body, released, original)
-    found: list[Linkage] = []
+    linkages: list[Linkage] = []
     if asked.has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
-        found = _linked(original, released, has_times(body))
+        linkages = _linked(original, released, has_times(body))
     curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
-    return _page(asked, folder, manifest, report, tally, shown, found, curve)
+    return _page(asked, folder, manifest, report, tally, shown, linkages, curve)
 
 
 def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
@@ -151,9 +151,9 @@ class _Shown:
             times, true_times = LogTimes.from_traces(released), LogTimes.from_traces(original)
             graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
             shown.map = map_beside(map_data(graph, times.medians_s()), truth)
-            own = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
+            after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
             true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
-            shown.variants = variants_beside(variants_data(own, _names(shown.map)), true)
+            shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
             if has_times(body):
                 shown.times = times_data(times, true_times)
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
@@ -182,7 +182,7 @@ def _page(
     report: dict[str, Any],
     tally: ReadTally,
     shown: _Shown,
-    found: Sequence[Linkage],
+    linkages: Sequence[Linkage],
     curve: Sequence[CurvePoint],
 ) -> bytes:
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
@@ -193,7 +193,7 @@ def _page(
             "before": _percent(one.before.singled_out.value),
             "after": _percent(one.after[0].singled_out.value),
         }
-        for one in found
+        for one in linkages
     ]
     sections = (
         ("measures", "Measures", True),
@@ -201,7 +201,7 @@ def _page(
         ("ways", "Variants", shown.variants is not None),
         ("times", "Times", shown.times is not None),
         ("curve", "Risk and use", bool(curve)),
-        ("linkage", "Singled out", bool(found)),
+        ("linkage", "Singled out", bool(linkages)),
         ("attack", "Attack", asked.attack is not None),
         ("records", "Records", True),
         ("budget", "Budget", True),
@@ -242,7 +242,7 @@ def _page(
             }
             for point in curve
         ],
-        "has_linkage": bool(found),
+        "has_linkage": bool(linkages),
         "linkage": linkage,
         "has_attack": asked.attack is not None,
         "attack_told": "" if asked.attack is None else asked.attack.get("verdict", ""),
@@ -255,7 +255,7 @@ def _page(
         "ledger": _ledger(asked.balance),
         "ledger_told": "No ledger that knows this release could be read.",
         "entries": _entries(asked.entries or (), manifest),
-        "assessment": _assessment(manifest, found),
+        "assessment": _assessment(manifest, linkages),
         "residual": [*manifest.guarantee.not_covered, *_ALWAYS_REMAINS],
     }
     data = {
@@ -285,7 +285,7 @@ def _page(
                 "before": one.before.singled_out.value,
                 "after": one.after[0].singled_out.value,
             }
-            for row, one in zip(linkage, found, strict=True)
+            for row, one in zip(linkage, linkages, strict=True)
         ]
         or None,
         "attack": claims or None,
@@ -317,8 +317,8 @@ def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str,
         held = manifest.came_out.to_json()
         of_release = {name: held.get(f"n_{name}") for name in report["original"]}
     return [
-        (name, "-" if of_release.get(name) is None else f"{of_release[name]:,}", f"{own:,}")
-        for name, own in report["original"].items()
+        (name, "-" if of_release.get(name) is None else f"{of_release[name]:,}", f"{size:,}")
+        for name, size in report["original"].items()
     ]
 
 
@@ -328,13 +328,13 @@ def _measures(report: dict[str, Any]) -> Iterator[dict[str, str]]:
             continue
         measure = MEASURES[name]
         lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
-        release, drawn, own = (_number(line.get(name)) for line in lines)
+        release, drawn, of_log = (_number(line.get(name)) for line in lines)
         yield {
             "title": measure.title,
             "explained": f"{measure.formula}; {measure.range}. {measure.source}.",
             "release": release,
             "bootstrap": drawn,
-            "log": own,
+            "log": of_log,
             "better": _BETTER[measure.better],
         }
 
@@ -400,13 +400,13 @@ _ALWAYS_REMAINS = (
 )
 
 
-def _assessment(manifest: ReleaseManifest, found: Sequence[Linkage]) -> list[tuple[str, str]]:
+def _assessment(manifest: ReleaseManifest, linkages: Sequence[Linkage]) -> list[tuple[str, str]]:
     guarantee = manifest.guarantee
     promise = Promise.of(guarantee)
     unit = guarantee.unit
     out = []
-    if found:
-        worst = max(found, key=lambda one: one.after[0].singled_out.value)
+    if linkages:
+        worst = max(linkages, key=lambda one: one.after[0].singled_out.value)
         measured = (
             f" Measured: knowing {worst.size} elements ({_KINDS[worst.kind]}), exactly one case "
             f"matches {_percent(worst.after[0].singled_out.value)} of the time in the release, and "

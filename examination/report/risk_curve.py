@@ -74,8 +74,8 @@ def risk_curve(
             individuals, or attributes.
     """
     method = method_named(manifest.method)
-    own = manifest.params.get("epsilon")
-    if "epsilon" not in method.Params.model_fields or own is None:
+    released_epsilon = manifest.params.get("epsilon")
+    if "epsilon" not in method.Params.model_fields or released_epsilon is None:
         return []
     for name in _NOT_READ:
         if manifest.params.get(name):
@@ -84,8 +84,8 @@ def risk_curve(
                 "leave --curve out, and use `tracecloak compare` for the method without it"
             )
     truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
-    found = []
-    for epsilon in _ascending([str(own), *epsilons]):
+    points = []
+    for epsilon in _ascending([str(released_epsilon), *epsilons]):
         try:
             params = method.Params(**{**manifest.params, "epsilon": epsilon})
         except pydantic.ValidationError as wrong:
@@ -98,15 +98,15 @@ def risk_curve(
                 return []
             errors.append(error)
         growth = float(np.exp(min(float(epsilon), 500)))
-        found.append(
+        points.append(
             CurvePoint(
                 epsilon,
                 _PRIOR * growth / (_PRIOR * growth + 1 - _PRIOR),
                 statistics.median(errors),
-                float(epsilon) == float(own),
+                float(epsilon) == float(released_epsilon),
             )
         )
-    return found
+    return points
 
 
 def _ascending(epsilons: Sequence[str]) -> list[str]:
@@ -124,21 +124,21 @@ def _ascending(epsilons: Sequence[str]) -> list[str]:
 
 def _error(method: Any, params: Any, original: TraceBatch, truth: ReleasedGraph) -> float | None:
     """The relative error of the graph of one release; None where it has none."""
-    made = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
-    products = [product for _, product in sorted(made.products.by_name.items())]
+    output = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
+    products = [product for _, product in sorted(output.products.by_name.items())]
     graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
     variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
     if graph is None and method.log != "none":
         counted = Pieces(DirectlyFollows)
-        for batch in made.traces:
+        for batch in output.traces:
             counted.add(DirectlyFollows.from_traces(batch))
-        graph = graph_of_log(counted.result(), made.traces[0].vocabulary)
+        graph = graph_of_log(counted.result(), output.traces[0].vocabulary)
     elif graph is None and variants is not None:
         graph = graph_of_variants(variants)
     if graph is None:
         return None
-    found = edge_figures(*_in_one_vocabulary(truth, graph))["edge_relative_error"]
-    return float(found or 0.0)
+    error = edge_figures(*_in_one_vocabulary(truth, graph))["edge_relative_error"]
+    return float(error or 0.0)
 
 
 def _in_one_vocabulary(a: ReleasedGraph, b: ReleasedGraph) -> tuple[EdgeWeights, EdgeWeights]:

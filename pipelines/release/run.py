@@ -12,7 +12,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.settling import settled
-from tracecloak.pipelines.release.telling import told
+from tracecloak.pipelines.release.telling import outcome_of
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.schemas.errors import TracecloakError
@@ -30,7 +30,7 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
         return _release(config, beam_arguments)
     except TracecloakError:
         raise
-    except Exception as error:  # before anything ran: what fails later is told by its class
+    except Exception as error:  # before anything ran: a later failure has a class of its own
         from tracecloak.pipelines.runners.failures import told_error
 
         raise told_error(error) from error
@@ -47,7 +47,7 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
         if standing.state in ("visible", "released"):
             from tracecloak.pipelines.release.going_on import recognised
 
-            return told(recognised(run, standing), was_released_before=True)
+            return outcome_of(recognised(run, standing), was_released_before=True)
         run = claimed(run, standing)
         try:
             run.driver.run(job_of(run))
@@ -59,4 +59,4 @@ def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
                 raise
             raise ended from error
         settled(run)
-        return told(run, was_released_before=False)
+        return outcome_of(run, was_released_before=False)

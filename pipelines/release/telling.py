@@ -1,4 +1,4 @@
-"""A run is told: what came of it, for who ran it, and the operator's edition of the statement."""
+"""What came of a run, for its operator: the outcome and the operator's edition of the statement."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 
 
-def told(run: Run, was_released_before: bool) -> Outcome:
-    """Writes the operator's edition of the statement, and returns what there is to tell.
+def outcome_of(run: Run, was_released_before: bool) -> Outcome:
+    """Writes the operator's edition of the statement, and returns the outcome.
 
-    A release that is complete does not fail for what cannot be told.
+    A complete release does not fail because a part of its outcome cannot be read.
 
     Raises:
         TracecloakError: The signature of an earlier release cannot be compared, see `signing`.
@@ -32,14 +32,14 @@ def told(run: Run, was_released_before: bool) -> Outcome:
             release is complete.
     """
     try:
-        return _told(run, was_released_before)
+        return _outcome_of(run, was_released_before)
     except TracecloakError:
         raise
     except BaseException as error:
         raise after_release(run.folder, error) from error
 
 
-def _told(run: Run, was_released_before: bool) -> Outcome:
+def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
     warnings: tuple[str, ...] = ()
     if not was_released_before or not FileSystems.exists(_statement_path(run)):
         with contextlib.suppress(Exception):  # whatever a file system does
@@ -72,7 +72,7 @@ def _told(run: Run, was_released_before: bool) -> Outcome:
 
 
 def _payer(run: Run) -> str:
-    """Returns the account that paid, whichever this run names; of an unpaid release, that one.
+    """Returns the account that paid, or the one that this run names if nobody has paid.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -98,7 +98,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
     try:
         entries, payer = ledger.entries(), _payer(run)
         balance: Balance | None = None
-        with contextlib.suppress(UsageError):  # a ledger that was begun anew knows nobody
+        with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
             balance = ledger.balance_in(entries, payer)
         account = ledger.account_in(entries, payer)
         is_any_malformed = any(one.is_malformed for one in run.dead_letter.told()[1])

@@ -77,10 +77,10 @@ def _class_named(name: str, default: type[Any]) -> type[Any]:
     if name in _MET:
         return _MET[name]
     try:
-        found = [table.named(name) for table in _TABLES if name in table]
+        classes = [table.named(name) for table in _TABLES if name in table]
     except UsageError as error:
         raise TypeError(str(error)) from error
-    return found[0] if found else default
+    return classes[0] if classes else default
 
 
 def _place(kind: type[Any]) -> str:
@@ -139,10 +139,10 @@ def digest(value: Any) -> str:
     if known is None:
         columns: dict[str, pa.Array] = {}
         layout = _flatten("", value, columns)
-        found = hashlib.sha256(json.dumps(layout, sort_keys=True).encode())
+        hasher = hashlib.sha256(json.dumps(layout, sort_keys=True).encode())
         for name in sorted(columns):
-            _feed(found, name, columns[name].flatten())
-        known = found.hexdigest()
+            _feed(hasher, name, columns[name].flatten())
+        known = hasher.hexdigest()
         if is_dataclass(value):
             object.__setattr__(value, _DIGEST, known)
     return known

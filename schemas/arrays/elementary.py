@@ -132,11 +132,11 @@ def product(vector: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 def _blockwise(function: Callable[[np.ndarray], np.ndarray], x: npt.ArrayLike) -> np.ndarray:
     values = np.asarray(x, np.float64)
     flat = values.ravel()
-    found = np.empty_like(flat)
+    results = np.empty_like(flat)
     with np.errstate(all="ignore"):
         for begin in range(0, len(flat), _BLOCK):
-            found[begin : begin + _BLOCK] = function(flat[begin : begin + _BLOCK])
-    return found.reshape(values.shape)[()]
+            results[begin : begin + _BLOCK] = function(flat[begin : begin + _BLOCK])
+    return results.reshape(values.shape)[()]
 
 
 def _exp(x: np.ndarray) -> np.ndarray:
@@ -149,10 +149,10 @@ def _expm1(x: np.ndarray) -> np.ndarray:
     powers, grown = _reduced(x)
     # 2^n (1 + grown) - 1 with both of its large parts first: their difference is exact.
     few = np.minimum(powers, _ONE_IS_LOST)
-    found = grown * _power_of_2(few) + (_power_of_2(few) - 1)
-    found = np.where(powers == 0, grown, found)
-    found = np.where(powers > _ONE_IS_LOST, _scaled(1 + grown, powers), found)
-    return np.where((x != 0) & (x == x), found, x)  # -0 stays -0
+    result = grown * _power_of_2(few) + (_power_of_2(few) - 1)
+    result = np.where(powers == 0, grown, result)
+    result = np.where(powers > _ONE_IS_LOST, _scaled(1 + grown, powers), result)
+    return np.where((x != 0) & (x == x), result, x)  # -0 stays -0
 
 
 def _log(x: np.ndarray) -> np.ndarray:
@@ -161,9 +161,9 @@ def _log(x: np.ndarray) -> np.ndarray:
         return _log_of_usual(x)
     is_small = (x > 0) & (x < _LEAST_NORMAL)
     usual = np.where(is_small, x * 2.0**_LIFT, np.where(is_usual, x, 1.0))
-    found = _log_of_usual(usual, np.where(is_small, _LIFT, 0))
-    found = np.where(x < 0, np.nan, np.where(x == 0, -np.inf, found))
-    return np.where((x == np.inf) | (x != x), x, found)
+    result = _log_of_usual(usual, np.where(is_small, _LIFT, 0))
+    result = np.where(x < 0, np.nan, np.where(x == 0, -np.inf, result))
+    return np.where((x == np.inf) | (x != x), x, result)
 
 
 def _log_of_usual(x: np.ndarray, lift: np.ndarray | int = 0) -> np.ndarray:
@@ -195,8 +195,8 @@ def _log1p(x: np.ndarray) -> np.ndarray:
     # Kahan's correction: rounding 1 + x to u moves log(u) and u - 1 by the same proportion, so the
     # quotient x / (u - 1) takes the error of the logarithm back.
     u = 1 + x
-    found = _log(u) * (x / (u - 1))
-    return np.where((u == 1) | (x == np.inf), x, found)
+    result = _log(u) * (x / (u - 1))
+    return np.where((u == 1) | (x == np.inf), x, result)
 
 
 def _reduced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -226,12 +226,12 @@ def _reduced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _polynomial(coefficients: Sequence[float], x: np.ndarray) -> np.ndarray:
     """The sum of coefficients x^k, k from 0 on (Horner), of two or more."""
-    found = x * coefficients[-1]
-    found += coefficients[-2]
+    result = x * coefficients[-1]
+    result += coefficients[-2]
     for coefficient in coefficients[-3::-1]:
-        found *= x
-        found += coefficient
-    return found
+        result *= x
+        result += coefficient
+    return result
 
 
 def _power_of_2(powers: np.ndarray) -> np.ndarray:
@@ -245,6 +245,6 @@ def _power_of_2(powers: np.ndarray) -> np.ndarray:
 def _scaled(values: np.ndarray, powers: np.ndarray) -> np.ndarray:
     """Values times 2^n, in two steps of which only the last can round: below the normal floats."""
     half = powers >> 1
-    found = values * _power_of_2(half)
-    found *= _power_of_2(powers - half)
-    return found
+    result = values * _power_of_2(half)
+    result *= _power_of_2(powers - half)
+    return result

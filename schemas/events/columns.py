@@ -170,8 +170,8 @@ class ColumnMapping:
         stand for their begin.
         """
         clock, written = WallClock(self.time_zone), pa.array([text], pa.string())
-        found = _time_of(SourceColumn("", written), 1, self, clock)[0].as_py()
-        return from_period(written, clock)[0].as_py() if found is None else found
+        time_us = _time_of(SourceColumn("", written), 1, self, clock)[0].as_py()
+        return from_period(written, clock)[0].as_py() if time_us is None else time_us
 
     def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
         """Returns whether a file can hold records that the filters let pass.
@@ -226,32 +226,34 @@ class ColumnMapping:
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
 
-    def resolve(self, found: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
+    def resolve(self, declared: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
 
         Args:
-            found: The columns that the file declares, or None where only its records tell.
-            xes_names: Which of the default names holds where `found` cannot decide.
+            declared: The columns that the file declares; None: only its records tell.
+            xes_names: Which of the default names holds where `declared` cannot decide.
         """
         names: dict[str, str] = {}
         for canonical, xes_name in _XES_NAMES.items():
             given = getattr(self, canonical)
             if given is None:
                 candidates = (xes_name, canonical) if xes_names else (canonical, xes_name)
-                known = candidates if found is None else [c for c in candidates if c in found]
+                known = candidates if declared is None else [c for c in candidates if c in declared]
                 given = known[0] if known else canonical
             names[canonical] = given
         names.update({c: n for c in OPTIONAL_TEXT if (n := getattr(self, c)) is not None})
-        # A filter may name a canonical column that is not carried, by what XES calls it.
+        # A filter may name a canonical column that is not carried by the name that XES gives it.
         filtered = {f.column: names.get(f.column, f.column) for f in self.filters}
         for column, xes_name in _XES_OPTIONAL.items():
-            is_xes = xes_names if found is None else column not in found and xes_name in found
+            is_xes = (
+                xes_names if declared is None else column not in declared and xes_name in declared
+            )
             if column in filtered and column not in names and is_xes:
                 filtered[column] = xes_name
         needed = {*names.values(), *filtered.values()}
         names.update({attribute_column(name): source for name, source in self.attributes})
         # Whether any record has a value depends on the data, so no error may say it.
-        may_lack = frozenset(names.values()) - needed if found is None else frozenset()
+        may_lack = frozenset(names.values()) - needed if declared is None else frozenset()
         return ResolvedColumns(self, names, filtered, may_lack)
 
 
@@ -346,7 +348,7 @@ class ResolvedColumns:
         if tally is not None:
             tally.add_events(int(good.sum()))
             tally.add(NO_RECORD, malformed)
-            _tell_rejects(tally, of, np.where(bad, reason, -1), stamps)
+            _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
             if clock.hours is not None:
                 tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
                 tally.add(REPEATED_HOUR, of[good & (clock.hours > 0)])
@@ -356,7 +358,7 @@ class ResolvedColumns:
             time = time.take(rows)
         arrays: dict[str, pa.Array] = {c: v.dictionary_encode() for c, v in text.items()}
         if tally is not None:
-            _tell_keys(tally, arrays[CASE_ID], of[good])
+            _count_keys(tally, arrays[CASE_ID], of[good])
         arrays[TIMESTAMP] = time
         arrays[EVENT_INDEX] = pa.array(file_rank * FILE_STRIDE + of[good])
         schema = event_schema(
@@ -406,8 +408,8 @@ class ResolvedColumns:
     def can_hold(self, ends: pa.Array, span_us: tuple[int, int]) -> bool:
         """Returns whether records can have a time in a span, by the ends of their column of times.
 
-        Where that is not certain, they can: text is told by its date alone, as its order is not
-        that of times, and only if no other way to write times is set.
+        Where that is not certain, they can. Of a text only the date is compared, as texts are not
+        ordered like times, and only if the mapping sets no other way to write times.
 
         Args:
             ends: [2], a smallest and a largest value of the column, or ones beyond them, in its
@@ -416,18 +418,20 @@ class ResolvedColumns:
         """
         kind = ends.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            found = None if self._has_own_times else _dates_between(*ends.to_pylist())
+            ends_us = None if self._has_time_format else _dates_between(*ends.to_pylist())
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
             column = SourceColumn(self.names[TIMESTAMP], ends)
-            found = _time_of(column, 2, self.mapping, WallClock(self.mapping.time_zone)).to_pylist()
+            ends_us = _time_of(
+                column, 2, self.mapping, WallClock(self.mapping.time_zone)
+            ).to_pylist()
         else:
-            found = None
-        if found is None or found[0] is None or found[1] is None:
+            ends_us = None
+        if ends_us is None or ends_us[0] is None or ends_us[1] is None:
             return True
-        return bool(found[0] < span_us[1] and found[1] >= span_us[0])
+        return bool(ends_us[0] < span_us[1] and ends_us[1] >= span_us[0])
 
     @property
-    def _has_own_times(self) -> bool:
+    def _has_time_format(self) -> bool:
         mapping = self.mapping
         return mapping.timestamp_format is not None or mapping.timestamp_unit is not None
 
@@ -460,17 +464,17 @@ def _dates_between(smallest: str | None, largest: str | None) -> tuple[int, int]
     return (days[0] - 1) * _DAY_US, (days[1] + 2) * _DAY_US
 
 
-def _tell_rejects(
+def _count_rejects(
     tally: TallyOfFile, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
 ) -> None:
-    """Tells a tally of rejects by reason; a time that is missing apart from one that is none."""
+    """Counts rejects by reason; a missing time counts apart from a text that is no time."""
     for code, name in enumerate(REJECT_REASONS):
-        told = reason == code
-        if name == NO_TIME and told.any():
-            empty = told if stamps is None else told & stamps.is_empty()
+        has_reason = reason == code
+        if name == NO_TIME and has_reason.any():
+            empty = has_reason if stamps is None else has_reason & stamps.is_empty()
             tally.add(EMPTY_TIME, records[empty])
-            told &= ~empty
-        tally.add(name, records[told])
+            has_reason &= ~empty
+        tally.add(name, records[has_reason])
 
 
 def _rejects(file_rank: int, records: np.ndarray, codes: Sequence[int]) -> pa.RecordBatch:
@@ -485,8 +489,8 @@ def _rejects(file_rank: int, records: np.ndarray, codes: Sequence[int]) -> pa.Re
     )
 
 
-def _tell_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
-    """Tells a tally which case ids are whole numbers, and which have nothing behind their point.
+def _count_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
+    """Counts the case ids that are whole numbers, and those with nothing behind their point.
 
     A table that was written with empty cells has 5.0 where another has 5.
     """

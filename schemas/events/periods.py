@@ -36,10 +36,10 @@ def span_of_period(values: Sequence[str], time_zone: str) -> tuple[int, int] | N
 
 @lru_cache(maxsize=4096)
 def _span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] | None:
-    found = _parts(values)
-    if found is None:
+    parsed = _parts(values)
+    if parsed is None:
         return None
-    parts, is_utc = found
+    parts, is_utc = parsed
     year, month, day, hour = [*parts, *(1, 1, 0)[len(parts) - 1 :]]
     try:
         begin = datetime.datetime(year, month, day, hour)
@@ -59,7 +59,7 @@ _AN_HOUR = datetime.timedelta(hours=1)
 
 
 def _parts(values: tuple[str, ...]) -> tuple[list[int], bool] | None:
-    """Year, month, day and hour as far as they are told, and whether they are those of UTC."""
+    """Year, month, day and hour, as far as the text has them, and whether it gives them in UTC."""
     if not values:
         return None
     match = _DASHED.fullmatch(values[0]) or _COMPACT.fullmatch(values[0])

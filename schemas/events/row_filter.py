@@ -86,8 +86,8 @@ class RowFilter:
     @property
     def bounds(self) -> dict[str, str]:
         """The bounds that are given, by what they ask of a value."""
-        found = {name: getattr(self, name) for name in _TESTS}
-        return {name: bound for name, bound in found.items() if bound is not None}
+        given = {name: getattr(self, name) for name in _TESTS}
+        return {name: bound for name, bound in given.items() if bound is not None}
 
     @property
     def of_numbers(self) -> RowFilter:

@@ -70,7 +70,7 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def fractions(values: pa.Array) -> np.ndarray:
-    """bool[n]: which values are numbers that can name nobody.
+    """bool[n]: which values are numbers that cannot identify anybody.
 
     They are the decimals that are not whole, and the floating-point numbers that are not, or are
     beyond 2^53 (2^24 of 32 bits, 2^11 of 16), where they stand for several whole numbers. What is

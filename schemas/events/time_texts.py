@@ -19,7 +19,7 @@ _UNITS_US = {
     "w": 7 * 86_400 * _SECOND_US,
 }
 _DURATION = re.compile(r"\s*(\d{1,12}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*")
-# A week is seven days in all that is said: nobody compares 13w with 90d at a glance.
+# Texts for people show a week as seven days, since 13w is hard to compare with 90d.
 _SPOKEN = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 
 

@@ -73,6 +73,6 @@ def cumulated_stamps(starts: np.ndarray, durations: np.ndarray, traces: TraceBat
     past = np.zeros(traces.n_events, bool)
     total = np.add.reduceat(durations.astype(np.float64), traces.offsets[:-1])
     for case in np.flatnonzero(total > float(MAX_TIME_US)):
-        own = slice(traces.offsets[case], traces.offsets[case + 1])
-        past[own] = np.cumsum(durations[own].astype(np.float64)) > float(MAX_TIME_US)
+        events = slice(traces.offsets[case], traces.offsets[case + 1])
+        past[events] = np.cumsum(durations[events].astype(np.float64)) > float(MAX_TIME_US)
     return np.where(past, MAX_TIME_US, np.minimum(stamps, MAX_TIME_US))

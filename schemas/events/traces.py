@@ -156,7 +156,9 @@ class TraceBatch:
             activities=self.activities[events],
             times=self.times[events],
             individuals=None if self.individuals is None else self.individuals[first:end],
-            attributes={n: _own_values(values[events]) for n, values in self.attributes.items()},
+            attributes={
+                n: _without_unused_names(values[events]) for n, values in self.attributes.items()
+            },
         )
 
     def truncate(self, max_length: int) -> TraceBatch:
@@ -202,19 +204,19 @@ class TraceBatch:
         known = activities >= 0
         return recoded if known.all() else recoded.events_where(known)
 
-    def events_where(self, kept: np.ndarray) -> TraceBatch:
+    def events_where(self, is_kept: np.ndarray) -> TraceBatch:
         """Returns the events of bool[n_events], and the cases that have any, in their order."""
-        case = np.repeat(np.arange(self.n_cases), self.lengths)[kept]
+        case = np.repeat(np.arange(self.n_cases), self.lengths)[is_kept]
         lengths = np.bincount(case, minlength=self.n_cases)
         rows = pa.array(np.flatnonzero(lengths))
         return TraceBatch(
             self.case_ids.take(rows),
             offsets_of(lengths[lengths > 0]),
-            self.activities[kept],
-            self.times[kept],
+            self.activities[is_kept],
+            self.times[is_kept],
             self.vocabulary,
             None if self.individuals is None else self.individuals.take(rows),
-            _taken(self.attributes, np.flatnonzero(kept)),
+            _taken(self.attributes, np.flatnonzero(is_kept)),
         )
 
     @classmethod
@@ -340,7 +342,7 @@ def _taken(attributes: dict[str, pa.Array], events: np.ndarray) -> dict[str, pa.
     return {name: values.take(pa.array(events)) for name, values in attributes.items()}
 
 
-def _own_values(values: pa.Array) -> pa.Array:
+def _without_unused_names(values: pa.Array) -> pa.Array:
     """The same values; a dictionary holds just those that occur."""
     if not pa.types.is_dictionary(values.type):
         return values
@@ -404,17 +406,17 @@ def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.Rec
     Raises:
         InputSchemaError: The events do not have one.
     """
-    found = attribute_names(events.schema)
-    missing = [name for name in attributes if name not in found]
+    present = attribute_names(events.schema)
+    missing = [name for name in attributes if name not in present]
     if missing:
         raise InputSchemaError(
             f"the events have no attribute {', '.join(map(repr, missing))}; give it to the "
             "attributes of the column mapping"
         )
-    if found == list(attributes):
+    if present == list(attributes):
         return events
     wanted = [attribute_column(name) for name in attributes]
-    others = {attribute_column(name) for name in found}
+    others = {attribute_column(name) for name in present}
     return events.select([*(n for n in events.schema.names if n not in others), *wanted])
 
 
@@ -478,7 +480,7 @@ def split_by_shard(
         part = ordered.slice(first, last - first)
         arrays = list(part.columns)
         if case_position != position:
-            arrays[case_position] = _with_own_values(part.column(case_position))
+            arrays[case_position] = _only_used_names(part.column(case_position))
         for column in attributes:  # which may lack values
             arrays[column] = part.column(column).cast(pa.string()).dictionary_encode()
         arrays[position] = pa.DictionaryArray.from_arrays(
@@ -488,7 +490,7 @@ def split_by_shard(
         yield int(shard), pa.RecordBatch.from_arrays(arrays, schema=events.schema)
 
 
-def _with_own_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
+def _only_used_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same values with a dictionary of just those that occur."""
     used, codes = np.unique(np.asarray(column.indices), return_inverse=True)
     return pa.DictionaryArray.from_arrays(

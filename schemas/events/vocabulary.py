@@ -103,7 +103,7 @@ class ActivityVocabulary:
         return np.asarray(codes, np.int32)
 
     def codes_or_other(self, names: pa.Array) -> np.ndarray:
-        """Returns int32[n], the codes of names; of one that is not here, that of OTHER, or -1."""
+        """Returns int32[n], codes of names; one that is not here has the code of OTHER, or -1."""
         codes = pc.index_in(names, value_set=self.names)
         if not codes.null_count:
             return np.asarray(codes, np.int32)

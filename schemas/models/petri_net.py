@@ -92,11 +92,11 @@ class ModelStates:
 def _closure(reached: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     reached = reached.copy()
     while True:
-        found = targets[reached[sources]]
-        found = found[~reached[found]]
-        if not len(found):
+        following = targets[reached[sources]]
+        following = following[~reached[following]]
+        if not len(following):
             return reached
-        reached[found] = True
+        reached[following] = True
 
 
 def states_of(net: PetriNet) -> ModelStates:
@@ -111,10 +111,10 @@ def states_of(net: PetriNet) -> ModelStates:
     number = {place: i for i, place in enumerate(places)}
 
     def vector(tokens: Tokens) -> tuple[int, ...]:
-        made = [0] * len(places)
+        counts = [0] * len(places)
         for place, n in tokens.items():
-            made[number[place]] = n
-        return tuple(made)
+            counts[number[place]] = n
+        return tuple(counts)
 
     moves = [
         (
@@ -161,15 +161,17 @@ def _trimmed(
     is_final = np.zeros(n_states, bool)
     is_final[last] = True
     lives = _closure(is_final, targets, sources)
-    kept = np.flatnonzero(lives[sources] & lives[targets]) if len(steps) else np.zeros(0, np.int64)
-    named = [steps[i][2] for i in kept.tolist()]
+    living = (
+        np.flatnonzero(lives[sources] & lives[targets]) if len(steps) else np.zeros(0, np.int64)
+    )
+    named = [steps[i][2] for i in living.tolist()]
     labels = tuple(sorted({label for label in named if label is not None}))
     code = {label: i for i, label in enumerate(labels)}
     renumbered = np.cumsum(lives) - 1
     return ModelStates(
         labels,
-        renumbered[sources[kept]],
-        renumbered[targets[kept]],
+        renumbered[sources[living]],
+        renumbered[targets[living]],
         np.array([-1 if label is None else code[label] for label in named], np.int64),
         is_final[lives],
     )

@@ -20,7 +20,7 @@ import numpy as np
 from tracecloak.schemas.published.step import StepRelease
 
 # How many cells that hold nothing but noise a release is expected to show as certain: one such cell
-# in a hundred releases. The same holds for whoever watches a stream.
+# in a hundred releases. The same holds for those that a reader of a stream sees.
 EXPECTED_FALSE = 0.01
 
 _OUTSIDE = 0.05  # of an interval of 95 %

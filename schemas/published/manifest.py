@@ -17,7 +17,7 @@ from tracecloak.schemas.published.yields import Yield
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 SIGNATURE_NAMES = (f"{MANIFEST_NAME}.sig", f"{MANIFEST_NAME}.pub")
-"""The signature of the manifest's bytes, and the public key of who signed; optional."""
+"""The signature of the manifest's bytes, and the public key of its signer; both are optional."""
 
 TOOL_VERSION = "0.1.0"
 """The version of tracecloak, which `setup.py` reads here: a checkout, an editable install, an sdist

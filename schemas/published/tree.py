@@ -102,9 +102,9 @@ class ReleasedTree:
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""
-        found = {node.label for node in self.tree.nodes()} - {None}
+        labels = {node.label for node in self.tree.nodes()} - {None}
         seen: dict[Key, float] = {
-            ("activities",): float(len(found)),
+            ("activities",): float(len(labels)),
             ("total",): float(self.weight),
         }
         return seen if self.fitness is None else {**seen, ("fitness",): self.fitness}

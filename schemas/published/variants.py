@@ -150,11 +150,11 @@ def most_frequent_first(
         counts: int64[n_variants], not negative.
         half_width: Half the width of the 95 % interval of every count, or None: there is none.
     """
-    kept = np.flatnonzero(counts > 0)
-    kept = kept[np.argsort(-counts[kept], kind="stable")]
-    lengths = np.diff(offsets)[kept]
-    used, own_codes = np.unique(codes[ranges(offsets[kept], lengths)], return_inverse=True)
-    count = counts[kept]
+    order = np.flatnonzero(counts > 0)
+    order = order[np.argsort(-counts[order], kind="stable")]
+    lengths = np.diff(offsets)[order]
+    used, own_codes = np.unique(codes[ranges(offsets[order], lengths)], return_inverse=True)
+    count = counts[order]
     return ReleasedVariants(
         names.take(pa.array(used)),
         offsets_of(lengths),

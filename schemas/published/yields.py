@@ -43,8 +43,8 @@ class Yield:
 
     def beside(self, other: Yield) -> Yield:
         """Returns these numbers, and where there is none, those of another part of the release."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Yield(**{n: getattr(other, n) if v is None else v for n, v in own.items()})
+        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Yield(**{n: getattr(other, n) if v is None else v for n, v in numbers.items()})
 
     @property
     def is_empty(self) -> bool:
@@ -67,13 +67,13 @@ class Yield:
         """What came out, in words; empty where there is no number."""
         from tracecloak.schemas.events.vocabulary import OTHER  # a manifest must load without numpy
 
-        told = [
+        counts = [
             _counted(None if self.lacks_starts else self.n_cases, "case"),
             _counted(self.n_variants, "variant"),
             _counted(self.n_activities, "named activity", "named activities"),
             _counted(self.n_edges, "edge"),
         ]
-        text = ", ".join(part for part in told if part)
+        text = ", ".join(part for part in counts if part)
         if not text:
             return ""
         sentences = [f"{text} came out."]

@@ -39,11 +39,11 @@ class ClosedRun:
 
     @classmethod
     def of(cls, keys: np.ndarray, until: np.ndarray) -> ClosedRun:
-        """Returns a run of keys in any order; of one that repeats the latest moment holds."""
-        own, _, rank = distinct(keys)
-        latest = np.full(len(own), NOT_YET_US)
+        """Returns a run of keys in any order; a key that repeats has the latest of its moments."""
+        unique, _, rank = distinct(keys)
+        latest = np.full(len(unique), NOT_YET_US)
         np.maximum.at(latest, rank, until)
-        return cls(own, latest)
+        return cls(unique, latest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +92,13 @@ class ClosedKeys:
         if not len(keys):
             return self
         runs = list(self.runs.values())
-        own = ClosedRun.of(keys, until)
-        while runs and len(runs[-1].keys) <= 2 * len(own.keys):
+        newest = ClosedRun.of(keys, until)
+        while runs and len(runs[-1].keys) <= 2 * len(newest.keys):
             last = runs.pop()
-            both = np.concatenate([last.keys, own.keys]), np.concatenate([last.until, own.until])
+            both = (
+                np.concatenate([last.keys, newest.keys]),
+                np.concatenate([last.until, newest.until]),
+            )
             lasting = both[1] > over_us
-            own = ClosedRun.of(both[0][lasting], both[1][lasting])
-        return ClosedKeys({str(number): run for number, run in enumerate([*runs, own])})
+            newest = ClosedRun.of(both[0][lasting], both[1][lasting])
+        return ClosedKeys({str(number): run for number, run in enumerate([*runs, newest])})

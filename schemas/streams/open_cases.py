@@ -244,7 +244,7 @@ class OpenCases:
         return np.diff(self.offsets)
 
     def add(self, events: CaseEvents, rule: ClosingRule, first_step: int) -> OpenCases:
-        """Takes in messages; those of closed cases are dropped, and keep these closed for longer.
+        """Takes in messages; one of a closed case is dropped, and keeps the case closed for longer.
 
         The result does not depend on the order in which messages come, as long as none comes after
         its case was closed; nor on how they are batched, where closed cases are remembered for
@@ -257,24 +257,24 @@ class OpenCases:
             first_step: Earlier steps are released.
         """
         is_dropped, closed = self._dropped(events, rule, first_step)
-        kept = np.flatnonzero(~is_dropped)
-        if not len(kept):
+        rows = np.flatnonzero(~is_dropped)
+        if not len(rows):
             return self if closed is self.closed else replace(self, closed=closed)
-        is_used = np.bincount(events.case[kept], minlength=len(events.keys)) > 0
+        is_used = np.bincount(events.case[rows], minlength=len(events.keys)) > 0
         individuals = events.individuals[is_used]
         keys, first, code = distinct(events.keys[is_used])
-        case = code[(np.cumsum(is_used) - 1)[events.case[kept]]]
+        case = code[(np.cumsum(is_used) - 1)[events.case[rows]]]
         place = find(self.keys, keys)
         known = np.flatnonzero(place >= 0)
         old = place[known]
         old_events = ranges(self.offsets[old], self.lengths[old])
         latest = np.full(len(keys), NOT_YET_US)
         latest[known] = self.latest[old]
-        np.maximum.at(latest, case, events.publish[kept])
+        np.maximum.at(latest, case, events.publish[rows])
 
         case = np.concatenate([np.repeat(known, self.lengths[old]), case])
         columns = [
-            np.concatenate([getattr(self, name)[old_events], getattr(events, name)[kept]])
+            np.concatenate([getattr(self, name)[old_events], getattr(events, name)[rows]])
             for name in _COLUMNS
         ]
         chosen = _first_messages(case, columns, rule.max_trace_length)
@@ -374,18 +374,18 @@ class OpenCases:
         else:
             # What was published after the closing is the case's too: it is known that it came.
             until = np.maximum(self.closes[over], self.latest[over]) + rule.tombstone_us
-        kept = ranges(self.offsets[stay], self.lengths[stay])
+        events = ranges(self.offsets[stay], self.lengths[stay])
         state = OpenCases(
             self.keys[stay],
             self.individuals[stay],
             self.closes[stay],
             self.latest[stay],
             offsets_of(self.lengths[stay]),
-            self.publish[kept],
-            self.times[kept],
-            self.orders[kept],
-            self.event_ids[kept],
-            self.activities[kept],
+            self.publish[events],
+            self.times[events],
+            self.orders[events],
+            self.event_ids[events],
+            self.activities[events],
             self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
         )
         return state, steps, n_late

@@ -24,14 +24,14 @@ def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Returns int64[n], the row of each wanted key among sorted ones, or -1."""
     place = np.searchsorted(keys[:, 0], wanted[:, 0])
-    found = np.full(len(wanted), -1, np.int64)
+    rows = np.full(len(wanted), -1, np.int64)
     search = np.arange(len(wanted))
     while len(search):  # once more for each key that shares its first word: hardly ever
         search = search[place[search] < len(keys)]
         at = place[search]
         same = keys[at, 0] == wanted[search, 0]
         equal = same & (keys[at, 1] == wanted[search, 1])
-        found[search[equal]] = at[equal]
+        rows[search[equal]] = at[equal]
         search = search[same & ~equal]
         place[search] += 1
-    return found
+    return rows

@@ -75,12 +75,12 @@ class CountedCases:
         if traces.individuals is None:
             raise UsageError(f"a cap on cases needs their individuals: map {INDIVIDUAL_ID}")
         at = step if per_step else 0
-        own = np.flatnonzero(self.steps == at)
+        of_step = np.flatnonzero(self.steps == at)
         coded = traces.individuals.dictionary_encode()
         whose = np.asarray(coded.indices).astype(np.int64)
-        found = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(own)))
-        known = np.asarray(found.is_valid())
-        row = own[np.asarray(found.drop_null())]
+        places = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(of_step)))
+        known = np.asarray(places.is_valid())
+        row = of_step[np.asarray(places.drop_null())]
         before = np.zeros(len(known), np.int64)
         before[known] = self.counts[row]
 
@@ -113,14 +113,14 @@ class CountedCases:
             What has counted now, and the cases that count, without steps that have none of them.
         """
         state = self.from_step(first_step) if cap.per_step else self
-        kept = []
+        counting_steps = []
         for step, traces in steps:
             state, counting = state.admit(traces, step, cap.cases, cap.per_step)
             if counting.n_cases:
-                kept.append((step, counting))
-        return state, kept
+                counting_steps.append((step, counting))
+        return state, counting_steps
 
     def from_step(self, step: int) -> CountedCases:
         """Forgets the steps before one."""
-        kept = np.flatnonzero(self.steps >= step)
-        return CountedCases(self.names.take(pa.array(kept)), self.steps[kept], self.counts[kept])
+        rows = np.flatnonzero(self.steps >= step)
+        return CountedCases(self.names.take(pa.array(rows)), self.steps[rows], self.counts[rows])

@@ -22,12 +22,12 @@ def bounded_json(data: str | bytes) -> Any:
             lists and mappings more than 500 deep.
     """
     try:
-        found = json.loads(
+        parsed = json.loads(
             data, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_no_constant
         )
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    level, depth = [found], 0
+    level, depth = [parsed], 0
     while level := [value for value in level if isinstance(value, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
@@ -37,19 +37,19 @@ def bounded_json(data: str | bytes) -> Any:
             for outer in level
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
-    return found
+    return parsed
 
 
 _TOO_DEEP = f"lists and mappings are more than {MAX_DEPTH} deep"
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise ValueError(f"key given twice: {key[:80]}")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _whole(digits: str) -> int:

@@ -69,8 +69,8 @@ class AnonymizeEventLog(beam.PTransform):
             known = method_named(method).Params.model_fields
             raise usage_error(error, method, known) from None
         config = config_digest({"method": method, "params": checked.given()})
-        made = method_named(method)
-        digest = noise_digest(config, made.version, made.inner_versions(checked))
+        anonymizer = method_named(method)
+        digest = noise_digest(config, anonymizer.version, anonymizer.inner_versions(checked))
         self._run = ReleaseSpec(method, checked, release_id, key, digest)
         self._n_shards = n_shards
         self._product = product

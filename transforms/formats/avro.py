@@ -402,20 +402,24 @@ def _structure(schema: Any) -> Any:
     kind = schema["type"]
     if not isinstance(kind, str):
         return _structure(kind)
-    kept = {key: schema[key] for key in ("name", "namespace", "symbols", "size") if key in schema}
+    structure = {
+        key: schema[key] for key in ("name", "namespace", "symbols", "size") if key in schema
+    }
     for key in ("items", "values"):
         if key in schema:
-            kept[key] = _structure(schema[key])
+            structure[key] = _structure(schema[key])
     if "fields" in schema:
-        kept["fields"] = [
+        structure["fields"] = [
             {"name": field["name"], "type": _structure(field["type"])} for field in schema["fields"]
         ]
     logical = schema.get("logicalType")
     if logical == "decimal":
-        kept |= {key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema}
+        structure |= {
+            key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema
+        }
     elif (kind, logical) == ("int", "date") or (kind == "long" and logical in _TIME_TYPES):
-        kept[_TIME] = logical
-    return {"type": kind, **kept} if kept else kind
+        structure[_TIME] = logical
+    return {"type": kind, **structure} if structure else kind
 
 
 def _projected(fields: Sequence[_Field], named: dict[str, Any]) -> list[dict[str, Any]]:

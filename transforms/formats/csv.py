@@ -316,8 +316,8 @@ class _Parser:
         for column in columns:
             sound &= ~np.asarray(pc.match_substring(column, _UNREADABLE))
         records = np.delete(np.arange(len(sound) + len(malformed)), malformed)
-        kept = pa.array(sound)
-        return [column.filter(kept) for column in columns], np.union1d(malformed, records[~sound])
+        mask = pa.array(sound)
+        return [column.filter(mask) for column in columns], np.union1d(malformed, records[~sound])
 
     def _unmarked(self, text: pa.Array) -> pa.Array:
         with_nul = pc.replace_substring(text, self._NUL, "\0")
@@ -544,7 +544,7 @@ def _decodes_text(encoding: str) -> bool:
 
 
 def reader(how: SourceFormat, path: str) -> CsvReader:
-    """Returns what reads a file of this format; tabs are told by the name's ending."""
+    """Returns the reader of a file of this format; an ending of its name stands for tabs."""
     tabs = path.removesuffix(".gz").lower().endswith(".tsv")
     return CsvReader(
         delimiter=how.delimiter or ("\t" if tabs else ","),

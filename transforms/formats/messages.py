@@ -52,7 +52,7 @@ from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
-# What tells the operator of a message that cannot be read. Kafka finds a message by its partition
+# A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.
 MESSAGE_REJECT_SCHEMA = pa.schema(
     [
@@ -171,12 +171,12 @@ class MessageFormat:
     @functools.cached_property
     def _sources(self) -> tuple[dict[str, str], dict[str, str]]:
         """Column to the field of a JSON object, and to that of a datum."""
-        found = self.mapping.resolve(None, xes_names=False)
+        resolved = self.mapping.resolve(None, xes_names=False)
         wanted = (CASE_ID, ACTIVITY, TIMESTAMP, *self._optional)
-        in_json = {**found.filtered, **{name: found.names[name] for name in wanted}}
+        in_json = {**resolved.filtered, **{name: resolved.names[name] for name in wanted}}
         # A filter may name the column by what the source calls it.
-        canonical = {source: name for name, source in found.names.items()}
-        in_datum = {name: canonical.get(name, name) for name in found.filtered}
+        canonical = {source: name for name, source in resolved.names.items()}
+        in_datum = {name: canonical.get(name, name) for name in resolved.filtered}
         return in_json, {**in_datum, **{name: name for name in wanted}}
 
     def decode(
@@ -427,10 +427,10 @@ def _body(data: bytes, is_json: bool, asked: str | None) -> dict[str, Any]:
 
 def _datum(data: bytes) -> dict[str, Any]:
     stream = io.BytesIO(data)
-    found = fastavro.schemaless_reader(stream, _avro_schema(), None)
+    datum = fastavro.schemaless_reader(stream, _avro_schema(), None)
     if stream.read(1):
         raise ValueError("a message is longer than its event")
-    return found
+    return datum
 
 
 @functools.cache

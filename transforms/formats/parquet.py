@@ -154,7 +154,7 @@ def _open(stream: BinaryIO) -> pq.ParquetFile:
 
 
 def _ends(file: pq.ParquetFile, name: str) -> Iterator[pa.Array | None]:
-    """Yields a smallest and a largest value of a column for each row group; None: nobody knows.
+    """Yields a smallest and a largest value of a column for each row group; None: not known.
 
     They come from the statistics of the column's chunks, which other programs write, so those are
     left out whose order or whose form is not certain: INT96, unsigned and floating numbers.

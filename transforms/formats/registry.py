@@ -1,4 +1,4 @@
-"""The table of file formats: who reads one, who writes it, and what its files are called.
+"""The table of file formats: the reader and the writer of each, and what its files are called.
 
 A format is an entry of `FORMATS` and a file of its own. Readers and writers are named by their
 places, so that none is imported before a file of its format is read or written.
@@ -73,10 +73,10 @@ class Format:
         return writer
 
 
-def _checked(found: Any) -> Format:
-    if not isinstance(found, Format):
+def _checked(loaded: Any) -> Format:
+    if not isinstance(loaded, Format):
         raise TypeError(f"a file format is a {Format.__qualname__}")
-    return found
+    return loaded
 
 
 FORMATS: Plugins[Format] = Plugins(

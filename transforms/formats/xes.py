@@ -562,7 +562,7 @@ class _Targets(dict[str, _Column]):
         return self._bin
 
     def unwanted(self) -> list[str]:
-        """Returns the columns that elements had and nobody wanted."""
+        """Returns the columns that elements had and that were not wanted."""
         return [self._prefix + key for key, column in self.items() if column is self._bin]
 
 
@@ -576,7 +576,7 @@ class _Kinds(dict[str, int]):
 
 
 def _number(text: str, kind: int) -> str | float:
-    """Returns what a number is held as; what is none stays its text."""
+    """Returns a number by its type; a text that is no number stays a text."""
     if kind == _INT:
         return str(int(text)) if _LONG.fullmatch(text) else text
     return float(text) if _DOUBLE.fullmatch(text) else text
@@ -613,12 +613,12 @@ def _from_trace(stream: BinaryIO, piece: bytes, start: int) -> bytes:
         piece: What was read last.
         start: From where in it a trace may begin.
     """
-    while (found := _TRACE_TAG.search(piece, start)) is None:
+    while (tag := _TRACE_TAG.search(piece, start)) is None:
         more = _read(stream, _PIECE_BYTES)
         if not more:
             return b""
         piece, start = piece[max(start, len(piece) - _TAG_BYTES) :] + more, 0
-    return piece[found.start() :]
+    return piece[tag.start() :]
 
 
 # A character that XML forbids, in place of what the encoding does not have.

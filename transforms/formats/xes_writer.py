@@ -372,7 +372,7 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
         )
         for i, operation in enumerate(about["operations"], 1)
     )
-    own: dict[str, str] = {
+    texts: dict[str, str] = {
         "tracecloak:release_id": about["release_id"],
         "tracecloak:method": method,
         "tracecloak:guarantee": guarantee["kind"],
@@ -391,6 +391,6 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
         XesAttribute("string", "concept:name", about["release_id"]),
         XesAttribute("string", "privacy:anonymizations", method, anonymizers),
         XesAttribute("int", "tracecloak:method_version", about["method_version"]),
-        *(XesAttribute("string", key, value) for key, value in own.items()),
+        *(XesAttribute("string", key, value) for key, value in texts.items()),
         *(XesAttribute("float", key, float(value)) for key, value in numbers.items()),
     ]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.file_systems import told_by_beam
+from tracecloak.transforms.file_systems import listed_by_beam
 from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.inputs.listing import Listing, first_wildcard, is_passed_over
 from tracecloak.transforms.inputs.tables import (
@@ -23,7 +23,7 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
     """Asks for one file of each kind of marker: above an input can lie a whole lake."""
     marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
     try:
-        paths = [path for path, _ in told_by_beam(pattern, marks, 1)]
+        paths = [path for path, _ in listed_by_beam(pattern, marks, 1)]
     except UsageError:  # who may read an input need not be allowed to list what is around it
         _LOG.warning(
             "the folders around log %r cannot be listed, so it is not known whether it is a part "
@@ -43,7 +43,7 @@ def listed_elsewhere(pattern: str) -> Listing:
     require_file_system("log", pattern)
     first = first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
-        file = dict(told_by_beam(pattern, [pattern]))
+        file = dict(listed_by_beam(pattern, [pattern]))
         if file:
             return Listing(pattern.rpartition("/")[0], file, is_root_seen=False)
     folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
@@ -53,7 +53,7 @@ def listed_elsewhere(pattern: str) -> Listing:
     listed = whole if first is None else f"{pattern[:first]}**"
     test = _expression_of_beam(pattern, whole)
     listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
-    for path, n_bytes in told_by_beam(pattern, [listed]):
+    for path, n_bytes in listed_by_beam(pattern, [listed]):
         listing.note(path)
         is_file = test.match(path) and not path.endswith("/")
         if is_file and not is_passed_over(path, folder, whole):

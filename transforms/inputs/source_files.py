@@ -146,9 +146,9 @@ def _may_be_empty(pattern: str) -> bool:
         # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
         return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
     # There, folders are but the beginnings of names: one is there if anything is in it.
-    from tracecloak.transforms.file_systems import told_by_beam
+    from tracecloak.transforms.file_systems import listed_by_beam
 
-    return any(told_by_beam(pattern, [f"{folder.rstrip('/')}/**"], 1))
+    return any(listed_by_beam(pattern, [f"{folder.rstrip('/')}/**"], 1))
 
 
 def _listed(pattern: str) -> Listing:

@@ -47,7 +47,7 @@ class Table:
 
 
 def table_told_by(path: str) -> Table | None:
-    """Returns the table that the name of one listed file, or of a folder with a slash, tells of."""
+    """Returns the table that the path of a listed file, or of a folder with a slash, belongs to."""
     match = _MARKER.search(path)
     if match is None:
         return None

@@ -42,10 +42,10 @@ class KeyReference:
                 that is not there; the text found is not shown.
             RetryLater: The source does not answer now.
         """
-        found = text_at(self.text)
-        needs_other = self.wrapped_by and wrapped_by(found) is not None
+        text = text_at(self.text)
+        needs_other = self.wrapped_by and wrapped_by(text) is not None
         other = KeyEncryptionKey.at(self.wrapped_by) if needs_other else None
-        key = ReleaseKey(opened(found, self.text, other))
+        key = ReleaseKey(opened(text, self.text, other))
         if self.fingerprint and key.fingerprint != self.fingerprint:
             raise UsageError(
                 f"the release key at {shown(self.text)} is another than that of this run, whose "

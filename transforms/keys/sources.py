@@ -48,15 +48,15 @@ KEY_SOURCES: Plugins[KeySource] = Plugins(
 )
 
 
-def as_text(found: bytes) -> str:
+def as_text(content: bytes) -> str:
     """Returns what a source found as text.
 
     Raises:
         ValueError: It is longer than any key, or no ASCII.
     """
-    if len(found) > MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise ValueError("too long")
-    return found.decode("ascii")
+    return content.decode("ascii")
 
 
 def check_reference(reference: str, name: str = "a key reference") -> None:

@@ -1,4 +1,4 @@
-"""Keys that wrap keys: what lies in a file is of no use to who cannot ask for the other one.
+"""Keys that wrap keys: a key in a file is of no use without the key that wraps it.
 
 A secret of 32 bytes is wrapped by AES-256 key wrap (RFC 3394), which also tells whether what is
 unwrapped is what was wrapped. In a file it stands as `wrapped:FINGERPRINT:DIGITS`, with the

@@ -120,7 +120,7 @@ class ReleaseFolder:
             raise _unfit(place, "is on another file system than the output")
 
     def _check_apart(self, place: str) -> None:
-        """Makes sure that nobody who reads releases meets the staging area, nor it a release."""
+        """Makes sure that the staging area and the releases lie outside of each other."""
         if self.staging_area is not None:
             if is_within(place, self.output):
                 raise _unfit(place, "is the output or lies in it")
@@ -252,7 +252,7 @@ class ReleaseFolder:
         return ours is not None and others is not None and bool(ours["begin"] < others["begin"])
 
     def _latest(self) -> str | None:
-        """Returns which release `latest.json` points at; None: there is none."""
+        """Returns the release that `latest.json` points at; None: it points at none."""
         path = FileSystems.join(self.output, LATEST_NAME)
         if not FileSystems.exists(path):
             return None

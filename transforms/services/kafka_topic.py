@@ -116,7 +116,7 @@ class KafkaTopic:
             )
 
     def unreached(self, error: Exception, *reasons: Any) -> TracecloakError:
-        """Returns what an error of the client is: waiting mends it, or somebody has to.
+        """Returns whether an error of the client ends by waiting, or needs a person to mend it.
 
         Args:
             error: What the client raised.
