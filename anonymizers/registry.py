@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Anonymizer
 
 
-def _made(loaded: Any) -> Anonymizer:
-    made = loaded() if isinstance(loaded, type) else loaded
-    if not hasattr(made, "answer"):
-        return cast("Anonymizer", made)
+def _instance(loaded: Any) -> Anonymizer:
+    instance = loaded() if isinstance(loaded, type) else loaded
+    if not hasattr(instance, "answer"):
+        return cast("Anonymizer", instance)
     from tracecloak.anonymizers.variants.method import VariantLog
 
-    return VariantLog(made)  # a generator of variants is the method that releases what it makes
+    return VariantLog(instance)  # a generator of variants is the method that releases what it makes
 
 
 REMOVED: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "pretsa": "tracecloak.anonymizers.pretsa.method:Pretsa",
         "pretsa-case": "tracecloak.anonymizers.pretsa.method:PretsaCase",
     },
-    make=_made,
+    make=_instance,
     removed=REMOVED,
     own_name="name",
 )

@@ -139,7 +139,7 @@ def proven_deviation(
         low, high = _bisected(seems_enough)
         if is_enough(high) and not is_enough(low):
             return high
-    except (OverflowError, ZeroDivisionError):  # beyond the floats
+    except (OverflowError, ZeroDivisionError):  # floats cannot hold these numbers
         pass
     return _bisected(is_enough)[1]
 
@@ -207,7 +207,9 @@ def rounded_root(variance: Fraction) -> tuple[int, int]:
     # The smallest integer whose square is not below: isqrt rounds down.
     numerator = math.isqrt(math.ceil(scaled) - 1) + 1
     if numerator >= _SCALE_LIMIT:
-        raise UsageError("noise of scale 2^50 or more: use a coarser lattice or raise epsilon")
+        raise UsageError(
+            "noise of scale 2^50 or more is not drawn: use a coarser lattice or raise epsilon"
+        )
     sigma = Fraction(numerator, denominator)
     return sigma.numerator, sigma.denominator
 

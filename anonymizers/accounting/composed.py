@@ -28,13 +28,16 @@ if TYPE_CHECKING:
         PrivacyLossDistribution,
     )
 
-# Losses are rounded up to multiples of an interval: at most this one, and one so small that a part
-# of the smallest epsilon has a thousand, but never more than so many of them in all.
+# Losses are rounded up to multiples of an interval. It is at most the first of these, and so small
+# that the smallest epsilon of a part is a thousand of it, unless all losses together would then
+# have more than the second number of intervals.
 _LARGEST_INTERVAL = 1e-4
 _MAX_INTERVALS = 2_000_000
-# Where the losses of a Gaussian end on both sides, in deviations: the mass beyond is below 1e-30.
+# The losses of a Gaussian are cut off this many deviations from its mean; the mass beyond is below
+# 1e-30.
 _GAUSSIAN_REACH = 24
-# Above this e^loss leaves the floats; above this sensitivity a count has too many losses to list.
+# Above the first of these, e^loss is no float; above the second, a sensitivity gives a count too
+# many losses to list.
 _MAX_SPAN = 500
 _MAX_LISTED_SENSITIVITY = 20_000
 # Relative rounding error of a transform of n numbers: log2(n) times this (Higham 2002, 24.1).
@@ -105,10 +108,10 @@ def _of_one(part: Spend, delta: Fraction) -> float:
     # delta' = d + (1 - d) (e^e - e^e') / (1 + e^e), solved for e'.
     slack = Interval.of((delta - part.delta) / (1 - part.delta))
     decay = (-Interval.of(part.epsilon)).exp()
-    kept = 1 - slack * (decay + 1)
-    if kept.low <= 0:
-        return 0.0 if kept.high <= decay.low else Interval.of(part.epsilon).float_above()
-    return max((Interval.of(part.epsilon) + kept.log()).float_above(), 0.0)
+    ratio = 1 - slack * (decay + 1)
+    if ratio.low <= 0:
+        return 0.0 if ratio.high <= decay.low else Interval.of(part.epsilon).float_above()
+    return max((Interval.of(part.epsilon) + ratio.log()).float_above(), 0.0)
 
 
 def _of_gaussian(deviation: Fraction, delta: Fraction) -> float:
@@ -169,20 +172,20 @@ def _of_losses(parts: list[Spend], delta: Fraction) -> float:
     error = 3 * len(parts) * math.sqrt(n_points) * math.log2(n_points) * _FFT_ERROR
     rest = math.nextafter(float(delta) - error, 0.0)
     if rest <= float(delta) / 2:
-        return math.inf  # floats say nothing at so small a delta
+        return math.inf  # at so small a delta, rounding errors are as large as delta
     repeats = Counter(replace(part, what="") for part in parts)
     first, *others = (
         _losses(part, interval) if times == 1 else _losses(part, interval).self_compose(times)
         for part, times in repeats.items()
     )
     composed = reduce(lambda left, right: left.compose(right), others, first)
-    found = float(composed.get_epsilon_for_delta(rest))
-    return found + len(parts) * _LOSS_SLACK * (1 + span)
+    epsilon = float(composed.get_epsilon_for_delta(rest))
+    return epsilon + len(parts) * _LOSS_SLACK * (1 + span)
 
 
 def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
     """A pessimistic privacy loss distribution of one part."""
-    # Slow to import, and needed where several parts are accounted for only.
+    # It is slow to import, and only needed where several parts are accounted for.
     from dp_accounting.pld import common, privacy_loss_distribution  # type: ignore[import-untyped]
 
     def generic(epsilon: Fraction | int, delta: Fraction) -> PrivacyLossDistribution:
@@ -197,14 +200,14 @@ def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
         squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
         unit = 10**12
         of_all = Fraction(math.isqrt(math.floor(unit**2 / squared)), unit)
-        made = privacy_loss_distribution.from_gaussian_mechanism(
+        gaussian = privacy_loss_distribution.from_gaussian_mechanism(
             Interval.of(of_all).float_below(), value_discretization_interval=interval
         )
         passing = sum((block.delta for block in part.blocks), Fraction(0))
         others = [generic(epsilon, Fraction(0)) for _, epsilon in part.choices]
         if passing:
             others.append(generic(0, passing))
-        return reduce(lambda left, right: left.compose(right), others, made)
+        return reduce(lambda left, right: left.compose(right), others, gaussian)
     listed = part.sensitivity is not None and part.sensitivity <= _MAX_LISTED_SENSITIVITY
     if part.mechanism == "discrete_laplace" and listed and part.scale and part.sensitivity:
         noise = privacy_loss_distribution.from_discrete_laplace_mechanism(

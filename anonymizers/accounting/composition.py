@@ -128,11 +128,11 @@ class Spend:
         if isinstance(self.delta, float) or not 0 <= self.delta < 1:
             raise UsageError(f"delta of {self.what} must be exact and in [0, 1), got {self.delta}")
         if self.mechanism == "pure" and self.delta != 0:
-            raise UsageError(f"{self.what} is called pure, so its delta is 0, not {self.delta}")
+            raise UsageError(f"delta of {self.what} must be 0, since it is pure, got {self.delta}")
         if (self.mechanism == "joint") != bool(self.blocks):
-            raise UsageError(f"{self.what}: a joint mechanism has blocks, and no other has")
+            raise UsageError(f"{self.what}: blocks are for a joint mechanism, which needs them")
         if (self.choices or self.instead) and self.mechanism != "joint":
-            raise UsageError(f"{self.what}: choices are for a joint mechanism")
+            raise UsageError(f"{self.what}: choices are for a joint mechanism only")
         left = self.epsilon - sum((epsilon for _, epsilon in self.choices), Fraction(0))
         for way in self.instead:
             if way.epsilon > left:
@@ -194,7 +194,7 @@ def joint_sentence(part: Mapping[str, Any]) -> str:
     if part["instead"]:
         ways = []
         for way in part["instead"]:
-            epsilon = sum((Fraction(own["epsilon"]) for own in way["parts"]), Fraction(0))
+            epsilon = sum((Fraction(spend["epsilon"]) for spend in way["parts"]), Fraction(0))
             passing = f" and delta {way['delta']}" * (way["delta"] != "0")
             ways.append(f"{way['what']}, with epsilon {decimal_text(epsilon)}{passing}")
         sentence += (

@@ -7,15 +7,15 @@ from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.intervals import Interval
 
-# Discrete Gaussian noise counts as continuous one of a variance smaller by the square of this, with
-# a rounding behind it. `anonymizers.accounting.gaussian_scale` proves it for this
-# deviation and the next constant, which is 2 d eta there, rounded up: a thousand times over, as a
-# thousandth of a unit loses 2 d eta just as all of it does (`anonymizers.accounting.by_case`).
+# Discrete Gaussian noise is accounted for as rounded continuous noise, whose variance is smaller by
+# the square of this deviation. `anonymizers.accounting.gaussian_scale` proves that this costs at
+# most 2 d eta. The second number is a thousand times that, rounded up, since a thousandth of a unit
+# loses 2 d eta just as all of it does (`anonymizers.accounting.by_case`).
 ROUNDING_DEVIATION = 2
 COORDINATES_LOSS = Fraction(1, 10**21)
 # Beyond this deviation the hockey-stick sum has too many terms and the continuous bound is used.
 _MAX_SUMMED_DEVIATION = 1000
-# From here on e^epsilon is no float.
+# Beyond this exponent, e^epsilon is no float.
 _LARGEST_EXPONENT = 700
 
 

@@ -87,7 +87,7 @@ class Interval:
     def __mul__(self, other: Interval | int) -> Interval:
         other = self._like(other)
         down, up = _contexts(self.digits)
-        if self.low >= 0 and other.low >= 0:  # mostly, and then two of the corners are enough
+        if self.low >= 0 and other.low >= 0:  # usually so, and two corners are enough
             low, high = down.multiply(self.low, other.low), up.multiply(self.high, other.high)
             return Interval(low, high, self.digits)
         corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
@@ -141,9 +141,9 @@ class Interval:
 
     def normal_cdf(self) -> Interval:
         """Probability that a standard normal variable is at most this."""
-        found = _normal_cdf(self.low, self.digits)
+        at_low = _normal_cdf(self.low, self.digits)
         if self.low == self.high:
-            return found
+            return at_low
         # It is enough to compute one end. From there to the other end the probability rises by less
         # than the distance times exp(-x^2 / 2) at the end nearer to 0, or times 1 if 0 lies between
         # the ends.
@@ -152,7 +152,7 @@ class Interval:
         nearest_to_0 = Interval(nearest, nearest, self.digits)
         peak = (-(nearest_to_0 * nearest_to_0) / 2).exp()
         width = Interval(zero, _contexts(self.digits)[1].subtract(self.high, self.low), self.digits)
-        risen = found + width * peak
+        risen = at_low + width * peak
         return Interval(risen.low, min(risen.high, Decimal(1)), self.digits)
 
     def is_at_most(self, other: Interval | Fraction | int) -> bool | None:

@@ -62,9 +62,9 @@ from tracecloak.anonymizers.accounting.gaussian_loss import (
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.errors import UsageError
 
-# The first is how much is used of the share of delta that seems to be left over, so that rounding
-# cannot raise the deviation. The second is the share of delta that the thresholds of a block get at
-# least.
+# `delta_for_unseen` gives thresholds the first share of the delta that seems to be left over; the
+# rest is a margin, so that rounding cannot raise the deviation. The thresholds of a block get at
+# least the second share of delta.
 _SURELY_UNUSED = 0.99
 _LEAST_PASSING = 1e-3
 
@@ -148,12 +148,13 @@ def joint_deviation(
         raise UsageError("the shares of blocks add up to more than 1")
     if sum(choices, Fraction(0)) >= epsilon:
         raise UsageError(
-            f"choices of epsilon {sum(choices, Fraction(0))} leave nothing of epsilon {epsilon}"
+            f"choices of epsilon {sum(choices, Fraction(0))} leave nothing of epsilon {epsilon}; "
+            "raise it"
         )
-    found = tuple(situations(unseen))
-    passing = max(s.passing for s in found)
+    all_situations = tuple(situations(unseen))
+    passing = max(s.passing for s in all_situations)
     if passing >= delta:
-        raise UsageError(f"what thresholds let pass leaves nothing of delta {delta}")
+        raise UsageError(f"the thresholds spend {passing}, which leaves nothing of delta {delta}")
     least = epsilon - sum(choices, Fraction(0)) - COORDINATES_LOSS
     if passing and least <= 2 * passing:
         raise UsageError(
@@ -174,12 +175,12 @@ def joint_deviation(
         return corners_tell(deviation) and all(
             _rough_delta(float(deviation), float(s.left), float(epsilon), rough) + float(s.passing)
             <= float(delta)
-            for s in found
+            for s in all_situations
         )
 
     def is_enough(deviation: Fraction) -> bool:
         return corners_tell(deviation) and all(
-            _holds(deviation, s, epsilon, delta, losses) for s in found
+            _holds(deviation, s, epsilon, delta, losses) for s in all_situations
         )
 
     return proven_deviation(is_enough, seems_enough)
@@ -210,13 +211,13 @@ def delta_for_unseen(
     losses = [(float(loss), float(weight.high)) for loss, weight in _losses(choices)]
 
     def unused(left: float) -> float:
-        found = _rough_delta(deviation, max(left, 0.0), float(epsilon), losses)
-        return max(float(delta) - found, float(delta) * _LEAST_PASSING)
+        needed = _rough_delta(deviation, max(left, 0.0), float(epsilon), losses)
+        return max(float(delta) - needed, float(delta) * _LEAST_PASSING)
 
     alone = [unused(1 - float(share)) for share in shares]
     together = unused(1 - float(sum(shares)))
     rate = min(1.0, together / sum(alone)) if alone else 1.0
-    return tuple(_two_digits(_SURELY_UNUSED * rate * own) for own in alone)
+    return tuple(_two_digits(_SURELY_UNUSED * rate * unused_alone) for unused_alone in alone)
 
 
 def _two_digits(value: float) -> Fraction:
@@ -263,23 +264,23 @@ _Losses = list[tuple[Fraction, Interval]]
 
 def _losses(choices: tuple[Fraction, ...]) -> _Losses:
     """The losses of randomised response in every choice, and their probabilities."""
-    found: dict[Fraction, Interval] = {Fraction(0): Interval.of(1)}
+    weights: dict[Fraction, Interval] = {Fraction(0): Interval.of(1)}
     for epsilon in choices:
         grown = Interval.of(epsilon).exp()
         up = grown / (grown + 1)
         after: dict[Fraction, Interval] = defaultdict(lambda: Interval.of(0))
-        for loss, weight in found.items():
+        for loss, weight in weights.items():
             after[loss + epsilon] = after[loss + epsilon] + weight * up
             after[loss - epsilon] = after[loss - epsilon] + weight * (1 - up)
-        found = dict(after)
-    return sorted(found.items(), key=lambda item: item[0])
+        weights = dict(after)
+    return sorted(weights.items(), key=lambda item: item[0])
 
 
 def _holds(
     deviation: Fraction, s: Situation, epsilon: Fraction, delta: Fraction, losses: _Losses
 ) -> bool:
-    found = _mean_delta(deviation, s.left, Interval.of(epsilon), losses)
-    return (found + Interval.of(s.passing)).is_at_most(delta) is True
+    mean_delta = _mean_delta(deviation, s.left, Interval.of(epsilon), losses)
+    return (mean_delta + Interval.of(s.passing)).is_at_most(delta) is True
 
 
 def _mean_delta(
@@ -290,7 +291,7 @@ def _mean_delta(
         at = epsilon - Interval.of(loss)
         if left:
             total = total + weight * gaussian_delta(_as_if_whole(deviation, left), at)
-        elif at.low < 0:  # nothing but the choices differ
+        elif at.low < 0:  # only the choices differ
             most = 1 - at.exp()
             total = total + weight * Interval(max(most.low, most.low * 0), most.high, most.digits)
     return total
@@ -308,5 +309,5 @@ def _rough_delta(
     """`_mean_delta` in floats."""
     if not left:
         return sum(-weight * math.expm1(min(epsilon - loss, 0.0)) for loss, weight in losses)
-    own = deviation / math.sqrt(left)
-    return sum(weight * rough_gaussian_delta(own, epsilon - loss) for loss, weight in losses)
+    relative = deviation / math.sqrt(left)
+    return sum(weight * rough_gaussian_delta(relative, epsilon - loss) for loss, weight in losses)

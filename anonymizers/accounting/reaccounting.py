@@ -29,8 +29,8 @@ def spend_of_json(body: Mapping[str, Any]) -> Spend:
     """Returns the part that `Spend.to_json` wrote.
 
     Raises:
-        UsageError: It cannot be: noise of this scale has a larger epsilon, say.
-        KeyError, TypeError, ValueError: It is none.
+        UsageError: The part is impossible: noise of its scale has a larger epsilon, for example.
+        KeyError, TypeError, ValueError: The body is no such part.
     """
     sensitivity = body["sensitivity"]
     return Spend(
@@ -78,8 +78,8 @@ def is_accounted_for(part: Spend) -> bool | None:
         sigma, sensitivity = Fraction(*part.scale), Fraction(part.sensitivity)
         if sigma > ROUNDING_DEVIATION:
             deviation = continuous_deviation(sigma) / sensitivity
-            found = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
-            if found.is_at_most(_with_slack(part.delta)):
+            needed_delta = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
+            if needed_delta.is_at_most(_with_slack(part.delta)):
                 return True
         if sensitivity != 1:
             return False
@@ -93,8 +93,8 @@ def _is_joint_enough(part: Spend) -> bool | None:
     squared = [block.squared_loss for block in part.blocks]
     whole = sum(squared, Fraction(0))
     unseen = [
-        Unseen(own / whole, block.delta)
-        for own, block in zip(squared, part.blocks, strict=True)
+        Unseen(squared_loss / whole, block.delta)
+        for squared_loss, block in zip(squared, part.blocks, strict=True)
         if block.delta
     ]
     choices = tuple(epsilon for _, epsilon in part.choices)

@@ -64,9 +64,9 @@ class Sensitivity:
         Raises:
             UsageError: `max_cases` is below 1.
         """
-        found = self.times(_at_least_1("max_cases", max_cases))
+        scaled = self.times(_at_least_1("max_cases", max_cases))
         return Sensitivity(
-            max_cases * self.l0, found.l1, found.l2_squared, found.linf, found.factor
+            max_cases * self.l0, scaled.l1, scaled.l2_squared, scaled.linf, scaled.factor
         )
 
     def times(self, factor: int | Fraction) -> Sensitivity:

@@ -1,8 +1,9 @@
 """The series by which sums over steps are measured with little noise.
 
-The matrix of all sums, lower triangular and Toeplitz, has a square root of the same kind. Whoever
-adds noise to its product with the counts, and multiplies by it once more, has all sums with noise
-that grows with the logarithm of their number (Fichtenberger, Henzinger, Upadhyay 2023).
+The matrix of all sums, lower triangular and Toeplitz, has a square root of the same kind.
+If noise is added to its product with the counts, and the result is multiplied by it once more,
+all sums come out with noise that grows with the logarithm of their number
+(Fichtenberger, Henzinger, Upadhyay 2023).
 """
 
 from __future__ import annotations

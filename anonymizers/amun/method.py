@@ -206,8 +206,8 @@ class Amun(contract.Anonymizer):
         if round_name == "prior-knowledge":
             return {"times": _Times(params)}
         if round_name == "sampling":
-            kept = {"variants": _Variants(params)} if params.mode == "filtering" else {}
-            return {**kept, "times": _Times(params)}
+            counted_variants = {"variants": _Variants(params)} if params.mode == "filtering" else {}
+            return {**counted_variants, "times": _Times(params)}
         if round_name == "selection":
             return {"ranks": _Ranks(params)}
         return {"starts": _NoisedStarts(params)}
@@ -275,8 +275,8 @@ def _decide_dafsa(
     last_us = starts.last_us if last is None else _microseconds(last)
     if first_us > last_us:
         raise UsageError(
-            "log_start and log_end must enclose the log: the one that was given lies on the other "
-            "side of all starts"
+            "log_start and log_end must enclose the log, but all cases start before log_start, "
+            "or all after log_end; correct them"
         )
     dafsa = Dafsa.from_variants(variants)
     if params.mode == "oversampling" and params.max_growth is not None:
@@ -294,15 +294,15 @@ def _decide_dafsa(
 def _decide_sampling(
     statistics: Mapping[str, Any], dafsa: Dafsa, params: AmunParams, randomness: Randomness
 ) -> SamplingDecision:
-    kept: VariantHistogram = statistics.get("variants", dafsa.variants)
-    if kept.n_variants == 0:
+    variants: VariantHistogram = statistics.get("variants", dafsa.variants)
+    if variants.n_variants == 0:
         raise GuaranteeError(
             "the filter dropped every case: each has a time that is too easy to guess; lower "
             "guessing_advantage or time_precision_us, or use mode sampling"
         )
-    counts = dafsa.counts_of(kept)
+    counts = dafsa.counts_of(variants)
     times: DurationTable = statistics["times"]
-    scales = _scales(times, dafsa, params, longest=int(np.diff(kept.offsets).max()))
+    scales = _scales(times, dafsa, params, longest=int(np.diff(variants.offsets).max()))
     gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)

@@ -35,7 +35,7 @@ Moves = Literal["algorithm_1", "authors"]
 NegativeSteps = Literal["zero", "mirrored"]
 DividedEpsilons = Literal["all", "steps"]
 OversamplingEpsilon = Literal["epsilon_d", "proposition_a6"]
-# Of the spellings of a moment, that in UTC is kept.
+# A moment is written in UTC, however it was given.
 _Moment = Annotated[
     AwareDatetime, pydantic.AfterValidator(lambda moment: moment.astimezone(datetime.UTC))
 ]

@@ -53,10 +53,12 @@ class Released:
         selection: SelectionDecision = decisions["selection"]
         traces = kept_cases(traces, decisions, params)
         cells = randomness.identify("case", traces.case_ids)
-        # The batch's few cases are made the look-up table, not the log's many changed ones.
-        found = pc.index_in(selection.changed, value_set=case_bytes(cells))
+        # The table that is searched holds the few cases of the batch, not the many changed ones.
+        batch_rows = pc.index_in(selection.changed, value_set=case_bytes(cells))
         copies = np.ones(traces.n_cases, np.int64)
-        copies[np.asarray(found.drop_null())] = selection.copies[np.asarray(found.is_valid())]
+        copies[np.asarray(batch_rows.drop_null())] = selection.copies[
+            np.asarray(batch_rows.is_valid())
+        ]
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
         return cls(traces.take(source), cells[source], copies[source], replica)
@@ -126,7 +128,7 @@ class Released:
             high = min(last, max(noised.last_us, first))
             factor = (high - low) / max(noised.width_us, 1)
             starts = low + _scaled(starts - noised.first_us, factor)
-            return np.clip(starts, low, high), durations  # floats err over centuries
+            return np.clip(starts, low, high), durations  # floats are inexact over centuries
         anonymised_range = noised.width_us
         if compression == "shifts":
             anonymised_range = max(abs(noised.first_us), abs(noised.last_us))

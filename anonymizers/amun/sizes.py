@@ -18,8 +18,8 @@ from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.schemas.statistics.dafsa import Dafsa
 
-# Numbers of cases are sums over the transitions, so of many transitions a few draws tell enough;
-# these bounds keep it to seconds.
+# A number of cases is a sum over the transitions, so a few draws are enough where there are many
+# transitions. These bounds keep the time to seconds.
 _FEWEST_DRAWS, _MOST_DRAWS, _TRANSITIONS = 5, 100, 40_000
 
 
@@ -54,7 +54,7 @@ class Foretold:
 def foretell(dafsa: Dafsa, params: AmunParams) -> Foretold:
     """Returns how many cases a release by sampling or oversampling will have.
 
-    Looks at the variants of the log and at no time; equal logs are told the same.
+    It depends on the variants of the log and on no time, and is the same for equal logs.
 
     Args:
         dafsa: Of the log's variants; it has a case.
@@ -65,13 +65,13 @@ def foretell(dafsa: Dafsa, params: AmunParams) -> Foretold:
     """
     counts = dafsa.variants.counts
     n_cases = int(counts.sum())
-    found = []
+    sizes = []
     n_draws = int(np.clip(_TRANSITIONS // dafsa.n_transitions, _FEWEST_DRAWS, _MOST_DRAWS))
     for number in range(n_draws):
         randomness = Randomness(ReleaseKey(bytes(KEY_BYTES)), "amun/foretold", str(number), "")
         gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
-        found.append(n_cases + int(gains.sum()) - int(losses.sum()))
-    mean, spread = float(np.mean(found)), float(np.std(found, ddof=1))
+        sizes.append(n_cases + int(gains.sum()) - int(losses.sum()))
+    mean, spread = float(np.mean(sizes)), float(np.std(sizes, ddof=1))
     # A further draw is below this in 95 % of the times: Student's quantile, within 2 % of it.
     deviations = 1.645 * (1 + 1.2 / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
     return Foretold(n_cases, mean, mean + deviations * spread)

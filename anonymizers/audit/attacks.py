@@ -84,7 +84,7 @@ def averaging_gain(releases: np.ndarray, exact: np.ndarray | None = None) -> Ave
     _, repeats = np.unique(noise, axis=0, return_counts=True)
     centred = noise - noise.mean(axis=1, keepdims=True)
     size = np.sqrt((centred**2).sum(axis=1))
-    # A vector that does not vary goes with every other: it hides nothing.
+    # A vector that does not vary counts as correlated with every other, since it hides nothing.
     unit = np.where(size[:, None] > 0, centred / np.maximum(size, 1e-300)[:, None], np.nan)
     correlations = np.abs(np.nan_to_num(unit @ unit.T, nan=1.0))[np.triu_indices(n_releases, 1)]
     single = math.sqrt(float((centred**2).mean()))

@@ -36,7 +36,7 @@ _FEWEST_RELEASES = 8
 # One bound for each side of the ratio, in each of its two directions.
 _N_BOUNDS = 4
 
-# The audit's whole surface is here, whatever file it is computed in.
+# All that other rooms use of the audit is offered here, whatever file computes it.
 __all__ = [
     "AuditedEpsilon",
     "AveragingGain",
@@ -119,7 +119,7 @@ def epsilon_lower_bound(
     events tried is needed, as none was tried on the half that is counted. (Jagielski, Ullman and
     Oprea, 2020; Bichsel, Steffen, Bogunovic and Vechev, 2021.)
 
-    Whoever takes the largest of several bounds divides 1 - confidence by their number.
+    Where the largest of several bounds is taken, 1 - confidence must be divided by their number.
 
     Args:
         with_unit: float64[n_releases, n_features], features of independent releases of a log; NaN
@@ -206,7 +206,7 @@ def _best_finding(
         *(Column(name, partial(_feature, j)) for j, name in enumerate(names)),
         *learnt_columns(with_unit[learn], without_unit[learn]),
     ]
-    alpha = 2 * (1 - confidence) / _N_BOUNDS  # of an interval, which has two ends
+    alpha = 2 * (1 - confidence) / _N_BOUNDS  # of an interval, both ends together
     n_measured = n - n // 2
     events = chosen_events(
         columns, with_unit[choose], without_unit[choose], n_measured, alpha, objective

@@ -1,8 +1,8 @@
-"""The difference attack: who sees two models, before and after one case, tells what it did.
+"""The difference attack: two models, before and after one case, show what the case did.
 
-Somebody who may ask for models, and not for the log, asks before a certain person's case was in it
-and again after, and takes what the second model allows and the first does not for what the case
-did (Schulze, Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner",
+The attacker may ask for models, but not for the log. He asks before a certain person's case was
+in it and again after, and takes what only the second model allows for what the case did
+(Schulze, Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner",
 section II, after Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014,
 section 1).
 
@@ -38,10 +38,11 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 Case = tuple[int, ...]
 # Two activities one right after the other; None stands for the start and for the end.
 Step = tuple[str | None, str | None]
-# A log to the tree that is released of it, under randomness of its own each time; None: refused.
+# A function from a log to the tree that is released of it, with new randomness at each call; None
+# is a refused release.
 Release = Callable[[VariantHistogram], ProcessTree | None]
 
-# Edits that are tried for each made-up case before there is none.
+# So many edits are tried for each made-up case; after that it is left out.
 _TRIES = 20
 
 
@@ -93,8 +94,8 @@ def steps_of_case(activities: Sequence[str]) -> frozenset[Step]:
 
 def _ways(tree: ProcessTree) -> _Ways:
     if tree.operator is None:
-        own = frozenset(() if tree.label is None else (tree.label,))
-        return _Ways(own, own, frozenset(), own, tree.is_nullable)
+        labels = frozenset(() if tree.label is None else (tree.label,))
+        return _Ways(labels, labels, frozenset(), labels, tree.is_nullable)
     children = [_ways(child) for child in tree.children]
     activities = frozenset().union(*(child.activities for child in children))
     pairs = set().union(*(child.pairs for child in children))
@@ -119,16 +120,16 @@ def _in_sequence(
     children: Sequence[_Ways], pairs: frozenset[tuple[str, str]], activities: frozenset[str]
 ) -> _Ways:
     firsts: set[str] = set()
-    found = set(pairs)
+    steps = set(pairs)
     open_ends: set[str] = set()  # what may be the last activity up to here
     is_nullable = True
     for child in children:
-        found |= _product(open_ends, child.firsts)
+        steps |= _product(open_ends, child.firsts)
         if is_nullable:
             firsts |= child.firsts
         open_ends = {*child.lasts, *(open_ends if child.is_nullable else ())}
         is_nullable = is_nullable and child.is_nullable
-    return _Ways(frozenset(firsts), frozenset(open_ends), frozenset(found), activities, is_nullable)
+    return _Ways(frozenset(firsts), frozenset(open_ends), frozenset(steps), activities, is_nullable)
 
 
 def _product(
@@ -147,9 +148,9 @@ def guess(
 ) -> int:
     """Returns which candidate came in between two trees: the first of those that speak most for it.
 
-    For a candidate speak its steps that only the second tree allows; against it those that the
-    second tree does not allow. Nothing speaks for or against None, that no case came in. The guess
-    is the same for the same trees, as the draw of the candidates is fair in itself.
+    The steps of a candidate that only the second tree allows speak for it; those that the second
+    tree does not allow speak against it. Nothing speaks for or against None, which stands for no
+    case. The guess is the same for the same trees, as the draw of the candidates is fair in itself.
 
     Args:
         before: The tree without the candidate; None is one that allows nothing.
@@ -167,8 +168,8 @@ def guess(
         steps = steps_of_case(case)
         return len(steps & gained) - len(steps - steps_after)
 
-    found = [evidence(case) for case in candidates]
-    return found.index(max(found))
+    scores = [evidence(case) for case in candidates]
+    return scores.index(max(scores))
 
 
 # --- The games ------------------------------------------------------------------------------------
@@ -219,12 +220,12 @@ def exposed(variants: VariantHistogram, n_activities: int) -> np.ndarray:
         n_activities: Codes are 0 … n_activities - 1.
     """
     is_lone = cases_with_pair(variants, n_activities) == 1
-    found = []
+    rows = []
     for i in np.flatnonzero(variants.counts == 1).tolist():
         codes = [*_case(variants, i)]
         if is_lone[[n_activities, *codes], [*codes, n_activities]].any():
-            found.append(i)
-    return np.array(found, np.int64)
+            rows.append(i)
+    return np.array(rows, np.int64)
 
 
 def targets(
@@ -290,8 +291,8 @@ def _without(variants: VariantHistogram, i: int) -> VariantHistogram:
     """The log without one case of a variant."""
     counts = variants.counts.copy()
     counts[i] -= 1
-    kept = np.flatnonzero(counts)
-    return VariantHistogram(variants.sequences.take(pa.array(kept)), counts[kept])
+    left = np.flatnonzero(counts)
+    return VariantHistogram(variants.sequences.take(pa.array(left)), counts[left])
 
 
 def _edited(case: Case, draw: Callable[[int], int]) -> Case:

@@ -106,9 +106,9 @@ def _candidates(
     # Of events that are equally good the first is taken, so the plainest comes first.
     kinds = np.repeat(["is present", "is absent", "≥", "≤", "="], [1, 1, k, k, k])
     counts = []
-    for x, found in zip((a, b), present, strict=True):
-        below, upto = (np.searchsorted(found, values, side) for side in ("left", "right"))
-        n = len(found)
+    for x, ordered in zip((a, b), present, strict=True):
+        below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+        n = len(ordered)
         counts.append(np.concatenate([[n, len(x) - n], n - below, upto, upto - below]))
     return kinds, np.concatenate([[0.0, 0.0], values, values, values]), counts[0], counts[1]
 
@@ -136,23 +136,23 @@ def _linear(with_unit: np.ndarray, without_unit: np.ndarray) -> Column | None:
     if len(varying) < 2:  # a threshold of the one column says as much
         return None
     distance = np.abs(a.mean(axis=0) - b.mean(axis=0))[varying] / deviation[varying]
-    kept = varying[np.sort(np.argsort(-distance, kind="stable")[:_MAX_LINEAR_COLUMNS])]
-    a, b = a[:, kept] / deviation[kept], b[:, kept] / deviation[kept]
+    chosen = varying[np.sort(np.argsort(-distance, kind="stable")[:_MAX_LINEAR_COLUMNS])]
+    a, b = a[:, chosen] / deviation[chosen], b[:, chosen] / deviation[chosen]
     within = np.concatenate([a - a.mean(axis=0), b - b.mean(axis=0)])
     # The ridge stands for the error of a covariance estimated from so few releases.
-    ridge = len(kept) / len(within) * np.eye(len(kept))
+    ridge = len(chosen) / len(within) * np.eye(len(chosen))
     weights = np.linalg.solve(within.T @ within / len(within) + ridge, a.mean(0) - b.mean(0))
-    weights = weights / deviation[kept]
+    weights = weights / deviation[chosen]
 
     def score(releases: np.ndarray) -> np.ndarray:
         columns = numbers(releases)
         # Column by column: a product of matrices may round equal rows differently.
         total = np.zeros(len(releases))
-        for j, weight in zip(kept, weights, strict=True):
+        for j, weight in zip(chosen, weights, strict=True):
             total += weight * columns[:, j]
         return total
 
-    return Column(f"linear score of {len(kept)} columns", score)
+    return Column(f"linear score of {len(chosen)} columns", score)
 
 
 def _likelihood(with_unit: np.ndarray, without_unit: np.ndarray) -> Column | None:
@@ -162,7 +162,7 @@ def _likelihood(with_unit: np.ndarray, without_unit: np.ndarray) -> Column | Non
         pooled = np.concatenate([with_unit[:, j], without_unit[:, j]])
         distinct = np.unique(pooled[~np.isnan(pooled)])
         edges = distinct
-        if len(distinct) > _MAX_BINS:  # edges between which equally many releases lie
+        if len(distinct) > _MAX_BINS:  # the edges have about as many releases between them
             shares = np.linspace(0, 1, _MAX_BINS)
             edges = np.unique(np.nanquantile(pooled, shares, method="lower"))
         a, b = (

@@ -1,4 +1,4 @@
-"""How often an attacker can be right who guesses which of several cases a release was made with.
+"""How often an attacker can guess rightly which of several cases a release was made with.
 
 One of k logs is drawn with equal chances, and the attacker sees a release of it and guesses which
 it was. What differential privacy promises bounds the chance of a right guess, whatever the
@@ -47,7 +47,7 @@ def largest_success(
         others = (n_candidates - 1) * shrunk
         return min(1.0, (1 + others * delta) / (1 + others))
     above = 1 - shrunk * (1 - 1 / n_candidates - delta)
-    at_most = math.exp(min(epsilon, 700.0)) / n_candidates + delta  # e^700 is a float, and enough
+    at_most = math.exp(min(epsilon, 700.0)) / n_candidates + delta  # e^700 is still a float
     return min(1.0, at_most, above)
 
 

@@ -27,7 +27,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 
 # The most digests that are kept: 8 KiB.
 MAX_DIGESTS = 1024
-# Fewer that could be compared tell too little.
+# With fewer digests to compare, the share of common ones says too little.
 _MIN_COMPARED = 20
 _HALF_HOUR_US = 1_800_000_000
 _LARGEST = np.uint64(2**64 - 1)
@@ -47,7 +47,7 @@ class CaseSketch:
 
     @classmethod
     def from_traces(cls, traces: TraceBatch, key: ReleaseKey) -> CaseSketch:
-        """Returns the sketch of complete cases under a key; a case without events counts not.
+        """Returns the sketch of complete cases under a key; a case without events does not count.
 
         Args:
             traces: The cases, as they were read.
@@ -66,8 +66,8 @@ class CaseSketch:
         is_coarse = start % _HALF_HOUR_US == 0
         more = np.stack([end - begin, last], axis=1).astype(np.uint64)[is_coarse]
         blocks[is_coarse] ^= KeyedBlocks(key.derive(b"sketch/rest")).encrypt(more)
-        found = KeyedBlocks(key.derive(b"sketch")).encrypt(blocks)[:, 0]
-        return cls(_smallest(found))
+        digests = KeyedBlocks(key.derive(b"sketch")).encrypt(blocks)[:, 0]
+        return cls(_smallest(digests))
 
     @classmethod
     def merge(cls, pieces: Sequence[CaseSketch]) -> CaseSketch:
@@ -80,11 +80,11 @@ class CaseSketch:
         """Returns a sketch as `to_bytes` wrote it.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The bytes are no sketch.
         """
         digests = np.frombuffer(data, "<u8").astype(np.uint64)
         if len(digests) > MAX_DIGESTS or np.any(digests[1:] <= digests[:-1]):
-            raise ValueError("no sketch of cases")
+            raise ValueError("the bytes are no sketch of cases")
         return cls(digests)
 
     def to_bytes(self) -> bytes:
@@ -132,6 +132,6 @@ class CaseSketch:
 def _smallest(digests: np.ndarray) -> np.ndarray:
     if len(digests) > 2 * MAX_DIGESTS:
         few = np.unique(np.partition(digests, 2 * MAX_DIGESTS)[: 2 * MAX_DIGESTS])
-        if len(few) >= MAX_DIGESTS:  # cases are hardly ever there twice
+        if len(few) >= MAX_DIGESTS:  # nearly always, since few cases are equal
             return few[:MAX_DIGESTS]
     return np.unique(digests)[:MAX_DIGESTS]

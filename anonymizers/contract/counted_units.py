@@ -84,16 +84,16 @@ class CountedUnits:
         """Returns a set as `to_bytes` wrote it.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The bytes are no such set.
         """
         n_columns = data[0] if data else 0
         if n_columns not in (_OF_CASES, _OF_INDIVIDUALS) or (len(data) - 1) % (8 * n_columns):
-            raise ValueError("no set of counted units")
+            raise ValueError("the bytes are no set of counted units")
         digests = np.frombuffer(data, "<u8", offset=1).astype(np.uint64).reshape(-1, n_columns)
-        found = cls(digests)
-        if not found._is_in_order or (len(digests) == 0 and n_columns != _OF_CASES):
-            raise ValueError("no set of counted units")
-        return found
+        counted = cls(digests)
+        if not counted._is_in_order or (len(digests) == 0 and n_columns != _OF_CASES):
+            raise ValueError("the bytes are no set of counted units")
+        return counted
 
     def to_bytes(self) -> bytes:
         """Returns the number of columns in one byte, then the words, the least byte first."""
@@ -133,16 +133,16 @@ class CountedUnits:
         Raises:
             UsageError: They are of cases and the set is of individuals, or the other way round.
         """
-        found = np.zeros(len(digests), bool)
+        is_held = np.zeros(len(digests), bool)
         if self.weight == 0 or len(digests) == 0:
-            return found
+            return is_held
         if digests.shape[1] != self.digests.shape[1]:
             raise UsageError("sets of counted cases and of counted individuals do not compare")
-        # The last two words are a case's own, also of an individual's: the others follow from them.
+        # The last two words identify a case in either kind of set; the others follow from it.
         rows, places = _equal_words(digests[:, -2], self._case_words)
         places = self._case_order[places]
-        found[rows[np.all(digests[rows] == self.digests[places], axis=1)]] = True
-        return found
+        is_held[rows[np.all(digests[rows] == self.digests[places], axis=1)]] = True
+        return is_held
 
     def cases_of(self, individuals: np.ndarray) -> np.ndarray:
         """Returns int64[n], how many cases of each individual the set has.
@@ -158,7 +158,7 @@ class CountedUnits:
 
     def take(self, is_in: np.ndarray) -> Self:
         """Returns the cases at which bool[n] is true."""
-        rows = self.digests[is_in]  # in order, as all are
+        rows = self.digests[is_in]  # in order, since all rows are
         return type(self)(rows) if len(rows) else self.merge(())
 
     @cached_property

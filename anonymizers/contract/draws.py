@@ -18,7 +18,9 @@ def decided(decisions: Mapping[str, Decision]) -> str:
     """
     if not decisions:
         return ""
-    return text_digest(*(part for name, made in decisions.items() for part in (name, digest(made))))
+    return text_digest(
+        *(part for name, decision in decisions.items() for part in (name, digest(decision)))
+    )
 
 
 class Draws(Protocol):

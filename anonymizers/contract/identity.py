@@ -1,4 +1,4 @@
-"""What a release is told apart by: the digest of its configuration, and the one of its noise."""
+"""The digests by which releases are told apart: that of the configuration and that of the noise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tracecloak.anonymizers.noise.randomness import text_digest
 def config_digest(given: Mapping[str, Any]) -> str:
     """Returns 64 hex digits of a configuration, by which a finished release is known.
 
-    A key at its default must not be among those given: then one that a later version adds changes
-    the digest of nobody who leaves it out. The order of keys does not matter.
+    A key at its default must not be among those given. So a key that a later version adds leaves
+    the digests of all configurations without it as they are. The order of keys does not matter.
 
     Args:
         given: JSON values by key, of all that changes a released byte and is not at its default.

@@ -118,7 +118,7 @@ def decide(
     digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
     randomness = Randomness(key, release_id, digest, noise_digest)
     bounded = bound(traces, method, params, randomness)
-    kept = draws or Unkept()
+    draws = draws or Unkept()
     decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)
@@ -130,8 +130,8 @@ def decide(
                     counter.count(batch, decisions, randomness if i else randomness.of_units)
                 )
             statistics[name] = pieces.result()
-        own = partial(method.decide, round_name, statistics, decisions, params, randomness)
-        decisions[round_name] = kept.once(round_name, randomness, own)
+        decide_round = partial(method.decide, round_name, statistics, decisions, params, randomness)
+        decisions[round_name] = draws.once(round_name, randomness, decide_round)
         randomness = randomness.after(decided(decisions))
     return randomness, decisions
 
@@ -151,5 +151,5 @@ def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> Trace
     names = [attribute.name for attribute in method.attributes(params)]
     if list(traces.attributes) == names:
         return traces
-    kept = {name: traces.attributes[name] for name in names if name in traces.attributes}
-    return replace(traces, attributes=kept)
+    attributes = {name: traces.attributes[name] for name in names if name in traces.attributes}
+    return replace(traces, attributes=attributes)

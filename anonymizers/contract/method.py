@@ -256,7 +256,7 @@ class Anonymizer(Protocol):
         """Decides a round on the totals; pure, and the only place for noise on counts.
 
         Where the guarantee is rigorous nothing in the statistics or the noise may be a reason to
-        raise: what cannot be done is told by `Params`, `guarantee` or `spends`, by public numbers.
+        raise. `Params`, `guarantee` or `spends` refuse what cannot be done, by public numbers.
 
         Raises:
             GuaranteeError: The promise, which is no rigorous one, cannot be kept on this input.

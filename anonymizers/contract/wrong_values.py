@@ -1,7 +1,7 @@
-"""What is said of wrong parameters: in our words, by key, with the value and what it must be.
+"""The texts of errors on wrong parameters: the key, what its value must be, and what it was.
 
-Parameters and configurations are public, so their values are shown. pydantic, which checks them,
-speaks of its own types.
+Parameters and configurations are public, so their values are shown. pydantic checks them, but its
+own texts speak of its types; the texts here are ours.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tracecloak.schemas.errors import UsageError
 
 _SHOWN_CHARACTERS = 80
 
-# By pydantic's name of the error (docs.pydantic.dev, "Validation errors"); in braces is what it
-# says of it.
+# The text of each kind of error, by pydantic's name of it (docs.pydantic.dev, "Validation errors").
+# In braces are the limits that pydantic reports with it.
 _SAID = {
     "missing": "required",
     "greater_than": "must be above {gt}",
@@ -38,7 +38,7 @@ _SAID = {
     "too_long": "must have {max_length} or fewer members",
     "frozen_instance": "cannot be changed",
 }
-# What is said of an error that the table above lacks, by the beginning of its name.
+# The text of an error that the table above lacks, by the beginning of its name.
 _SAID_OF = {
     "int_": "must be a whole number",
     "float_": "must be a number",
@@ -52,7 +52,7 @@ _SAID_OF = {
     "model_": "must be a mapping of names to values",
 }
 _NOT_SAID = "has a value of a wrong kind"
-# What pydantic adds to the place of an error to tell the kinds apart that a key may have.
+# Where a key may have a value of several kinds, pydantic ends the place of an error with the kind.
 _KIND = re.compile(
     r"(constrained-)?(int|float|str|bool|decimal)|(literal|tuple|list|function-.*)\[.*"
 )
@@ -61,34 +61,34 @@ _KIND = re.compile(
 def usage_error(
     error: pydantic.ValidationError, whose: str = "", known: Iterable[str] = ()
 ) -> UsageError:
-    """Returns what pydantic found as one text, a part for each key.
+    """Returns the errors that pydantic found as one text, with a part for each key.
 
     Args:
-        error: What it raised.
-        whose: Whose keys they are, such as the name of a method, for a key that is not known.
+        error: What pydantic raised.
+        whose: Whose keys they are, such as the name of a method; it is shown with an unknown key.
         known: The keys that there are.
     """
-    told: dict[str, list[Mapping[str, Any]]] = {}
-    for found in error.errors(include_url=False):
-        place = [str(part) for part in found["loc"] if not _KIND.fullmatch(str(part))]
-        told.setdefault(".".join(place), []).append(found)
+    by_key: dict[str, list[Mapping[str, Any]]] = {}
+    for problem in error.errors(include_url=False):
+        place = [str(part) for part in problem["loc"] if not _KIND.fullmatch(str(part))]
+        by_key.setdefault(".".join(place), []).append(problem)
     return UsageError(
-        "; ".join(_line(key, found, whose, list(known)) for key, found in told.items())
+        "; ".join(_line(key, problems, whose, list(known)) for key, problems in by_key.items())
     )
 
 
-def _line(key: str, found: Sequence[Mapping[str, Any]], whose: str, known: list[str]) -> str:
-    kinds = {one["type"] for one in found}
+def _line(key: str, problems: Sequence[Mapping[str, Any]], whose: str, known: list[str]) -> str:
+    kinds = {problem["type"] for problem in problems}
     if "extra_forbidden" in kinds:
         return f"{key}: unknown key{_mend(key, whose, known)}"
     if "missing" in kinds:
         return f"{key}: required"
     # If a key may have a value of several kinds, pydantic reports an error for each kind.
-    said = [_said(one) for one in found]
+    said = [_said(problem) for problem in problems]
     text = " or ".join([said[0], *(s.removeprefix("must be ") for s in dict.fromkeys(said[1:]))])
-    if not key:  # of several keys together: all that was given would be too much to show
+    if not key:  # the error is of several keys together, whose values are too much to show
         return text
-    given = _shown(found[0]["input"])
+    given = _shown(problems[0]["input"])
     if len(given) > _SHOWN_CHARACTERS:
         given = given[:_SHOWN_CHARACTERS] + "…"
     return f"{key}: {text}, got {given}"
@@ -111,8 +111,8 @@ def _number(limit: Any) -> str:
     return f"{limit:g}" if isinstance(limit, float) else str(limit)
 
 
-def _said(found: Mapping[str, Any]) -> str:
-    kind, context = found["type"], found.get("ctx", {})
+def _said(problem: Mapping[str, Any]) -> str:
+    kind, context = problem["type"], problem.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
         return str(context["error"])
     if kind == "string_too_short":

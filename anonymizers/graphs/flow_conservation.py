@@ -36,7 +36,7 @@ _NEWTON_STEPS = 200  # real graphs take 5 to 20
 _BISECTIONS = 60
 _RESIDUAL = 1e-12  # imbalance at which the potentials are good enough, to the largest throughput
 _CONJUGATE_STEPS = 3000
-_RIDGE = 1e-10  # to the diagonal: parts that no positive edge joins have singular equations
+_RIDGE = 1e-10  # added to the diagonal, since parts that no edge joins make it singular
 
 
 def conserve(
@@ -89,18 +89,18 @@ def conserve(
     nodes, ends = np.unique(np.concatenate([sources, targets, [start, end]]), return_inverse=True)
     ends[ends == ends[-1]] = ends[-2]
     source, target = ends[:-2].reshape(2, -1)
-    loop = source == target  # conserved whatever its count; so is an edge from start to end
+    loop = source == target  # its flow is conserved in any case; start to end is one, too
     counts[loop] = _nearest_integers(np.maximum(values[loop], 0))
     # A circulation is a sum of cycles, and a cycle stays in a strongly connected component.
     component = connected_components(
         sparse.coo_array((np.ones(len(values)), (source, target)), (len(nodes),) * 2),
         connection="strong",
     )[1]
-    kept = np.flatnonzero(~loop & (component[source] == component[target]))
-    used, ends = np.unique(np.concatenate([source[kept], target[kept]]), return_inverse=True)
+    cyclic = np.flatnonzero(~loop & (component[source] == component[target]))
+    used, ends = np.unique(np.concatenate([source[cyclic], target[cyclic]]), return_inverse=True)
     source, target = ends.reshape(2, -1)
-    nearest = _nearest_circulation(source, target, values[kept], cost[kept], len(used))
-    counts[kept] = _round(source, target, nearest, len(used))
+    nearest = _nearest_circulation(source, target, values[cyclic], cost[cyclic], len(used))
+    counts[cyclic] = _round(source, target, nearest, len(used))
     return counts
 
 
@@ -239,7 +239,7 @@ def _round(source: np.ndarray, target: np.ndarray, flow: np.ndarray, n_nodes: in
     for is_free, most_up in ((is_whole, 1.0), (np.ones(n_edges, bool), np.inf)):
         down = np.flatnonzero(is_free & (base > 0))
         more = np.flatnonzero(is_free & ~is_whole) if most_up > 1 else down[:0]
-        found = linprog(
+        solution = linprog(
             np.concatenate([up, dear * (1 + 2 * error[down]), np.full(len(more), dear)]),
             A_eq=sparse.hstack([incidence, -incidence[:, down], incidence[:, more]], "csc"),
             b_eq=-_imbalance(source, target, base, n_nodes),
@@ -257,9 +257,9 @@ def _round(source: np.ndarray, target: np.ndarray, flow: np.ndarray, n_nodes: in
             ),
             method="highs-ds",
         )
-        if found.x is not None:
+        if solution.x is not None:
             break
-    moves = np.rint(found.x).astype(np.int64)
+    moves = np.rint(solution.x).astype(np.int64)
     counts = base + moves[:n_edges]
     counts[down] -= moves[n_edges : n_edges + len(down)]
     counts[more] += moves[n_edges + len(down) :]

@@ -46,7 +46,7 @@ class NoisyCells:
         cls, cells: np.ndarray, noisy: np.ndarray, noise: SumNoise, beyond: float = 0.0
     ) -> NoisyCells:
         """Returns sums that were measured one by one, given in lattice steps."""
-        # A release must not fail on what its noise came to, however wide that was asked to be.
+        # A release must not fail because its noise was large, so the values are cut off.
         values = np.minimum(noisy / noise.units, MAX_COUNT)
         return cls(cells, values, np.full(len(cells), noise.width / noise.units), noise, beyond)
 
@@ -98,13 +98,13 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
 
     n_codes = vocabulary.end + 1
     least = arcs.least(len(arcs.cells))
-    kept = np.flatnonzero(arcs.values >= least)
-    sources, targets = (codes.astype(np.int32) for codes in np.divmod(arcs.cells[kept], n_codes))
-    weights = (arcs.scales.min(initial=np.inf) / arcs.scales[kept]) ** 2
-    values = arcs.values[kept]
+    large = np.flatnonzero(arcs.values >= least)
+    sources, targets = (codes.astype(np.int32) for codes in np.divmod(arcs.cells[large], n_codes))
+    weights = (arcs.scales.min(initial=np.inf) / arcs.scales[large]) ** 2
+    values = arcs.values[large]
     counts = conserve(sources, targets, values, weights, vocabulary.start, vocabulary.end)
     flows = np.flatnonzero(counts)
-    low, high = arcs.intervals(kept, counts, least)
+    low, high = arcs.intervals(large, counts, least)
     return ReleasedGraph(
         *(vocabulary.names, sources[flows], targets[flows]),
         *(counts[flows], low[flows], high[flows]),
@@ -136,11 +136,11 @@ def released_durations(
     is_clear |= ~is_clear.any(axis=1, keepdims=True)
     shares = onto_simplex(np.where(is_clear, rows, -MAX_COUNT), totals)
     counts = whole(shares, totals)
-    row, found = np.nonzero(counts)
-    counted = counts[row, found]
-    low, high = bins.intervals(at[row, found], counted, least)
+    row, bin_number = np.nonzero(counts)
+    counted = counts[row, bin_number]
+    low, high = bins.intervals(at[row, bin_number], counted, least)
     return ReleasedDurations(
         *(graph.names, borders_us),
-        *(graph.sources[inner][row], graph.targets[inner][row], found.astype(np.int32)),
+        *(graph.sources[inner][row], graph.targets[inner][row], bin_number.astype(np.int32)),
         *(counted, low, high),
     )

@@ -108,7 +108,7 @@ class PrivateDfgParams(ListedParams):
         if self.delta == 0 and self.max_trace_length is None:
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.delta == 0 and self.l2_clip is not None:
-            raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
+            raise ValueError("l2_clip is for delta above 0; with delta 0 leave it out")
         if self.n_words is not None:
             if excess := excess_of_pairs(self.n_words, self.n_bins):
                 raise ValueError(excess)
@@ -152,7 +152,7 @@ class PrivateDfgParams(ListedParams):
         try:
             laplace = budget_of(epsilon, Fraction(0), (Sums("edges", one, whole),))
             gaussian = budget_of(epsilon, delta, needs)
-            own = variance_of(laplace.means["edges"].noise(whole))
+            laplace_variance = variance_of(laplace.means["edges"].noise(whole))
             others = [
                 variance_of(gaussian.means[name].noise(clipped, UNITS))
                 for name in ("edges", "durations")
@@ -160,7 +160,7 @@ class PrivateDfgParams(ListedParams):
             ]
         except UsageError:  # spends says which noise cannot be drawn
             return False
-        return own ** len(others) * self.n_bins <= math.prod(others)
+        return laplace_variance ** len(others) * self.n_bins <= math.prod(others)
 
     @property
     def buys_clip(self) -> bool:
@@ -207,7 +207,7 @@ class PrivateDfgParams(ListedParams):
         Args:
             clip_units: Largest norm of a case in lattice steps: L2, or L1 where they are whole.
         """
-        if self.is_whole:  # a case of so many pairs
+        if self.is_whole:  # the L1 norm is the number of pairs of a case
             return of_directly_follows(clip_units - 1, self.max_units)
         return of_clipped_flows(clip_units, self.max_units)
 
@@ -322,9 +322,9 @@ def clip_of(decisions: contract.Decisions, params: PrivateDfgParams, name: str) 
 def _shares(whole: Fraction, *, durations: bool, buys_clip: bool) -> dict[str, Fraction]:
     """What each sum has of all of them; without the choice of a clip the others have its share."""
     table = _SHARES_WITH_DURATIONS if durations else _SHARES
-    kept = {name: share for name, share in table.items() if buys_clip or "clip" not in name}
-    total = sum(kept.values(), Fraction(0))
-    return {name: whole * share / total for name, share in kept.items()}
+    used = {name: share for name, share in table.items() if buys_clip or "clip" not in name}
+    total = sum(used.values(), Fraction(0))
+    return {name: whole * share / total for name, share in used.items()}
 
 
 class PrivateDfg(PartsMethod):
@@ -384,8 +384,10 @@ def clips_part(params: PrivateDfgParams) -> Part:
         of_clip = noise.width / noise.units
         rank = rank_of_clip(of_clip, n_cells, n_names, _WEIGHTS_OF_NOISE[name], n_bins)
         cases = given.statistics[name].histogram(len(norm_grid()))
-        own, purpose = given.means[f"{name} clip"], f"{name} clip"
-        square = choose_clip(cases, own, rank, params.max_units, given.randomness, purpose, 0.0)
+        allowance, purpose = given.means[f"{name} clip"], f"{name} clip"
+        square = choose_clip(
+            cases, allowance, rank, params.max_units, given.randomness, purpose, 0.0
+        )
         return math.isqrt(square * UNITS**2)
 
     def decide(given: Given) -> ClipsDecision:

@@ -46,7 +46,7 @@ class AmunRigorousParams(PrivateLogParams):
             advantage = Decimal(str(values.get("guessing_advantage")))
         except ArithmeticError:
             advantage = Decimal(0)
-        if advantage.is_nan() or not 0 < advantage < 1:  # its own field refuses it
+        if advantage.is_nan() or not 0 < advantage < 1:  # the field guessing_advantage refuses it
             return {**values, "epsilon": 1}
         epsilon = epsilon_of_guessing_advantage(advantage)
         given = values.get("epsilon")

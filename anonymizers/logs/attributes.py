@@ -114,7 +114,7 @@ def cells_of_events(
     keys = traces.activities.astype(np.int64) * n_cells + values_of_events(traces, attribute)
     cases = np.repeat(np.arange(traces.n_cases), traces.lengths)
     cells = CaseCells.of(cases, keys, traces.n_cases, len(traces.vocabulary) * n_cells)
-    # Of at most `clip_units` events the L2 norm is no more, so pure counts pass as they are.
+    # The L2 norm of at most `clip_units` events is at most that, so pure counts are not scaled.
     return ClippedCells.of_cases(cells, clip_units, 1 if is_pure else UNITS)
 
 
@@ -295,8 +295,8 @@ def attribute_of_traces(
         decision: How the attribute is distributed.
         attribute: The attribute.
         traces: Generated cases, in the vocabulary that it was decided in.
-        classes: The classes of cases that it was decided by. Of no importance to an attribute of
-            events.
+        classes: The classes of cases that it was decided by; an attribute of events has no use for
+            them.
         cases: int64[n_cases], their numbers in the whole release.
         randomness: The release's.
 
@@ -311,8 +311,8 @@ def attribute_of_traces(
             decision, attribute, traces.activities, cases[row], positions, randomness
         )
     nowhere = np.zeros(len(cases), np.int64)
-    own = classes.of_cases(traces)
-    of_cases = sample_attribute(decision, attribute, own, cases, nowhere, randomness)
+    class_of_case = classes.of_cases(traces)
+    of_cases = sample_attribute(decision, attribute, class_of_case, cases, nowhere, randomness)
     return of_cases.take(pa.array(row))
 
 

@@ -125,7 +125,7 @@ def handover_cells(
     cases = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
     n_keys = len(traces.vocabulary) * k * k
     cells = CaseCells.of(cases, rows * k + values[events], traces.n_cases, n_keys)
-    # Of fewer than `clip_units` steps the L2 norm is no more, so pure counts pass as they are.
+    # The L2 norm of fewer than `clip_units` steps is below that, so pure counts are not scaled.
     return ClippedCells.of_cases(cells, clip_units, 1 if is_pure else UNITS)
 
 
@@ -233,9 +233,11 @@ def decided_handovers(
         decided: What the parts of attributes and of handovers decided, by name.
     """
     return {
-        handovers_name(own): decide_handovers(decided[handovers_name(own)], decided[part_name(own)])
-        for own in attributes
-        if own.has_handovers
+        handovers_name(attribute): decide_handovers(
+            decided[handovers_name(attribute)], decided[part_name(attribute)]
+        )
+        for attribute in attributes
+        if attribute.has_handovers
     }
 
 
@@ -273,7 +275,7 @@ def handed_over(
     cells[events] = CellLaws.of(of_activities.shares).draw(activities[events], uniforms[events])
     laws = CellLaws.of(decision.shares)
     lasts = traces.offsets[1:] - 1
-    while len(events):  # one position of all cases that have it after the other
+    while len(events):  # position by position, for all cases that have one there
         goes_on = events < lasts
         events, lasts = events[goes_on] + 1, lasts[goes_on]
         rows = activities[events] * k + cells[events - 1]

@@ -152,7 +152,7 @@ class PrivateLogParams(ListedParams):
     def _dates_are_texts(cls, date: Any) -> Any:
         return None if date is None else str(date)
 
-    # Of what says the same calendar one form is kept, as a release is told from another by it.
+    # The same calendar must give the same text, since releases are told apart by it.
 
     @pydantic.field_validator("working_days")
     @classmethod
@@ -163,8 +163,8 @@ class PrivateLogParams(ListedParams):
     @pydantic.field_validator("working_hours")
     @classmethod
     def _hours_as_numbers(cls, hours: str | None) -> str | None:
-        found = _HOURS.match(hours or "")
-        text = f"{int(found[1])}-{int(found[2])}" if found else hours
+        match = _HOURS.match(hours or "")
+        text = f"{int(match[1])}-{int(match[2])}" if match else hours
         return None if text == "0-24" else text
 
     @pydantic.field_validator("holidays")
@@ -213,17 +213,17 @@ class PrivateLogParams(ListedParams):
             return ""
         from tracecloak.anonymizers.logs.handovers import excess_of_handovers
 
-        found = (excess_of_handovers(attribute, n_words) for attribute in self.handed_over)
-        return next(filter(None, found), "")
+        excesses = (excess_of_handovers(attribute, n_words) for attribute in self.handed_over)
+        return next(filter(None, excesses), "")
 
     def _check_pure(self) -> None:
         if not self.generator.is_pure:
             names = ", ".join(["auto", *sorted(n for n, g in GENERATORS.items() if g.is_pure)])
-            raise ValueError(f"delta 0 needs variants that do without: one of {names}")
+            raise ValueError(f"variants must work without delta where it is 0: take one of {names}")
         if self.max_trace_length is None:
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.l2_clip is not None:
-            raise ValueError("l2_clip is for delta above 0; with delta 0 max_trace_length bounds")
+            raise ValueError("l2_clip is for delta above 0; with delta 0 leave it out")
 
     @property
     def is_timed(self) -> bool:
@@ -237,8 +237,8 @@ class PrivateLogParams(ListedParams):
             if self.delta == 0:
                 return GENERATORS["privtree"]
             if self.is_timed:
-                return GENERATORS["joint-variants"]  # what auto does beside other counts
-            from tracecloak.anonymizers.variants.auto import AutoVariants  # lazy, as those are
+                return GENERATORS["joint-variants"]  # what auto takes where times are counted, too
+            from tracecloak.anonymizers.variants.auto import AutoVariants  # loaded on use
 
             return AutoVariants()
         return GENERATORS[self.variants]
@@ -331,10 +331,10 @@ class PrivateLogParams(ListedParams):
     def parts(self) -> tuple[Part, ...]:
         """What the budget is divided among, and in which rounds."""
         split = self.split
-        made = (
+        parts = (
             part for kind in KINDS for part in kind.parts(self, split.get(kind.split, Fraction(0)))
         )
-        return tuple(replace(part, round=part.round or LOG) for part in made)
+        return tuple(replace(part, round=part.round or LOG) for part in parts)
 
     @property
     def spending(self) -> Budget:
@@ -404,7 +404,7 @@ def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
         length = params.max_trace_length or decisions["length"].max_trace_length
         return Domain(known_vocabulary(params.words, decisions), length, params.max_units)
 
-    if not params.is_timed:  # all that a vocabulary leaves
+    if not params.is_timed:  # the variants have all that the vocabulary leaves
         weight = 1 - VOCABULARY_SHARE
     of_log = params.max_units, params.max_trace_length, weight
     part = variants_part(params.generator, domain_of, *of_log)
@@ -460,7 +460,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(_granularity, "granularity", Fraction(2, 100)),
     _choice(lambda params: params.buys_clip, _clip),
-    Kind(_timed(lambda params, own: sizes_part(params, own, KNOWN)), "sizes", Fraction(2, 100)),
+    Kind(_timed(lambda params, share: sizes_part(params, share, KNOWN)), "sizes", Fraction(2, 100)),
     Kind(_variants, "variants", Fraction(40, 100)),
     Kind(_before(spans_part), "spans", Fraction(18, 100)),
     Kind(_before(starts_part), "starts", Fraction(12, 100)),

@@ -83,8 +83,8 @@ class PripelRigorous(PrivateLog):
         parts = super().combined(round_name, decided, given, params).parts
         if "variants" not in parts:
             return PartsDecision(parts)
-        kept = pruned(parts["variants"], params.p_harmful)
-        return PartsDecision({**parts, "variants": kept})
+        variants = pruned(parts["variants"], params.p_harmful)
+        return PartsDecision({**parts, "variants": variants})
 
 
 def pruned(variants: ReleasedVariants, least: int) -> ReleasedVariants:

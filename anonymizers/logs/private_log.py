@@ -49,7 +49,7 @@ def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Knowing:
-    """A counter that is told what was bought."""
+    """A counter that knows what was bought."""
 
     counter: contract.Counter
 

@@ -30,8 +30,8 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
         noise = given.means["sizes"].noise(changed)
         exact = np.array([given.statistics["lengths"].n_cases * noise.units], np.int64)
         cell = np.zeros(1, np.int64)
-        found = noisy_sums(exact, noise, "number of cases", cell, given.randomness)
-        return max(round(int(found[0]) / noise.units), 0)
+        noisy = noisy_sums(exact, noise, "number of cases", cell, given.randomness)
+        return max(round(int(noisy[0]) / noise.units), 0)
 
     needs = (Sums("sizes", share, changed),)
     return Part("sizes", needs, sentence, decide, {"lengths": LengthsOfCases()}, round_name)

@@ -20,7 +20,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.step_durations import noise_text
 
-_SQUARE = 2  # of what the bought clip is divided by
+_SQUARE = 2  # the bought clip is divided by the root of this
 
 
 def clip_of_values(public_units: int | None, decisions: contract.Decisions) -> int:

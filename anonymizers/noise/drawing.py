@@ -95,7 +95,7 @@ class Noise:
         noise: AddedNoise,
         names: pa.Array | None = None,
     ) -> None:
-        """Is told of sums with noise, before anything is made of them.
+        """Receives sums with noise, before anything is computed from them.
 
         Args:
             purpose: What the noise is for.

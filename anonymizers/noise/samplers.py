@@ -79,8 +79,8 @@ def truncated_discrete_laplace(
 ) -> np.ndarray:
     """Returns int64[n], discrete Laplace conditioned on |x| <= bound, one value for each row.
 
-    A bound below the scale is no trouble: there the candidates are uniform, so that whatever the
-    bound about one in three attempts succeeds.
+    Where a bound is below the scale, the candidates are uniform. So about one in three attempts
+    succeeds, whatever the bound.
 
     Args:
         stream: Of n cells.
@@ -101,7 +101,7 @@ def truncated_discrete_laplace(
         values, is_fair = _below(words[:, 0], 2 * bound + 1)
         values -= bound
         sizes = np.abs(values)
-        kept = is_fair & are_below_exp(
+        is_kept = is_fair & are_below_exp(
             stream,
             rows,
             words[:, 1],
@@ -109,7 +109,7 @@ def truncated_discrete_laplace(
             sizes * (under / above),  # in [0, 1] after four roundings: wrong by less than 2^-50
             lambda i: Fraction(int(sizes[i]) * int(under[i]), int(above[i])),
         )
-        at = np.flatnonzero(kept)
+        at = np.flatnonzero(is_kept)
         return at, values[at]
 
     def attempt_laplace(rows: np.ndarray) -> _Drawn:
@@ -156,7 +156,7 @@ def discrete_gaussian(
         # With z = size / sigma - sigma / t the exponent is z² / 2. Five roundings of each term put
         # z wrong by less than 2^-50 (|z| + 2), hence exp(-z² / 2) by less than 2^-49.
         z = sizes / sigmas[rows] - shifts[rows]
-        kept = are_below_exp(
+        is_kept = are_below_exp(
             stream,
             rows,
             stream.words(rows)[:, 0],
@@ -164,7 +164,7 @@ def discrete_gaussian(
             z * z / 2,
             lambda i: exact_exponent(int(rows[i]), int(sizes[i])),
         )
-        return at[kept], values[kept]
+        return at[is_kept], values[is_kept]
 
     values = np.zeros(len(stream), np.int64)
     _fill(values, np.arange(len(stream)), attempt)
@@ -253,7 +253,7 @@ def permute_and_flip(
         lambda i: int(gaps[i]) * rate,
     )
     candidates, ranks = np.flatnonzero(heads), words[heads, 1]
-    while True:  # the first in a random order; equal ranks are ordered by further ones
+    while True:  # the smallest random rank wins; equal ones are drawn again
         candidates = candidates[ranks == ranks.min()]
         if len(candidates) == 1:
             return int(candidates[0])
@@ -286,7 +286,7 @@ def _attempt_laplace(
     """
     words = stream.words(rows)
     rest, is_fair = _below(words[:, 0], numerators)
-    kept = is_fair & are_below_exp(
+    is_kept = is_fair & are_below_exp(
         stream,
         rows,
         words[:, 1] >> np.uint64(32),
@@ -294,7 +294,7 @@ def _attempt_laplace(
         rest / numerators,  # three roundings in [0, 1]: wrong by less than 2^-51
         lambda i: Fraction(int(rest[i]), int(numerators[i])),
     )
-    at = np.flatnonzero(kept)
+    at = np.flatnonzero(is_kept)
     low = words[at, 1].astype(np.uint32)
     negative = (low & np.uint32(1)).astype(bool)
     counts = geometric(stream, rows[at], (low >> np.uint32(32 - GEOMETRIC_BITS)).astype(np.int64))

@@ -112,7 +112,7 @@ def noisy_sums(
         purpose: What the noise is for; one of its own for each histogram.
         domain: int64[n], their cells, distinct and not negative.
         randomness: The release's.
-        names: What the codes of the cells mean, for who is told of the sums; None: nothing.
+        names: What the codes of the cells mean, for `Noise.made`; None: they have no names.
     """
     stream = CellStream(randomness, purpose, cell_numbers(domain))
     noisy = sums + noise.draw(stream)

@@ -75,7 +75,7 @@ class Pools:
         upper = np.minimum(lower + 1, sizes - 1)
         inside = self._ranked(before + lower), self._ranked(before + upper)
         drawn = inside[0] + np.clip(rank - lower, 0, 1) * (inside[1] - inside[0])
-        # Half a step of rank lies below the smallest value and half a one above the largest.
+        # Ranks reach half a step below the smallest value and half a step above the largest.
         gap = self._ranked(before + np.minimum(1, sizes - 1)) - self._ranked(before)
         gap = np.minimum(gap / 2, self._ranked(before))
         drawn = np.where(rank < 0, self._ranked(before) + (4 * rank + 1) * gap, drawn)
@@ -171,13 +171,13 @@ def _draw(
     piece[dealt] = np.arange(len(node)) - offsets[node[dealt]]
     # Rounding up to 1 would leave the slice.
     shares = np.minimum((piece + uniform(words[:, 1])) / sizes[node], 1 - 2.0**-53)
-    found = pools.quantiles(pool_of[node], shares)
+    quantiles = pools.quantiles(pool_of[node], shares)
     if attribute is None:
-        drawn[filled] = found
+        drawn[filled] = quantiles
         return drawn
     cells = cell_numbers(node.astype(np.uint64))
     inside = uniform(randomness.words("pretsa/within-bin", cells, number)[:, 0])
-    numbers = attribute.values_of(np.clip(found, 1, attribute.n_cells - 1), inside)
+    numbers = attribute.values_of(np.clip(quantiles, 1, attribute.n_cells - 1), inside)
     drawn[filled] = np.asarray(numbers, np.float64)
     return drawn
 
@@ -198,17 +198,17 @@ def _pools(
 
     rows = np.flatnonzero(trie.depths[trie.nodes[durations.groups]] >= shallowest)
     position = durations.groups[rows]
-    own = is_own[position]
+    on_own_path = is_own[position]
     pools = Pools.of(
         np.concatenate(
             [
-                trie.nodes[position[own]],
+                trie.nodes[position[on_own_path]],
                 n_nodes + variants.codes[position],
                 np.full(len(rows), n_nodes + n_codes),
             ]
         ),
-        np.concatenate([durations.values[rows[own]], *[durations.values[rows]] * 2]),
-        np.concatenate([durations.counts[rows[own]], *[durations.counts[rows]] * 2]),
+        np.concatenate([durations.values[rows[on_own_path]], *[durations.values[rows]] * 2]),
+        np.concatenate([durations.counts[rows[on_own_path]], *[durations.counts[rows]] * 2]),
         n_nodes + n_codes + 1,
     )
     sizes = pools.sizes

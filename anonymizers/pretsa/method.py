@@ -136,7 +136,7 @@ class _Sanitised(contract.Anonymizer):
         )
         # Of the released files only what `verify` looks at may be said to have been checked.
         verified = f", and {close}" if close and not of_input else ""
-        kept = (
+        of_merged = (
             f" Where cases were merged, {close}, both as they were in the input for the cases that "
             "stay there."
             if of_input
@@ -173,7 +173,7 @@ class _Sanitised(contract.Anonymizer):
             reality=(
                 "It limits what an attacker learns who knows how a case begins. No finite epsilon "
                 "holds: each released variant is one of the input's, and which variants are merged "
-                "depends on every case." + kept
+                "depends on every case." + of_merged
             ),
             not_covered=(
                 "An attacker may know other parts of a case than its beginning, such as its times "
@@ -251,10 +251,10 @@ class _Sanitised(contract.Anonymizer):
         places: PlacesDecision = decisions["places"]
         goal = merging.target[variants.find(traces)]
         cells = randomness.identify("case", traces.case_ids)
-        # The batch's few cases are made the look-up table, not the log's many.
-        found = pc.index_in(places.cases, value_set=case_bytes(cells))
+        # The table that is searched holds the few cases of the batch, not the many of the log.
+        batch_rows = pc.index_in(places.cases, value_set=case_bytes(cells))
         place = np.zeros(traces.n_cases, np.int64)
-        place[np.asarray(found.drop_null())] = places.places[np.asarray(found.is_valid())]
+        place[np.asarray(batch_rows.drop_null())] = places.places[np.asarray(batch_rows.is_valid())]
 
         lengths = np.diff(variants.offsets)[goal]
         durations = merging.durations[ranges(merging.begins[goal] + place * lengths, lengths)]

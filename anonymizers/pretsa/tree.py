@@ -79,8 +79,8 @@ class MergedTree:
         self._past[self.trie.nodes] = row + 1
 
         self._passing = self.trie.counts.copy()  # cases by node
-        self._own = self.trie.counts.copy()  # of these, those with their own duration there
-        # What the distance of each node is at most; found out when it could matter.
+        self._staying = self.trie.counts.copy()  # of these, those with their own duration there
+        # An upper bound of the distance of each node, which is computed only when it could matter.
         self._at_most = np.full(n_nodes, np.inf)
         self._durations = durations
         self._rows = durations.offsets(len(variants.codes))
@@ -159,21 +159,21 @@ class MergedTree:
     def _move(self, variant: int, goal: int) -> np.ndarray:
         """Puts the cases of an input's variant on another path; returns the nodes that matter."""
         count = self.variants.counts[variant]
-        own = self.path(variant)
+        path = self.path(variant)
         before = self.n_common(variant, int(self.target[variant]))
         after = self.n_common(variant, goal)
         # Taking r of m values away, or putting r of m values in, moves a distribution by at most
         # r / m of its range.
-        lost, won = own[after:before], own[before:after]
-        self._at_most[lost] += count / self._own[lost]
-        self._own[lost] -= count
-        self._own[won] += count
-        self._at_most[won] += count / self._own[won]
+        lost, won = path[after:before], path[before:after]
+        self._at_most[lost] += count / self._staying[lost]
+        self._staying[lost] -= count
+        self._staying[won] += count
+        self._at_most[won] += count / self._staying[won]
         self.target[variant] = goal
         self._members[goal].append(variant)
         self._passing[self.path(goal)] += count
         self.n_cases[goal] += count
-        return own[min(before, after) : max(before, after)]
+        return path[min(before, after) : max(before, after)]
 
     def n_common(self, variant: int, other: int) -> int:
         """Returns the length of the longest common prefix of two variants."""

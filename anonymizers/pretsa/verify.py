@@ -120,15 +120,15 @@ class Spread:
         Args:
             durations: float64[m], NaN where an event has none.
         """
-        own = np.sort(durations[~np.isnan(durations)]) - self._least
+        ordered = np.sort(durations[~np.isnan(durations)]) - self._least
         n = len(self._values)
-        if not len(own) or self._values[-1] == 0:
+        if not len(ordered) or self._values[-1] == 0:
             return 0.0
-        edges = np.arange(len(own) + 1) * (n / len(own))
+        edges = np.arange(len(ordered) + 1) * (n / len(ordered))
         first, last = edges[:-1], np.minimum(edges[1:], n)
         # Up to here the values of the slice are below the duration, from here on not.
-        turn = np.clip(np.searchsorted(self._values, own), first, last)
-        moved = own * (2 * turn - first - last)
+        turn = np.clip(np.searchsorted(self._values, ordered), first, last)
+        moved = ordered * (2 * turn - first - last)
         moved += self._sum_to(first) + self._sum_to(last) - 2 * self._sum_to(turn)
         return float(moved.sum() / n / self._values[-1])
 

@@ -129,14 +129,14 @@ def matched_events(raw: TraceBatch, released: TraceBatch) -> np.ndarray:
         released: As many released cases, of the same vocabulary.
     """
     n_activities = len(raw.vocabulary)
-    own, number, _ = _numbered(released, n_activities)
-    theirs, _, order = _numbered(raw, n_activities)
-    first = np.searchsorted(theirs[order], own)
-    last = np.searchsorted(theirs[order], own, side="right")
-    found = np.full(released.n_events, -1)
+    wanted, number, _ = _numbered(released, n_activities)
+    offered, _, order = _numbered(raw, n_activities)
+    first = np.searchsorted(offered[order], wanted)
+    last = np.searchsorted(offered[order], wanted, side="right")
+    events = np.full(released.n_events, -1)
     has_one = first + number < last
-    found[has_one] = order[(first + number)[has_one]]
-    return found
+    events[has_one] = order[(first + number)[has_one]]
+    return events
 
 
 def _numbered(traces: TraceBatch, n_activities: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -182,9 +182,9 @@ class Enriched:
     ) -> Enriched:
         """Finds the cases of a batch that are used, and what for."""
         identities = randomness.identify("case", traces.case_ids)
-        found = pc.index_in(contents.sources, value_set=case_bytes(identities))
-        places = np.flatnonzero(found.is_valid())
-        source = np.asarray(found.drop_null(), np.int64)
+        batch_rows = pc.index_in(contents.sources, value_set=case_bytes(identities))
+        places = np.flatnonzero(batch_rows.is_valid())
+        source = np.asarray(batch_rows.drop_null(), np.int64)
         raw = traces.take(source)
         cells, replica = identities[source], contents.replica[places]
         variant = contents.released[places]
@@ -358,9 +358,9 @@ def enriched(
         by_pair: See `Enriched.duration_bounds`.
         randomness: The release's.
     """
-    made = Enriched.of(traces, query, contents, randomness)
+    cases = Enriched.of(traces, query, contents, randomness)
     return replace(
-        made.released,
-        times=made.retimed(epsilon, by_pair, randomness),
-        attributes={a.name: made.value(a, epsilon, randomness) for a in attributes},
+        cases.released,
+        times=cases.retimed(epsilon, by_pair, randomness),
+        attributes={a.name: cases.value(a, epsilon, randomness) for a in attributes},
     )

@@ -37,7 +37,8 @@ from tracecloak.schemas.arrays.merging import offsets_of, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# Distances that are computed at most, and of these the pairs that are kept: minutes and 2 GB.
+# At most so many distances are computed, which takes minutes, and at most so many pairs are kept,
+# which take 2 GB.
 MAX_DISTANCES = 1 << 30
 MAX_PAIRS = 1 << 26
 
@@ -91,10 +92,10 @@ def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Variant
     from_raw = np.concatenate([twins, columns[pairs.columns[used]]])
     to_released = np.concatenate([same, rows[pairs.rows[used]]])
     cases = np.concatenate([equal, sent[used]])
-    kept = np.lexsort((to_released, from_raw))
-    kept = kept[cases[kept] > 0]
+    order = np.lexsort((to_released, from_raw))
+    order = order[cases[order] > 0]
     cost = int((sent * pairs.costs).sum())
-    return VariantMatching(from_raw[kept], to_released[kept], cases[kept], cost)
+    return VariantMatching(from_raw[order], to_released[order], cases[order], cost)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +103,8 @@ class CandidatePairs:
     """Pairs that an assignment may use, in the order of their rows.
 
     Attributes:
-        rows: int64[n], who sends.
-        columns: int64[n], who takes.
+        rows: int64[n], places in the supply.
+        columns: int64[n], places in the capacity.
         costs: int64[n], not negative: of one unit.
     """
 
@@ -131,22 +132,22 @@ def _nearest_pairs(
     distance = LevenshteinDistance(both)
     candidates = number[len(rows) :]
     total = int(supply.sum())
-    found: list[np.ndarray] = []
+    near_columns: list[np.ndarray] = []
     costs: list[np.ndarray] = []
-    n_found = 0
+    n_pairs = 0
     for row in number[: len(rows)].tolist():
         distances = distance.between(row, candidates, None)
         within = np.cumsum(sum_groups(distances, capacity, int(distances.max()) + 1))
         near = np.flatnonzero(distances <= np.searchsorted(within, total))
-        n_found += len(near)
-        if n_found > MAX_PAIRS:
+        n_pairs += len(near)
+        if n_pairs > MAX_PAIRS:
             raise _too_many()
-        found.append(near.astype(np.int32))
+        near_columns.append(near.astype(np.int32))
         costs.append(distances[near].astype(np.int32))
     nothing = np.zeros(0, np.int32)
     return CandidatePairs(
-        np.repeat(np.arange(len(rows)), [len(near) for near in found]),
-        np.concatenate([nothing, *found]).astype(np.int64),
+        np.repeat(np.arange(len(rows)), [len(near) for near in near_columns]),
+        np.concatenate([nothing, *near_columns]).astype(np.int64),
         np.concatenate([nothing, *costs]).astype(np.int64),
     )
 
@@ -171,7 +172,8 @@ def transport(pairs: CandidatePairs, supply: np.ndarray, capacity: np.ndarray) -
     if not len(supply):
         return sent
     left, room = supply.copy(), capacity.copy()
-    # Prices: no cost is below the sum of those at its ends, and along used pairs it is that sum.
+    # Rows and columns have prices: the cost of a pair is at least the sum of its two prices, and is
+    # that sum where the pair is used.
     of_rows = np.minimum.reduceat(costs, np.searchsorted(rows, np.arange(len(supply))))
     of_columns = np.zeros(len(capacity), np.int64)
     slack = costs - of_rows[rows]

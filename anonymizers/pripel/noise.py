@@ -67,7 +67,7 @@ def perturbed_cells(
     if attribute.declaration.values is not None:
         stays = uniform(words[:, 0]) * (1 + (n - 1) * elementary.exp(-epsilon)) < 1
         others = (cells + below(words[:, 1], max(n - 1, 1))) % n + 1
-        found = np.where(stays | (n == 1), cells, others)
+        perturbed = np.where(stays | (n == 1), cells, others)
     else:
         used, row = np.unique(cells, return_inverse=True)
         steps = np.abs(np.arange(1, n + 1) - used[:, None])
@@ -75,6 +75,6 @@ def perturbed_cells(
         sums /= sums[:, -1:]
         sought = uniform(words[:, 0]) + row  # each bin's own law, one after the other
         laws = (sums + np.arange(len(used))[:, None]).ravel()
-        found = np.searchsorted(laws, sought, side="right") - row * n + 1
-        found = np.clip(found, 1, n)
-    return np.where(cells == 0, 0, found)
+        perturbed = np.searchsorted(laws, sought, side="right") - row * n + 1
+        perturbed = np.clip(perturbed, 1, n)
+    return np.where(cells == 0, 0, perturbed)

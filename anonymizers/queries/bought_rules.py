@@ -81,7 +81,7 @@ class RuleQuery:
         stream = CellStream(randomness, f"{name}/rule", cell_numbers(np.arange(len(counts))))
         noisy = counts + draw_laplace(stream, *self.scale)
 
-        # From here on nothing exact is looked at.
+        # From here on only noisy counts are read.
         pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
         occurs = pairs >= self.threshold
         has_other = ~np.eye(n, dtype=bool)

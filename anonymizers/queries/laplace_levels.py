@@ -87,14 +87,14 @@ class LaplaceLevels:
         the true number with probability 0.95.
         """
         query = self.query(domain, means["levels"])
-        found = trace_variant_query(counted, len(domain.vocabulary), query, randomness, self.name)
-        made = VariantHistogram.from_sequences(  # in the order of their codes
-            encode_sequences(found.offsets, found.codes), found.counts
+        answer = trace_variant_query(counted, len(domain.vocabulary), query, randomness, self.name)
+        variants = VariantHistogram.from_sequences(  # in the order of their codes
+            encode_sequences(answer.offsets, answer.codes), answer.counts
         )
         return most_frequent_first(
             domain.vocabulary.names,
-            made.offsets,
-            made.codes,
-            made.counts,
+            variants.offsets,
+            variants.codes,
+            variants.counts,
             laplace_interval(Fraction(*query.scale)),
         )

@@ -85,9 +85,9 @@ class OrderRules:
         n_prefixes, depth = prefixes.shape
         n = self.n_activities
         if depth == 0:
-            found = np.zeros((n_prefixes, n + 1), np.int64)
-            found[:, :n] = ~self.begins
-            return found
+            at_start = np.zeros((n_prefixes, n + 1), np.int64)
+            at_start[:, :n] = ~self.begins
+            return at_start
         # Counts of at most 2 n² are exact in float32, which multiplies many times faster.
         never, follows, precedes = (
             rule.astype(np.float32)
@@ -101,7 +101,7 @@ class OrderRules:
         more = 2 * (has.astype(np.float32) @ never)
         lacking = lacks @ precedes
         more += lacks * lacking if self.at_first else lacking
-        own = np.zeros(n_prefixes, np.float32)
+        within = np.zeros(n_prefixes, np.float32)
         at_end = ((has.astype(np.float32) @ follows) * lacks).sum(axis=1)
         for code in range(n):
             rows = np.flatnonzero(has[:, code])
@@ -114,14 +114,14 @@ class OrderRules:
             not_before = (first >= preceded[rows, code, np.newaxis]).astype(np.float32)
             unordered = (has[rows] & ~before).astype(np.float32)
             missing = not_before @ precedes[:, code]
-            own[rows] += 2 * (before.astype(np.float32) @ never[:, code]) + missing
+            within[rows] += 2 * (before.astype(np.float32) @ never[:, code]) + missing
             at_end[rows] += unordered @ follows[:, code]
             # If it is appended once more, it is the last of its kind and comes after every event of
             # the prefix.
             more[rows, code] = 2 * (unordered @ never[:, code])
             if not self.at_first:
                 more[rows, code] += lacking[rows, code] - missing
-        return np.column_stack([own[:, np.newaxis] + more, own + at_end]).astype(np.int64)
+        return np.column_stack([within[:, np.newaxis] + more, within + at_end]).astype(np.int64)
 
 
 def _places(prefixes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -172,17 +172,17 @@ class NamedRules(pydantic.BaseModel):
         """Returns the rules by the codes of a vocabulary; those on names that it lacks are left."""
         code = {name: i for i, name in enumerate(vocabulary.names.to_pylist())}
         n = len(code)
-        own = np.zeros(n, bool)
-        own[[code[name] for name in self.activities if name in code]] = True
+        is_known = np.zeros(n, bool)
+        is_known[[code[name] for name in self.activities if name in code]] = True
         begins = np.zeros(n, bool)
         begins[[code[name] for name in self.begins if name in code]] = True
 
         def matrix(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
-            made = np.zeros((n, n), bool)
+            relation = np.zeros((n, n), bool)
             for a, b in pairs:
                 if a in code and b in code:
-                    made[code[a], code[b]] = True
-            return made
+                    relation[code[a], code[b]] = True
+            return relation
 
-        never = matrix(self.never) | ~own[:, np.newaxis] | ~own
+        never = matrix(self.never) | ~is_known[:, np.newaxis] | ~is_known
         return OrderRules(never, matrix(self.always_follows), matrix(self.always_precedes), begins)

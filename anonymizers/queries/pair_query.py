@@ -115,7 +115,7 @@ class PairQueryParams(NamesParams):
         """What the noise is made for: the pairs of a unit, or as published, one of each case."""
         if not self.is_honest:
             return of_count(self.max_units)
-        assert self.max_trace_length is not None  # or the parameters were refused
+        assert self.max_trace_length is not None  # without it the parameters are refused
         return of_directly_follows(self.max_trace_length, self.max_units)
 
     @property
@@ -230,7 +230,7 @@ class PairCounts:
         Raises:
             UsageError: The log has so many names that noise on every pair cannot be drawn.
         """
-        # Public names are the log's as well, unless it is empty.
+        # Where names are public, the log has the same ones unless it is empty.
         vocabulary = names if params.words is None else params.words
         domain = possible_pairs(vocabulary, 1)
         keys = counted.sources.astype(np.int64) * (vocabulary.end + 1) + counted.targets
@@ -303,12 +303,12 @@ def clipped_graph(
         vocabulary: What the codes mean.
         noise: What was added to each count, which the intervals are made of.
     """
-    kept = np.flatnonzero(noisy > 0)
-    counts, n_codes = noisy[kept], vocabulary.end + 1
+    positive = np.flatnonzero(noisy > 0)
+    counts, n_codes = noisy[positive], vocabulary.end + 1
     return ReleasedGraph(
         vocabulary.names,
-        (domain[kept] // n_codes).astype(np.int32),
-        (domain[kept] % n_codes).astype(np.int32),
+        (domain[positive] // n_codes).astype(np.int32),
+        (domain[positive] % n_codes).astype(np.int32),
         counts,
         np.maximum(counts - noise.half_width, 0),
         counts + noise.half_width,

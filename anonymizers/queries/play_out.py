@@ -78,7 +78,7 @@ def play_out(
             to = left.pop()
             if is_open[to]:
                 break
-        else:  # nothing is left to go on to
+        else:  # no arc is left to go on by
             if at == start:
                 break
             is_open[at] = False
@@ -136,10 +136,10 @@ def _orders(
     orders = [array("i") for _ in range(end + 1)]
     cells = cell_numbers(sources * (end + 1) + targets)
     for source in np.unique(sources[counts > 0]).tolist():
-        own = np.flatnonzero(sources == source)
-        words = _words(randomness, purpose, cells[own], counts[own])
+        arcs = np.flatnonzero(sources == source)
+        words = _words(randomness, purpose, cells[arcs], counts[arcs])
         order = np.argsort(words, kind="stable")
-        taken = np.repeat(targets[own].astype(np.int32), counts[own])[order]
+        taken = np.repeat(targets[arcs].astype(np.int32), counts[arcs])[order]
         orders[source].frombytes(taken.view(np.uint8))
     return orders
 

@@ -52,7 +52,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 Profile = Literal["paper", "reference"]
 Form = Literal["discrete", "truncated", "positive"]
 
-# A log of more events is not made of noise: a bound on memory, far above any log at hand.
+# At most so many events are released: it bounds memory, and is far above the public logs.
 MAX_EVENTS = 1 << 26
 
 # Epsilons that are no decimals are rounded up to so many places.
@@ -191,7 +191,7 @@ def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) 
 
 
 def decision_of(
-    found: PrefixCounts,
+    answer: PrefixCounts,
     vocabulary: ActivityVocabulary,
     params: LevelParams,
     half_width: int | None,
@@ -202,7 +202,7 @@ def decision_of(
     there is room for, so many come out, in proportion.
 
     Args:
-        found: The answer.
+        answer: The noisy counts of prefixes.
         vocabulary: The alphabet.
         params: The method's parameters.
         half_width: Half the width of the counts' intervals, or None: there are none.
@@ -211,17 +211,17 @@ def decision_of(
         UsageError: As published, the cases would have more than MAX_EVENTS events together.
     """
     # In floats, as a sum of so many counts could pass int64.
-    n_events = float((np.diff(found.offsets).astype(float) * found.counts).sum())
+    n_events = float((np.diff(answer.offsets).astype(float) * answer.counts).sum())
     if n_events > MAX_EVENTS and not params.is_honest:
         raise UsageError(
             f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
         )
-    made = VariantHistogram.from_sequences(  # in the order of their codes
-        encode_sequences(found.offsets, found.codes), found.counts
+    histogram = VariantHistogram.from_sequences(  # in the order of their codes
+        encode_sequences(answer.offsets, answer.codes), answer.counts
     )
     variants = most_frequent_first(
-        vocabulary.names, made.offsets, made.codes, made.counts, half_width
+        vocabulary.names, histogram.offsets, histogram.codes, histogram.counts, half_width
     )
     return VariantsDecision(fitting(variants, None) if params.is_honest else variants)
 

@@ -8,7 +8,7 @@ dropped, and what ended is released, beside the unended prefixes of the last lev
 baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
 Process Mining" (2021).
 
-The kernel does what it is told, as both published forms need it: one never prunes what ended nor
+What is pruned is a parameter, since the published forms differ: one never prunes what ended nor
 what is on the last level, the other prunes everything. It can be given a judge that tells the
 candidates that make sense from those that do not, and leaves some of the latter out: SaCoFa is
 this query with such a judge. Its guarantee is that of its levels added up: a case is in one
@@ -155,12 +155,12 @@ def trace_variant_query(
     end = n_activities
     n_symbols = end + 1
     lengths = np.diff(counted.offsets)
-    # The variants that begin with surviving prefixes, and with which of the level's.
+    # The variants that begin with surviving prefixes, and the number of that prefix in the level.
     rows, inside = np.arange(counted.n_variants), np.zeros(counted.n_variants, np.int64)
     # Survivors: their activities, and what their noise is keyed by. A candidate's cell is the image
     # of its parent's and of its last symbol, so a CBC-MAC of its prefix.
     prefixes, cells = np.zeros((1, 0), np.int32), cell_numbers(np.arange(1))
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    by_level: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
     for depth in range(query.max_prefix_length):
         n_survivors = len(prefixes)
         if not n_survivors:
@@ -187,7 +187,7 @@ def trace_variant_query(
             drawn = np.flatnonzero(is_candidate)
         noisy[drawn] = _with_noise(noisy[drawn], children[drawn], query, randomness, name)
 
-        # From here on nothing exact is looked at.
+        # From here on only noisy counts are read.
         noisy = np.clip(noisy, 0, LARGEST_TERM)
         is_spared = np.zeros(len(symbol), bool)
         if not query.prunes_ended:
@@ -197,7 +197,7 @@ def trace_variant_query(
         thresholds = np.where(is_harmful, query.threshold_of_harmful, query.threshold)
         survives = is_candidate & ((noisy >= thresholds) | is_spared)
         out = np.flatnonzero(survives & (is_end | is_last))
-        found.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
+        by_level.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
         if is_last:
             break
         growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, query)
@@ -208,7 +208,7 @@ def trace_variant_query(
         rows, inside = rows[inside >= 0], inside[inside >= 0]
         prefixes = np.column_stack([prefixes[parents[growing]], symbol[growing].astype(np.int32)])
         cells = children[growing]
-    return _joined(found)
+    return _joined(by_level)
 
 
 def _with_noise(
@@ -237,19 +237,19 @@ def _within_bounds(
 
 
 def _joined(
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+    by_level: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
 ) -> PrefixCounts:
     """Puts the levels' prefixes, last symbols, counts and ends into one answer."""
     lengths, codes = [], []
-    for prefixes, symbols, _, is_end in found:
+    for prefixes, symbols, _, is_end in by_level:
         whole = np.column_stack([prefixes, symbols.astype(np.int32)])
-        own = whole.shape[1] - is_end
+        n_activities = whole.shape[1] - is_end
         starts = np.arange(len(whole), dtype=np.int64) * whole.shape[1]
-        lengths.append(own)
-        codes.append(whole.ravel()[ranges(starts, own)])
+        lengths.append(n_activities)
+        codes.append(whole.ravel()[ranges(starts, n_activities)])
     return PrefixCounts(
         offsets_of(np.concatenate(lengths)),
         np.concatenate(codes).astype(np.int32),
-        np.concatenate([counts for _, _, counts, _ in found]),
-        np.concatenate([is_end for _, _, _, is_end in found]),
+        np.concatenate([counts for _, _, counts, _ in by_level]),
+        np.concatenate([is_end for _, _, _, is_end in by_level]),
     )

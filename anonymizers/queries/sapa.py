@@ -147,11 +147,11 @@ def exponential_query(
     cells = cell_numbers(pairs.domain)
     chosen = choose_harmful(randomness, f"{name}/harmful", cells[harmful], *params.choice_scale)
     is_kept[harmful[chosen]] = True
-    kept = np.flatnonzero(is_kept)
+    kept_pairs = np.flatnonzero(is_kept)
     noisy = np.zeros(len(pairs.domain), np.int64)
     make_positive = walked_laplace if params.is_cut_off else positive_laplace
-    noisy[kept] = make_positive(
-        randomness, f"{name}/pair", cells[kept], pairs.counts[kept], *params.scale
+    noisy[kept_pairs] = make_positive(
+        randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], *params.scale
     )
     names = pairs.vocabulary.names
     randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
@@ -236,9 +236,9 @@ class Sapa(PairQueryMethod):
         """
         spends, scale = super().spends(params), params.scale
         if params.query == "exponential":
-            _ = params.choice_scale  # or is refused
+            _ = params.choice_scale  # raises if it cannot be drawn
         elif params.n_words is not None:
-            # Half of the noises are positive, and about as large as the scale.
+            # Half of the noisy counts of 0 are positive, and about as large as the scale.
             n_names = params.n_words
             refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
         return spends

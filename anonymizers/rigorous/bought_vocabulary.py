@@ -22,7 +22,7 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.weighted_names import (
     NAME_UNITS,
     changed_names,
-    names_found,
+    likely_names,
     weights_of_names,
 )
 from tracecloak.schemas.events.traces import TraceBatch
@@ -119,12 +119,12 @@ def vocabulary_part(
 
     def sentence(means: Means) -> str:
         at_most = "" if most_names is None else f", the {most_names - 1:,} most frequent at most"
-        found = names_found(means["vocabulary"], max_activities, max_units)
-        return f"chooses {found}{at_most}{what_else}"
+        names = likely_names(means["vocabulary"], max_activities, max_units)
+        return f"chooses {names}{at_most}{what_else}"
 
     def decide(given: Given) -> VocabularyDecision:
-        counted, own = given.statistics["activities"], given.means["vocabulary"]
-        return choose_vocabulary(counted, own, changed, given.randomness, most_names)
+        counted, allowance = given.statistics["activities"], given.means["vocabulary"]
+        return choose_vocabulary(counted, allowance, changed, given.randomness, most_names)
 
     needs = (Sums("vocabulary", share, changed, NAME_UNITS, is_open=True, is_l2=True),)
     counters = {"activities": ActivitiesOfCases(max_activities)}

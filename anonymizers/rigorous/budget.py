@@ -256,42 +256,45 @@ class Budget:
                 continue
             if not isinstance(need, Choice) and need.largest is not None:
                 units = need.units if isinstance(need, Sums) else None
-                may_be.noise(need.largest, units)  # or is refused
+                may_be.noise(need.largest, units)  # raises if it cannot be drawn
         if self.deviation is not None:
             return (self._joint(),)
         spends = [self._alone(need) for need in self.needs if not isinstance(need, Instead)]
         left = self.delta - sum((spend.delta for spend in spends), Fraction(0))
-        if left:  # no part has a use for it
+        if left:  # no part needs it, so the last one is charged with it
             last = spends[-1]
             kind = "approximate" if last.mechanism == "pure" else last.mechanism
             spends[-1] = replace(last, delta=last.delta + left, mechanism=kind)
         return tuple(spends)
 
     def _alone(self, need: _Done) -> Spend:
-        own = self.means[need.name]
+        allowance = self.means[need.name]
         if isinstance(need, Choice) or need.changed is None:
-            return Spend(need.name, "pure", own.epsilon, own.delta)
+            return Spend(need.name, "pure", allowance.epsilon, allowance.delta)
         units = need.units if isinstance(need, Sums) else None
-        noise = own.noise(need.changed, units)
+        noise = allowance.noise(need.changed, units)
         assert noise.sensitivity is not None
         return Spend(
-            need.name, "discrete_laplace", own.epsilon, own.delta, noise.scale, noise.sensitivity
+            *(need.name, "discrete_laplace", allowance.epsilon, allowance.delta),
+            *(noise.scale, noise.sensitivity),
         )
 
     def _joint(self) -> Spend:
         blocks, choices = [], []
         for need in self.needs:
-            own = self.means[need.name]
+            allowance = self.means[need.name]
             if isinstance(need, Instead):
                 continue
             if not isinstance(need, Sums):
-                choices.append((need.name, own.epsilon))
+                choices.append((need.name, allowance.epsilon))
                 continue
-            noise = own.noise(need.changed, need.units)
+            noise = allowance.noise(need.changed, need.units)
             assert noise.sensitivity is not None
             rounded = noise.sensitivity * (1 + _SCALE_ROUNDING * need.is_any_clip)
             blocks.append(
-                Block(need.name, noise.scale, rounded, noise.units, need.is_any_clip, own.delta)
+                Block(
+                    need.name, noise.scale, rounded, noise.units, need.is_any_clip, allowance.delta
+                )
             )
         if len(blocks) == 1 and not choices and not blocks[0].delta:
             [block] = blocks
@@ -353,13 +356,13 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     is_joint = delta > 0 and _is_joint_only(done)
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
     passing = {need.name: delta * need.delta_share for need in may_be}
-    found = _divided(epsilon, delta - sum(passing.values(), Fraction(0)), done)
+    divided = _divided(epsilon, delta - sum(passing.values(), Fraction(0)), done)
     means = {
         need.name: Allowance(epsilon * left * need.share, passing[need.name]) for need in may_be
     }
     nothing = {need.name: Allowance(Fraction(0)) for need in instead}
-    means = {**found.means, **nothing, **means}
-    return replace(found, delta=delta, needs=needs, means=means)
+    means = {**divided.means, **nothing, **means}
+    return replace(divided, delta=delta, needs=needs, means=means)
 
 
 def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Budget:
@@ -371,7 +374,7 @@ def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Bu
         return linear
     try:
         joint = _joint(epsilon, delta, needs)
-    except UsageError:  # epsilon is too small for it, and Laplace noise may be drawn all the same
+    except UsageError:  # epsilon is too small for Gaussian noise, maybe not for Laplace noise
         if _is_joint_only(needs):
             raise
         return linear
@@ -444,14 +447,14 @@ def _error(budget: Budget) -> float:
     for need in budget.needs:
         if not isinstance(need, Sums):
             continue
-        own = budget.means[need.name]
+        allowance = budget.means[need.name]
         try:
-            noise = own.noise(need.changed, need.units)
+            noise = allowance.noise(need.changed, need.units)
         except UsageError:
             return math.inf
         error = noise.width / noise.units * (_ROOT_OF_2 if noise.is_laplace else 1)
         if need.is_open:
-            error = own.threshold(need.changed, need.units) / noise.units
+            error = allowance.threshold(need.changed, need.units) / noise.units
         total += float(need.share) * math.log(error)
         weight += float(need.share)
     return total / weight

@@ -58,5 +58,5 @@ def possible_pairs(vocabulary: ActivityVocabulary, n_bins: int) -> np.ndarray:
     is_possible &= ~((source == vocabulary.start) & (target == vocabulary.end))
     is_inner = (source < vocabulary.start) & (target < vocabulary.start)
     cells = pair[:, None] * n_bins + np.arange(n_bins)
-    kept = is_possible[:, None] & (is_inner[:, None] | (np.arange(n_bins) == 0))
-    return cells[kept]
+    is_cell = is_possible[:, None] & (is_inner[:, None] | (np.arange(n_bins) == 0))
+    return cells[is_cell]

@@ -145,8 +145,8 @@ def clip_part(
     def decide(given: Given) -> ClipDecision:
         counted: CaseNorms = given.statistics["norms"]
         cases = counted.histogram(len(norm_grid()))
-        own = given.means["clip"]
-        square = choose_clip(cases, own, rank(given), max_units, given.randomness, "clip")
+        allowance = given.means["clip"]
+        square = choose_clip(cases, allowance, rank(given), max_units, given.randomness, "clip")
         return ClipDecision(math.isqrt(square * units**2))
 
     needs, counters = (ranks_need("clip", share, max_units),), {"norms": norms}

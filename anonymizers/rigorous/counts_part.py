@@ -19,7 +19,7 @@ from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
-# Noisy counts beyond it are taken as it, so that the sum of all fits 64 bits.
+# Larger noisy counts are lowered to this, so that the sum of all fits 64 bits.
 _LARGEST_COUNT = 1 << 40
 
 

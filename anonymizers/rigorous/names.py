@@ -49,16 +49,16 @@ class ListedParams(RigorousParams, ABC):
         """
         if self.vocabulary is not None or self.buy_vocabulary:
             return
-        from tracecloak.anonymizers.rigorous.weighted_names import names_found
+        from tracecloak.anonymizers.rigorous.weighted_names import likely_names
 
         try:
-            found = f"finds {names_found(self.for_names, self.max_activities, self.max_units)}"
+            outcome = f"finds {likely_names(self.for_names, self.max_activities, self.max_units)}"
         except UsageError:  # the noise would be wider than any that is drawn
-            found = "finds no activity at this epsilon and delta"
+            outcome = "finds no activity at this epsilon and delta"
         raise ValueError(
             "vocabulary is not declared, and this method counts by activities that are known "
             "beforehand. Declare a public list of them with vocabulary; `tracecloak vocabulary` "
             "writes the names of a log for you to read and strike out. Or set buy_vocabulary: it "
-            f"{found}, and counts all others as __other__. It finds rarer ones with a larger "
+            f"{outcome}, and counts all others as __other__. It finds rarer ones with a larger "
             "epsilon, or with a smaller max_activities"
         )

@@ -56,7 +56,7 @@ def changed_names(max_activities: int, max_units: int) -> Sensitivity:
     return Sensitivity(k, NAME_UNITS * k, NAME_UNITS**2 * k, alone, NAME_UNITS).of_cases(max_units)
 
 
-def names_found(allowance: Allowance, max_activities: int, max_units: int) -> str:
+def likely_names(allowance: Allowance, max_activities: int, max_units: int) -> str:
     """Returns which activities are likely to be chosen, in words.
 
     Args:
@@ -70,11 +70,11 @@ def names_found(allowance: Allowance, max_activities: int, max_units: int) -> st
     changed = changed_names(max_activities, max_units)
     least = allowance.threshold(changed, NAME_UNITS) / NAME_UNITS
     few = max(max_activities // 4, 1)
-    found = f"activities of about {math.ceil(least):,} cases or more"
+    text = f"activities of about {math.ceil(least):,} cases or more"
     if few == max_activities:
-        return found
+        return text
     fewer = math.ceil(least * math.sqrt(few / max_activities))
     return (
-        f"{found} where a case has {max_activities} distinct ones, and of {fewer:,} where it has "
+        f"{text} where a case has {max_activities} distinct ones, and of {fewer:,} where it has "
         f"{few}"
     )

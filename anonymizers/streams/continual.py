@@ -15,9 +15,9 @@ is computed again on other counts has other noise in all cells, so the differenc
 show which cells changed. It would be a second release of all of them nevertheless, which nobody
 paid for; so what a step releases is kept before it is shown (`transforms.stream.kept_steps`).
 
-The measured values are what the promise is about and may be kept and shown. Who keeps them pays for
-a step what it takes to multiply once with each earlier step; who does not draws all of them again
-from the exact counts of all steps so far.
+The measured values are what the promise is about and may be kept and shown. If they are kept, a
+step takes one multiplication with each earlier step; if not, all of them are drawn again from the
+exact counts of all steps so far.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class ContinualNoise:
     @property
     def sensitivity(self) -> Fraction:
         """By how much a unit changes what is measured: L1 for Laplace, else L2."""
-        found = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
-        return Fraction(found.l1) if self.is_laplace else found.l2
+        of_unit = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
+        return Fraction(of_unit.l1) if self.is_laplace else of_unit.l2
 
     @property
     def deviation(self) -> float:
@@ -414,6 +414,6 @@ def _sensitivity(
     strategy: Strategy, participation: Participation, case_norm: int, is_laplace: bool
 ) -> Sensitivity:
     of_case = of_count(case_norm)
-    if is_laplace:  # of windows, where every case is in cells of one step
+    if is_laplace:  # sums are of windows, so all cells of a case are of one step
         return of_case.of_cases(participation.protected_cases)
     return of_case.times(strategy.norm(participation))

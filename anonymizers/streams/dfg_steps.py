@@ -39,7 +39,7 @@ class DfgParams(StreamParams):
     def check_product(self) -> None:
         """See `StreamParams`."""
         if self.delta == 0 and self.view != "window":
-            raise ValueError("delta 0 is only for product dfg and view window; give a larger one")
+            raise ValueError("delta 0 is only for product dfg with view window; give more")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for a dfg with delta above 0")
 
@@ -159,18 +159,18 @@ class DfgSteps(CountSteps):
         noise, length = self._noise, self.params.length
         row = counted.by_name["pairs"].dense(self._domain)
         cells, randomness = cell_numbers(self._domain), name.randomness(key)
-        counts = np.stack([*(kept.counts for kept in past), row]) if length != 1 else row[None]
+        counts = np.stack([*(p.counts for p in past), row]) if length != 1 else row[None]
         if length == 1:
-            kept = None
+            kept_counts = None
             sums = noise.add(step, counts, cells, randomness, "stream pairs") / noise.units
         else:
             new = noise.measure(counts, cells, randomness, "stream pairs", step)
-            kept = KeptCounts(row, new[0])
+            kept_counts = KeptCounts(row, new[0])
             measured = np.concatenate([*(p.measured[None] for p in past), new])
             sums = noise.estimate(measured, length, step)
         errors = np.full(len(cells), noise.errors(length)[step])
         rounded = np.rint(sums[0]).astype(np.int64)
-        return StepRelease.of(self._cells, rounded, errors, **self.common(step, name)), kept
+        return StepRelease.of(self._cells, rounded, errors, **self.common(step, name)), kept_counts
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""

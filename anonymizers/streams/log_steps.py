@@ -83,7 +83,7 @@ class LogSteps:
         traces: TraceBatch = counted.by_name["cases"].traces
         # As in any release, noise is bound to a digest of all cases of the step. All steps without
         # cases have the same digest, and differ by the number of the step in their name.
-        made = anonymise(
+        anonymised = anonymise(
             [traces] if traces.n_cases else [],
             PrivateLog(),
             self._params,
@@ -101,7 +101,7 @@ class LogSteps:
             n_steps_left=self.horizon - step - 1,
             epsilon=epsilon,
             delta=delta,
-            traces=TraceBatch.concat(made.traces),
+            traces=TraceBatch.concat(anonymised.traces),
         )
         return released, None
 
@@ -111,18 +111,18 @@ class LogSteps:
 
     def guarantee(self) -> Guarantee:
         """Returns the promise of one step, which is that of all together."""
-        made = PrivateLog().guarantee(self._params)
+        of_log = PrivateLog().guarantee(self._params)
         return Guarantee(
-            made.kind,
-            made.unit,
-            made.adjacency,
-            made.epsilon,
-            made.delta,
-            made.claim,
+            of_log.kind,
+            of_log.unit,
+            of_log.adjacency,
+            of_log.epsilon,
+            of_log.delta,
+            of_log.claim,
             "Every case counts in one step, that in which it closes, so the logs of different "
-            f"steps are made of different cases and cost what one does. {made.reality}",
+            f"steps are made of different cases and cost what one does. {of_log.reality}",
             (
-                *made.not_covered,
+                *of_log.not_covered,
                 *NOT_COVERED_BY_STREAMS,
                 NOT_RELEASED_AGAIN,
             ),

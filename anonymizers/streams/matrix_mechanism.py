@@ -53,7 +53,7 @@ _ENCODER_UNITS = 1 << 10
 COLUMN_UNITS = 1 << 8
 # Measured values stay below this, so that noise fits into 64 bits beside them.
 LARGEST_VALUE = 1 << 61
-# Norms are irrational: they are rounded up to multiples of this.
+# Norms are irrational, so they are rounded up to multiples of this.
 _NORM_UNIT = Fraction(1, 10**12)
 _BLOCK_ROWS = 64
 
@@ -190,7 +190,7 @@ class Strategy:
         if gap > 1:
             sizes = np.maximum.accumulate(sizes[::-1])[::-1]
         rows = np.pad(sizes, (0, -self.horizon % gap)).reshape(-1, gap)
-        total = np.cumsum(rows, axis=0)  # of a step and all that are a multiple of the gap before
+        total = np.cumsum(rows, axis=0)  # of a step and those a multiple of the gap before it
         total[n_times:] -= total[:-n_times].copy()
         squared = sum(value**2 for value in total.ravel()[: self.horizon].tolist())
         if self.length in (None, 1):
@@ -350,7 +350,7 @@ def with_best_strategy(
     if participation.window is None and length != 1:
         try:
             return make(Strategy(horizon, length, COLUMN_UNITS))
-        except UsageError:  # what is wrong with more than the width is told by the next one
+        except UsageError:  # if more than the width is wrong, the next attempt raises the error
             pass
     return make(Strategy(horizon, length))
 

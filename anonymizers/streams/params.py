@@ -84,14 +84,14 @@ class StreamParams(RigorousParams, ABC):
         """Makes sure that the product can be published with these parameters.
 
         Raises:
-            ValueError: It cannot.
+            ValueError: It cannot be published.
         """
 
     @property
     def words(self) -> ActivityVocabulary:
         """The public names, with OTHER unless they are closed."""
         words = super().words
-        assert words is not None  # or the parameters were refused
+        assert words is not None  # without them the parameters are refused
         return words
 
     @property

@@ -188,8 +188,8 @@ class RunningStream:
             if self._closing_us(state) == due:
                 state = self._closed(state, due)
             else:
-                state, made = self._decided(state)
-                decided.append(made)
+                state, step = self._decided(state)
+                decided.append(step)
         return state, decided
 
     def _closing_us(self, state: StreamState) -> int:
@@ -223,9 +223,9 @@ class RunningStream:
         waiting = dict(state.waiting)
         for step, cases in steps:
             if step < self.horizon:
-                own = counted_of(self._product, cases, self._key)
+                added = counted_of(self._product, cases, self._key)
                 before = [waiting[step]] if step in waiting else []
-                waiting[step] = self._sum([*before, own])
+                waiting[step] = self._sum([*before, added])
         return replace(
             state, opened=opened, counted=counted, waiting=waiting, n_late=state.n_late + n_late
         )
@@ -243,9 +243,9 @@ class RunningStream:
         waiting = dict(state.waiting)
         counted = waiting.pop(step) if step in waiting else self._sum(())
         digest = counts_digest(state.digest, step, counted, self._key)
-        own = Statistics({name: counted.by_name[name] for name in self._product.kinds})
+        of_product = Statistics({name: counted.by_name[name] for name in self._product.kinds})
         name = replace(self._name, counts_digest=digest.hex())
-        released, kept = self._product.publish(step, own, state.past, name, self._key)
-        past = state.past if kept is None else (*state.past, kept)
+        released, new_past = self._product.publish(step, of_product, state.past, name, self._key)
+        past = state.past if new_past is None else (*state.past, new_past)
         after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
         return after, DecidedStep(step, digest, released)

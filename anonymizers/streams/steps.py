@@ -1,7 +1,7 @@
 """What a stream publishes of one step: exact counts, then noise, as functions without a pipeline.
 
-The noise is that of `anonymizers.streams.continual`. Of the steps before nothing but exact counts,
-and what was measured of them with noise, is needed; who keeps it between the steps gives it to
+The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
+and what was measured of them with noise are needed; the caller keeps both and gives them to
 `publish`.
 """
 
@@ -184,7 +184,7 @@ def counted_of(product: StepProduct, traces: TraceBatch, key: ReleaseKey) -> Sta
 def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
     """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
 
-    They are keyed, so that nobody finds counts by trying who has not the key.
+    They are keyed, so that nobody without the key finds the counts by trying.
 
     Args:
         before: That of the step before; empty for step 0.

@@ -42,7 +42,7 @@ class VariantParams(StreamParams):
     def check_product(self) -> None:
         """See `StreamParams`."""
         if self.delta == 0:
-            raise ValueError("delta 0 is only for product dfg and view window; give a larger one")
+            raise ValueError("delta 0 is only for product dfg with view window; give more")
 
     @property
     def n_cells(self) -> int:
@@ -61,17 +61,17 @@ class VariantParams(StreamParams):
         if self.view == "window":
             return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
         means = self.spending.means
-        found = {}
+        noises = {}
         for need, strategy in zip(self.needs, self._strategies, strict=True):
             noise = means[need.name].noise(need.changed, need.units)
-            found[need.name] = ContinualNoise(
+            noises[need.name] = ContinualNoise(
                 *(strategy, part, UNITS, epsilon, delta, noise.scale),
                 is_laplace=False,
                 units=UNITS,
                 n_cells=None if need.is_open else MAX_VARIANTS,
                 threshold=means[need.name].threshold(need.changed) if need.is_open else None,
             )
-        return found
+        return noises
 
     @cached_property
     def _strategies(self) -> tuple[Strategy, Strategy]:
@@ -79,7 +79,7 @@ class VariantParams(StreamParams):
 
         def drawable(of_sums: Strategy) -> tuple[Strategy, Strategy]:
             strategies = Strategy(self.horizon), of_sums
-            budget_of(*self.budget, self._needs(strategies)).spends()  # or is refused
+            budget_of(*self.budget, self._needs(strategies)).spends()  # raises if refused
             return strategies
 
         return with_best_strategy(drawable, self.horizon, self.length, self.participation)
@@ -210,13 +210,13 @@ class VariantSteps(CountSteps):
             errors = np.full(len(passed), self._chosen.errors(1)[step])
             chosen = variants.sequences.take(pa.array(passed))
             return self._released(chosen, noisy[passed], errors, step, name), None
-        kept, sequences, measured = self._measured(
+        kept_variants, sequences, measured = self._measured(
             step, variants, passed, past, randomness, self._sums
         )
         sums = self._sums.estimate(measured, self.params.length, step)[0]
         errors = np.full(len(sequences), self._sums.errors(self.params.length)[step])
         rounded = np.rint(sums).astype(np.int64)
-        return self._released(sequences, rounded, errors, step, name), kept
+        return self._released(sequences, rounded, errors, step, name), kept_variants
 
     def _measured(
         self,
@@ -228,25 +228,25 @@ class VariantSteps(CountSteps):
         noise: ContinualNoise,
     ) -> tuple[KeptVariants, pa.LargeBinaryArray, np.ndarray]:
         """(what to keep, the chosen variants, int64[step+1, n] what is measured of them)."""
-        old = pa.concat_arrays([_NO_SEQUENCES, *(kept.fresh for kept in past)])
+        old = pa.concat_arrays([_NO_SEQUENCES, *(p.fresh for p in past)])
         candidates = variants.sequences.take(pa.array(passed))
         is_new = pc.invert(pc.is_in(candidates, value_set=old))
         fresh = candidates.filter(is_new)[: MAX_VARIANTS - len(old)]
-        histograms = [*(kept.counted for kept in past), variants]
+        histograms = [*(p.counted for p in past), variants]
 
         def measure(sequences: pa.LargeBinaryArray, first: int) -> np.ndarray:
             counts = np.stack([_counts_of(h, sequences) for h in histograms]) * UNITS
             cells = randomness.identify("variant", sequences)
             return noise.measure(counts, cells, randomness, "stream variants", first)
 
-        kept = KeptVariants(variants, fresh, measure(old, step)[0], measure(fresh, 0))
+        kept_variants = KeptVariants(variants, fresh, measure(old, step)[0], measure(fresh, 0))
         table = np.zeros((step + 1, len(old) + len(fresh)), np.int64)
         n = 0
-        for at, part in enumerate([*past, kept]):
+        for at, part in enumerate([*past, kept_variants]):
             table[at, :n] = part.measured
             table[: at + 1, n : n + len(part.fresh)] = part.measured_fresh
             n += len(part.fresh)
-        return kept, pa.concat_arrays([old, fresh]), table
+        return kept_variants, pa.concat_arrays([old, fresh]), table
 
     def _released(
         self,
@@ -284,7 +284,7 @@ class VariantSteps(CountSteps):
 def _counts_of(histogram: VariantHistogram, sequences: pa.LargeBinaryArray) -> np.ndarray:
     """int64[n], the numbers of cases of sequences, of which some may not occur."""
     place = pc.index_in(sequences, value_set=histogram.sequences)
-    found = np.flatnonzero(place.is_valid())
+    occurring = np.flatnonzero(place.is_valid())
     counts = np.zeros(len(sequences), np.int64)
-    counts[found] = histogram.counts[np.asarray(place.drop_null())]
+    counts[occurring] = histogram.counts[np.asarray(place.drop_null())]
     return counts

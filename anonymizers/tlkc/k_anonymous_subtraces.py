@@ -44,11 +44,11 @@ class KAnonymousSubtraces(KAnonymous):
             "the case goes",
         )
 
-    def _kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """Which events of the rare variants stay."""
         lengths = np.diff(cases.offsets)
         begin = offsets_of(lengths[rare])
-        kept = np.zeros(int(begin[-1]), bool)
+        is_kept = np.zeros(int(begin[-1]), bool)
         texts = _Texts.of(cases, rare)
         groups = [Group(texts.rare[i], int(cases.counts[rare[i]]), [i]) for i in range(len(rare))]
         for group in grouped(groups, texts.frequent, k):
@@ -57,8 +57,8 @@ class KAnonymousSubtraces(KAnonymous):
                 at = -1
                 for character in group.text:
                     at = texts.rare[member].index(character, at + 1)
-                    kept[begin[member] + places[at]] = True
-        return kept
+                    is_kept[begin[member] + places[at]] = True
+        return is_kept
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class _Texts:
         elements, items = np.unique(cases.words, return_inverse=True)
         pairs = distinct(row * max(len(elements), 1) + items)
         n_rows = np.bincount(pairs % max(len(elements), 1), minlength=len(elements))
-        # Most common first, so that those without a character, if any, matter least.
+        # The most common elements come first, so that only rare ones can be without a character.
         order = np.argsort(-n_rows, kind="stable")
         rank = np.empty(len(elements), np.int64)
         rank[order] = np.arange(len(elements))
@@ -89,16 +89,18 @@ class _Texts:
         character[character >= _SURROGATES[0]] += _SURROGATES[1]
 
         def text_of(i: int, has_all: bool) -> tuple[str, np.ndarray]:
-            own = items[cases.offsets[i] : cases.offsets[i + 1]]
-            places = np.flatnonzero(shared[own])
-            if has_all and len(places) < len(own):
+            codes = items[cases.offsets[i] : cases.offsets[i + 1]]
+            places = np.flatnonzero(shared[codes])
+            if has_all and len(places) < len(codes):
                 return "", places
-            return character[own[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
+            return character[codes[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
 
-        found = [text_of(i, False) for i in rare.tolist()]
+        rare_texts = [text_of(i, False) for i in rare.tolist()]
         others = np.setdiff1d(np.arange(len(lengths)), rare)
         others = others[np.argsort(-cases.counts[others], kind="stable")][:BLOCK]
         frequent = [text_of(i, True)[0] for i in others.tolist()]
         return cls(
-            [text for text, _ in found], [places for _, places in found], [t for t in frequent if t]
+            [text for text, _ in rare_texts],
+            [places for _, places in rare_texts],
+            [t for t in frequent if t],
         )

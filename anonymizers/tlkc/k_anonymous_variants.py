@@ -124,16 +124,16 @@ class KAnonymous(contract.Anonymizer):
             raise GuaranteeError("the log has no events, so there is nothing to anonymise")
         rare = np.flatnonzero(cases.counts < params.k)
         lengths = np.diff(cases.offsets)
-        kept = self._kept(cases, rare, params.k)
-        if len(rare) == len(lengths) and not kept.any():
+        is_kept = self._is_kept(cases, rare, params.k)
+        if len(rare) == len(lengths) and not is_kept.any():
             raise GuaranteeError(
                 f"no case is left: nothing that k={params.k} cases have in common could be kept; "
                 "lower it, or take a coarser time_unit"
             )
-        return EventsDecision(known.rows.take(pa.array(rare)), offsets_of(lengths[rare]), kept)
+        return EventsDecision(known.rows.take(pa.array(rare)), offsets_of(lengths[rare]), is_kept)
 
     @abstractmethod
-    def _kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """Which events of the rare variants stay.
 
         Args:
@@ -160,11 +160,11 @@ class KAnonymous(contract.Anonymizer):
         place = np.asarray(pc.fill_null(pc.index_in(rows, value_set=decided.rows), -1))
         shortened = np.flatnonzero(place >= 0)
         lengths = traces.lengths[shortened]
-        kept = np.ones(traces.n_events, bool)
-        kept[ranges(traces.offsets[:-1][shortened], lengths)] = decided.kept[
+        is_kept = np.ones(traces.n_events, bool)
+        is_kept[ranges(traces.offsets[:-1][shortened], lengths)] = decided.kept[
             ranges(decided.offsets[place[shortened]], lengths)
         ]
-        return released(traces, kept, params, (), randomness)
+        return released(traces, is_kept, params, (), randomness)
 
     def verify(self, released: Sequence[TraceBatch], params: KAnonymousParams) -> None:
         """Checks the promise on a released log, and looks at nothing else.
@@ -197,6 +197,6 @@ class KAnonymousVariants(KAnonymous):
             "out",
         )
 
-    def _kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """None of them."""
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)

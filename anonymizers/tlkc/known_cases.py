@@ -95,7 +95,7 @@ def syntactic(
 
 def released(
     traces: TraceBatch,
-    kept: np.ndarray,
+    is_kept: np.ndarray,
     params: KnowledgeParams,
     sensitive: tuple[Attribute, ...],
     randomness: Randomness,
@@ -108,7 +108,7 @@ def released(
 
     Args:
         traces: Of the source.
-        kept: bool[n_events].
+        is_kept: bool[n_events].
         params: What is known of events, and the released accuracy.
         sensitive: Attributes of the case.
         randomness: The release's.
@@ -116,10 +116,10 @@ def released(
     Raises:
         GuaranteeError: A case lasts longer than there is time after the initial one.
     """
-    before = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
     lengths = np.diff(before[traces.offsets])
     filled = np.flatnonzero(lengths)
-    lengths, events = lengths[filled], np.flatnonzero(kept)
+    lengths, events = lengths[filled], np.flatnonzero(is_kept)
     offsets = offsets_of(lengths)
     units = traces.times[events] // UNIT_US[params.time_unit]
     since = units - np.repeat(units[offsets[:-1]], lengths)
@@ -131,9 +131,9 @@ def released(
         )
     ids = randomness.identify("case", traces.case_ids.take(pa.array(filled)))
     attributes = {}
-    for own in (*declared(params.resources), *sensitive):
-        cells = cells_of(traces, own)[events]
-        attributes[own.name] = own.values_of(cells, np.zeros(len(cells)))
+    for attribute in (*declared(params.resources), *sensitive):
+        cells = cells_of(traces, attribute)[events]
+        attributes[attribute.name] = attribute.values_of(cells, np.zeros(len(cells)))
     return TraceBatch(
         hex_ids(randomness.words("k-anonymity/case-id", ids)),
         offsets,

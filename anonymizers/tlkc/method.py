@@ -174,8 +174,8 @@ class Tlkc(contract.Anonymizer):
         words = params.knowledge(params.knowledge_kind).words(traces)
         offsets, left = traces.offsets, np.arange(traces.n_events)
         for suppressed in decided.passes:
-            kept, offsets, words = suppress(offsets, words, suppressed)
-            left = left[kept]
+            is_kept, offsets, words = suppress(offsets, words, suppressed)
+            left = left[is_kept]
         is_left = np.zeros(traces.n_events, bool)
         is_left[left] = True
         return released(traces, is_left, params, params.sensitive_attributes, randomness)
@@ -199,7 +199,7 @@ def requirement_of(params: TlkcParams) -> TlkcRequirement:
         params.k,
         params.exact_confidence,
         tuple(params.sensitive),
-        tuple(name for name, own in params.sensitive.items() if own.bounds is not None),
+        tuple(name for name, value in params.sensitive.items() if value.bounds is not None),
         next(iter(params.resources), None),
     )
 
@@ -270,7 +270,7 @@ def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray
 
 
 def _require_cases(cases: CaseTable, k: int, is_suppressed: bool) -> None:
-    """Sees to it that the knowledge of nothing, which every case matches, matches k of them."""
+    """Checks that k cases match the knowledge of nothing, which every case matches."""
     if cases.n_cases == 0:
         raise GuaranteeError(
             "no case is left: every event takes part in a violation; lower k or length, raise "
@@ -286,7 +286,7 @@ def _require_cases(cases: CaseTable, k: int, is_suppressed: bool) -> None:
 def _require_confidence(
     cases: CaseTable, labels: np.ndarray, params: TlkcParams, is_suppressed: bool
 ) -> None:
-    """Sees to the confidence in every sensitive value among all cases."""
+    """Checks the confidence in every sensitive value among all cases."""
     for k, attribute in enumerate(params.sensitive_attributes):
         totals = np.bincount(labels[:, k], cases.counts)
         totals[0] = 0

@@ -23,8 +23,8 @@ import numpy as np
 
 # How many texts are compared at once with how many targets.
 BLOCK = 1024
-_MANY = 16  # blocks; of more texts the blocks are a quarter as large, which is as much faster
-_MAX_ROUNDS = 10  # of improvements; each wins something
+_MANY = 16  # blocks; if there were more, each is a quarter as large, which is four times faster
+_MAX_ROUNDS = 10  # of improvements, each of which keeps more than the one before
 _NONE = -1
 _REFUSED = -(1 << 60)
 
@@ -135,19 +135,19 @@ class _Merging:
         Infinite where they must not be merged.
         """
         weight, length, common = self._weight, self._length, self._similarity[slot]
-        own = weight[slot] * (length[slot] - common)
+        slot_loss = weight[slot] * (length[slot] - common)
         others = weight * (length - common)
         is_closed = weight >= self._k
         refused = ~self._is_used | (common == 0)
         # The cases of an open cluster can go altogether rather than cut a closed one further.
         if is_closed[slot]:
             short = weight
-            refused |= is_closed | ((own > 0) & (own + others > weight * length))
+            refused |= is_closed | ((slot_loss > 0) & (slot_loss + others > weight * length))
         else:
             short = weight[slot] + np.where(is_closed, 0, weight)
-            refused |= is_closed & (others > 0) & (own + others > weight[slot] * length[slot])
+            refused |= is_closed & (others > 0) & (slot_loss + others > weight[slot] * length[slot])
         refused[slot] = True
-        return np.where(refused, np.inf, (own + others) / short)
+        return np.where(refused, np.inf, (slot_loss + others) / short)
 
     def _cheapest(self, slot: int) -> tuple[float, int]:
         """The smallest loss of an open cluster, and with which slot or target."""
@@ -211,23 +211,23 @@ class _Improving:
     def __init__(
         self, units: list[Group], targets: list[str], k: int, texts: list[str], home: np.ndarray
     ) -> None:
-        self._units, self._k, self._n_own = units, k, len(texts)
-        self._own = [unit.text for unit in units]
+        self._units, self._k, self._n_groups = units, k, len(texts)
+        self._unit_texts = [unit.text for unit in units]
         self._unit_weight = np.array([unit.weight for unit in units], np.int64)
         self._texts = [*texts, *targets]
         self._home = home.copy()
 
     def result(self) -> tuple[list[Group], list[Group]]:
         """Returns the groups that have k cases, and those that are short of it."""
-        kept = -1
+        n_kept = -1
         for _ in range(_MAX_ROUNDS):
             self._grow()
             self._move()
             self._rescue()
             self._swap()
-            if (now := int((self._unit_weight * self._kept()).sum())) <= kept:
+            if (now := int((self._unit_weight * self._kept_lengths()).sum())) <= n_kept:
                 break
-            kept = now
+            n_kept = now
         done: list[Group] = []
         left: list[Group] = []
         is_closed = self._is_closed()
@@ -246,10 +246,10 @@ class _Improving:
 
     def _is_closed(self) -> np.ndarray:
         closed = self._weights() >= self._k
-        closed[self._n_own :] = True
+        closed[self._n_groups :] = True
         return closed
 
-    def _kept(self) -> np.ndarray:
+    def _kept_lengths(self) -> np.ndarray:
         """int64[n_units], characters that are left of each text: none where its group is short."""
         return np.where(self._is_closed(), _lengths(self._texts), 0)[self._home]
 
@@ -257,13 +257,13 @@ class _Improving:
         """bool[n_units], whether the group of a text can do without it."""
         weights = self._weights()
         spare = weights[self._home] - self._unit_weight >= self._k
-        return spare | (self._home >= self._n_own) | (weights[self._home] < self._k)
+        return spare | (self._home >= self._n_groups) | (weights[self._home] < self._k)
 
     def _grow(self) -> None:
         """Lets the texts of groups grow to what their members have in common."""
-        for home in np.unique(self._home[self._home < self._n_own]).tolist():
+        for home in np.unique(self._home[self._home < self._n_groups]).tolist():
             members = np.flatnonzero(self._home == home)
-            longer = reduce(_in_common, [self._own[i] for i in members])
+            longer = reduce(_in_common, [self._unit_texts[i] for i in members])
             if len(longer) > len(self._texts[home]):
                 self._texts[home] = longer
 
@@ -274,10 +274,10 @@ class _Improving:
             return
         lengths = _lengths(self._texts)[homes]
         fits = np.where(
-            _common(self._own, [self._texts[home] for home in homes]) == lengths, lengths, 0
+            _common(self._unit_texts, [self._texts[home] for home in homes]) == lengths, lengths, 0
         )
         best = np.argmax(fits, axis=1)
-        gain = fits[np.arange(len(best)), best] - self._kept()
+        gain = fits[np.arange(len(best)), best] - self._kept_lengths()
         for unit in np.argsort(-gain, kind="stable"):
             if gain[unit] <= 0:
                 return
@@ -289,19 +289,19 @@ class _Improving:
         for home in np.flatnonzero((self._weights() > 0) & ~self._is_closed()).tolist():
             if self._weights()[home] >= self._k:
                 continue  # it was filled up for another one
-            before, kept = self._home.copy(), self._kept()
+            before, kept_lengths = self._home.copy(), self._kept_lengths()
             text = self._texts[home]
             while (weight := self._weights()[home]) < self._k:
-                common = _common([text], self._own)[0]
-                loss = weight * (len(text) - common) + self._unit_weight * (kept - common)
+                common = _common([text], self._unit_texts)[0]
+                loss = weight * (len(text) - common) + self._unit_weight * (kept_lengths - common)
                 refused = ~self._can_leave() | (self._home == home) | (common == 0)
                 if refused.all():
                     break
                 unit = int(np.argmin(np.where(refused, np.inf, loss / self._unit_weight)))
-                text = _in_common(text, self._own[unit])
+                text = _in_common(text, self._unit_texts[unit])
                 self._home[unit] = home
             moved = self._home != before
-            won = weight * len(text) - int((self._unit_weight * kept)[moved].sum())
+            won = weight * len(text) - int((self._unit_weight * kept_lengths)[moved].sum())
             if weight >= self._k and won > 0:
                 self._texts[home] = text
             else:
@@ -310,12 +310,12 @@ class _Improving:
     def _swap(self) -> None:
         """Lets two groups exchange a text each, the pairs that win most first."""
         closed = self._is_closed()
-        units = np.flatnonzero(closed[self._home] & (self._home < self._n_own))
+        units = np.flatnonzero(closed[self._home] & (self._home < self._n_groups))
         others = self._without_each(units)
-        own = [self._own[unit] for unit in units]
+        unit_texts = [self._unit_texts[unit] for unit in units]
         # The length that each unit's group has without it, and with the unit of the column in its
         # place.
-        length = _common(others, own).astype(np.int64)
+        length = _common(others, unit_texts).astype(np.int64)
         weight, home = self._unit_weight[units], self._home[units]
         new_weight = (self._weights()[home] - weight)[:, None] + weight[None, :]
         is_allowed = (new_weight >= self._k) & (length > 0)
@@ -331,19 +331,19 @@ class _Improving:
             if pair & changed:
                 continue
             changed |= pair
-            self._texts[home[a]] = _in_common(others[a], own[b])
-            self._texts[home[b]] = _in_common(others[b], own[a])
+            self._texts[home[a]] = _in_common(others[a], unit_texts[b])
+            self._texts[home[b]] = _in_common(others[b], unit_texts[a])
             self._home[units[a]], self._home[units[b]] = home[b], home[a]
 
     def _without_each(self, units: np.ndarray) -> list[str]:
         """What the group of each unit would have in common without it."""
-        found = [""] * len(self._own)
+        text_without = [""] * len(self._unit_texts)
         for home in np.unique(self._home[units]).tolist():
             members = np.flatnonzero(self._home == home)
-            texts = [self._own[i] for i in members]
+            texts = [self._unit_texts[i] for i in members]
             before = list(accumulate(texts, _in_common))
             after = list(accumulate(texts[::-1], _in_common))[::-1]
             for i, member in enumerate(members):
                 parts = [*before[max(i - 1, 0) : i], *after[i + 1 : i + 2]]
-                found[member] = reduce(_in_common, parts) if parts else ""
-        return [found[unit] for unit in units]
+                text_without[member] = reduce(_in_common, parts) if parts else ""
+        return [text_without[unit] for unit in units]

@@ -192,10 +192,10 @@ def _greedy(
         alone[violating.of_length[0][:, 0]] = True
         choose(order[alone[order]])
     while alive.n:
-        found = np.where(alive.with_element > 0, score(alive.with_element, alive.n), -1.0)
-        choose(order[[np.argmax(found[order])]])
-    found = np.concatenate(chosen)
-    return words[found if draws is not None else _needed(members, found, cases_with)]
+        scores = np.where(alive.with_element > 0, score(alive.with_element, alive.n), -1.0)
+        choose(order[[np.argmax(scores[order])]])
+    suppressed = np.concatenate(chosen)
+    return words[suppressed if draws is not None else _needed(members, suppressed, cases_with)]
 
 
 def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np.ndarray:

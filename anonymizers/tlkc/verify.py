@@ -280,9 +280,9 @@ class _Examination:
             return
         most = 0
         for values in log.sensitive:
-            own = values[cases]
-            if (own >= 0).any():
-                most = max(most, int(np.bincount(own[own >= 0]).max()))
+            case_values = values[cases]
+            if (case_values >= 0).any():
+                most = max(most, int(np.bincount(case_values[case_values >= 0]).max()))
         self._add(pattern, len(cases), most)
 
     def _add(self, pattern: tuple[str, ...], n_cases: int, most: int) -> None:
@@ -316,7 +316,7 @@ class _Examination:
         whose = np.repeat(np.arange(len(cases)), n_later)
         place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
         element = log.elements[place]
-        # The earliest of equal elements of a case; cases and places ascend already.
+        # Of equal elements of a case the earliest counts; cases and places are ascending already.
         order = np.argsort(element, kind="stable")
         element, whose, place = element[order], whose[order], place[order]
         is_earliest = np.ones(len(element), bool)

@@ -112,7 +112,7 @@ def minimal_violations(
     """Returns the minimal violating traces (Definition 16).
 
     They match fewer cases than demanded, or a sensitive value is too frequent among those, and
-    none of their proper subtraces violates. That knowing nothing violates is for the caller to see.
+    none of their proper subtraces violates. The caller checks whether knowing nothing violates.
 
     Args:
         cases: The log.
@@ -124,8 +124,8 @@ def minimal_violations(
     labelled = CaseTable(cases.offsets, cases.words, cases.counts, labels)
     rows, elements = labelled.canonical(kind, length)
     levels = grow(_rows(rows, elements), demand, length)
-    found = Patterns(elements, tuple(level.refused for level in levels))
-    return _with_numbers(found, cases.words) if kind == "multiset" else found
+    patterns = Patterns(elements, tuple(level.refused for level in levels))
+    return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
 
 
 def maximal_frequent(
@@ -164,19 +164,19 @@ def maximal_frequent(
             break
     if before is not None and len(before.taken):
         maximal.append(before.taken)
-    found = Patterns(elements, tuple(maximal))
-    return _with_numbers(found, cases.words) if kind == "multiset" else found
+    patterns = Patterns(elements, tuple(maximal))
+    return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
 
 
-def _with_numbers(found: Patterns, words: np.ndarray) -> Patterns:
+def _with_numbers(unnumbered: Patterns, words: np.ndarray) -> Patterns:
     """Numbers equal elements within each pattern, so that it has no element twice."""
     elements = distinct(words[codes_of_words(words) != NO_ELEMENT])
     of_length = []
-    for patterns in found.of_length:
+    for patterns in unnumbered.of_length:
         repeats = np.zeros(patterns.shape, np.int64)
         for i in range(1, patterns.shape[1]):
             repeats[:, i] = (patterns[:, :i] == patterns[:, i : i + 1]).sum(axis=1)
-        of_length.append(np.searchsorted(elements, found.elements[patterns] + repeats))
+        of_length.append(np.searchsorted(elements, unnumbered.elements[patterns] + repeats))
     return Patterns(elements, tuple(of_length))
 
 

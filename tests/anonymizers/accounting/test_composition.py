@@ -121,7 +121,7 @@ def test_a_part_is_written_exactly() -> None:
         (("pure", Fraction(0), Fraction(0)), "epsilon must be"),
         (("pure", 0.5, Fraction(0)), "epsilon must be an exact number"),
         (("approximate", Fraction(1), Fraction(1)), "delta of part must be exact"),
-        (("pure", Fraction(1), MILLIONTH), "called pure, so its delta is 0"),
+        (("pure", Fraction(1), MILLIONTH), "must be 0, since it is pure"),
         (("pure", Fraction(1), Fraction(0), (1, 1), 1), "are for noise on counts only"),
         (("discrete_laplace", Fraction(1), Fraction(0)), "scale of part must be positive"),
         (("discrete_laplace", Fraction(1), Fraction(0), (1, 1)), "sensitivity of part must be"),
@@ -208,8 +208,8 @@ def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"blocks": ()}, "a joint mechanism has blocks"),
-        ({"mechanism": "approximate"}, "a joint mechanism has blocks, and no other has"),
+        ({"blocks": ()}, "blocks are for a joint mechanism, which needs them"),
+        ({"mechanism": "approximate"}, "blocks are for a joint mechanism, which needs them"),
         ({"mechanism": "approximate", "blocks": ()}, "choices are for a joint mechanism"),
         ({"scale": (1, 1)}, "for noise on counts only"),
         ({"sensitivity": 1}, "for noise on counts only"),

@@ -663,7 +663,7 @@ def test_short_cases_are_counted_whole_where_that_errs_less(
         ({"delta": "0", "vocabulary": ("A",)}, "needs a public max_trace_length"),
         (
             {"delta": "0", "vocabulary": ("A",), "max_trace_length": 3, "l2_clip": 2},
-            "max_trace_length bounds",
+            "with delta 0 leave it out",
         ),
         ({"l2_clip": "0.9"}, "greater than or equal to 1"),
         ({"l2_clip": "100001"}, "less than or equal to 100000"),

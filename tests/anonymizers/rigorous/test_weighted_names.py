@@ -14,7 +14,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.rigorous.weighted_names import (
     NAME_UNITS,
     changed_names,
-    names_found,
+    likely_names,
     weights_of_names,
 )
 
@@ -106,7 +106,7 @@ def test_what_is_said_to_be_found_is_found_by_half(max_activities: int) -> None:
     """Of as many cases as the words say, noise aside, the sum just reaches the threshold."""
     own = Allowance(Fraction(0), Fraction(1, 10**6), Fraction(3, 20), Fraction(4))
     least = own.threshold(changed_names(max_activities, 1), NAME_UNITS)
-    text = names_found(own, max_activities, 1).replace(",", "")
+    text = likely_names(own, max_activities, 1).replace(",", "")
     found = re.findall(r"of (?:about )?(\d+)", text)
     sizes = re.findall(r"(\d+) distinct ones|where it has (\d+)", text)
     named = [int(a or b) for a, b in sizes] or [max_activities]
