@@ -15,11 +15,7 @@ from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flag_texts import kinds_of
 from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
-from tracecloak.pipelines.configuration.schedule_config import (
-    ScheduleConfig,
-    check_composes,
-    check_ends_are_read,
-)
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -455,6 +451,11 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.schedule is not None:
+        from tracecloak.pipelines.configuration.schedule_checks import (
+            check_composes,
+            check_ends_are_read,
+        )
+
         config.schedule.made(config.dataset)
         check_composes(config.method, config.guarantee)
         bounds = method_named(config.method).bounds(config.method_params)
@@ -491,7 +492,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
 
 
 def _vocabulary_file(path: str) -> tuple[str, ...]:
-    from tracecloak.schemas.events.vocabulary import read_vocabulary
+    from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 
     try:
         with open(path, "rb") as stream:

@@ -61,7 +61,7 @@ def names_of(source: EventSource) -> LogNames:
 
 
 def vocabulary_file(log: LogNames) -> str:
-    """Returns a file as `schemas.events.vocabulary.read_vocabulary` reads it, with what to know.
+    """Returns a file as `read_vocabulary` reads it, with what to know.
 
     It is to be read by a person, so characters that steer a terminal or an editor are written as
     escapes, and names that a spreadsheet would compute are listed.

@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.schedule_config import check_composes
+from tracecloak.pipelines.configuration.schedule_checks import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger

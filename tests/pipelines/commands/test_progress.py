@@ -62,7 +62,7 @@ def test_a_long_file_says_how_far_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     write_sample(2000, str(tmp_path / name))
-    monkeypatch.setattr("tracecloak.transforms.sources._TOLD_APART_S", 0.0)
+    monkeypatch.setattr("tracecloak.transforms.sources._REPORTED_APART_S", 0.0)
     monkeypatch.setattr("tracecloak.transforms.sources._BATCH_ROWS", 1000)
     monkeypatch.setattr(LOG, "propagate", True)
     source = EventSource(

@@ -16,11 +16,11 @@ from tracecloak.pipelines.configuration.config import (
     json_schema,
     load,
 )
-from tracecloak.pipelines.configuration.schedule_config import (
-    ScheduleConfig,
+from tracecloak.pipelines.configuration.schedule_checks import (
     check_composes,
     check_ends_are_read,
 )
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.local_time import DAY_US
 from tracecloak.schemas.published.guarantee import Guarantee

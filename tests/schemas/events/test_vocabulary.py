@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import (
     ESCAPES_REMARK,
     OTHER,
     ActivityVocabulary,
-    read_vocabulary,
 )
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)

@@ -1,0 +1,197 @@
+"""What `tracecloak release` shows of a release, as rows of a screen and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from tracecloak.pipelines.screen.results import duration, quantity
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.ledger.balance import Balance
+    from tracecloak.pipelines.release.values import Outcome
+    from tracecloak.schemas.published.yields import Yield
+
+_WORTH_LITTLE = (
+    "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
+    "more epsilon, fewer parts, a shorter vocabulary or another method may be worth more"
+)
+
+
+def left_out_text(n_units: int) -> str:
+    """Returns how many units a window left out, and why."""
+    return f"{quantity(n_units, 'unit')}, as they counted in other windows"
+
+
+def release_rows(
+    config: ReleaseConfig, outcome: Outcome, elapsed_s: float, is_private: bool
+) -> Iterator[tuple[str, str]]:
+    """Yields the rows that a release is shown with: what each is of, and its text.
+
+    Args:
+        config: Its configuration.
+        outcome: How it ended.
+        elapsed_s: Seconds that it took.
+        is_private: Whether the operator alone reads the rows; others are shown nothing that was
+            counted on the input.
+    """
+    from tracecloak.anonymizers.registry import method_named
+    from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
+    from tracecloak.transforms.publish.promise import caution
+
+    is_new, held = not outcome.was_released_before, outcome.came_out
+    folder = outcome.folder.final
+    yield "released" if is_new else "already released", folder
+    yield "method", config.method
+    if held.sentence:
+        yield "holds", held.sentence
+    if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
+        yield "times", " ".join(caveats)
+    for reason in outcome.warnings if is_private else ():
+        yield "watch out", f"the release may be of little use: {reason}"
+    if is_new and (advice := _advice(config, held)):
+        yield "advice", advice
+    yield "promise", config.guarantee.short
+    if warning := caution(config.guarantee):
+        yield "caution", warning
+    yield "cost", _cost(config) if is_new else _paid_before(config, outcome)
+    if outcome.balance is not None:
+        yield "remains", _remains(outcome.balance)
+    if is_private and is_new and outcome.malformed is not None:
+        n_malformed, n_records = outcome.malformed
+        yield (
+            "left out",
+            f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
+            f"{outcome.dead_letter} says where each one is",
+        )
+    if is_private and outcome.n_left_out:
+        yield "left out", left_out_text(outcome.n_left_out)
+    signature = f"{folder}/{SIGNATURE_NAMES[0]}"
+    if outcome.signature == "there":
+        yield "signature", signature
+    elif outcome.signature == "by another key":
+        yield "signature", f"{signature} is by another key than sign, and stays"
+    elif config.sign is not None:
+        yield "signature", "missing: the release was made without sign, and stays as it is"
+    yield "open first", f"{folder}/{open_first(outcome.outputs)}"
+    yield "took", duration(elapsed_s)
+
+
+def _cost(config: ReleaseConfig) -> str:
+    epsilon, delta = spent(config)
+    if epsilon is None:
+        return f"no finite epsilon, which account {config.account} bears"
+    beside = ""
+    if config.schedule is not None and config.windows_add_up:
+        beside = "; windows add up"
+    elif config.schedule is not None:
+        beside = "; all windows together cost what the dearest costs"
+    return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
+
+
+def _paid_before(config: ReleaseConfig, outcome: Outcome) -> str:
+    payer = config.account if outcome.balance is None else outcome.balance.account
+    beside = "" if payer == config.account else f"; account {payer} paid for it"
+    return f"nothing, as it was released before{beside}"
+
+
+def _advice(config: ReleaseConfig, held: Yield) -> str:
+    """Returns what would make a release more useful, by public numbers and its own; or empty."""
+    from tracecloak.anonymizers.registry import method_named
+    from tracecloak.pipelines.planning.advice import is_mostly_noise
+
+    if held.is_empty or held.is_poor or held.lacks_starts:
+        return _WORTH_LITTLE
+    if config.guarantee.kind != "rigorous" or not held.n_cases:
+        return ""
+    released = method_named(config.method), config.method_params, held.n_cases
+    if not is_mostly_noise(*released):
+        return ""
+    from tracecloak.pipelines.planning.verdict import advice_on
+
+    return advice_on(*released)
+
+
+def spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
+    """Epsilon and delta of a release as exact decimals, or None: none is finite."""
+    from tracecloak.anonymizers.accounting.composition import decimal_text, total
+    from tracecloak.anonymizers.registry import method_named
+
+    spends = method_named(config.method).spends(config.method_params)
+    if not spends:
+        return None, None
+    epsilon, delta = total(spends)
+    return decimal_text(epsilon), decimal_text(delta)
+
+
+def _remains(balance: Balance) -> str:
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+
+    left = [
+        f"{name} {decimal_text(value)}"
+        for name, value in (
+            ("epsilon", balance.remaining_epsilon), ("delta", balance.remaining_delta),
+        )
+        if value is not None
+    ]  # fmt: skip
+    if not left:
+        return (
+            f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
+            "ledger declare` declares one"
+        )
+    return f"{' and '.join(left)} in account {balance.account}"
+
+
+# What a newcomer looks at, the best first: the whole report, a picture, a log, or the promise.
+_FIRST = ("report.html", ".svg", ".xes.gz", ".csv.gz", "statement.md")
+
+
+def open_first(outputs: Sequence[str]) -> str:
+    """Returns which file of a release to look at first."""
+    for ending in _FIRST:
+        for path in sorted(outputs):
+            if path.endswith(ending):
+                return path
+    return "manifest.json"
+
+
+def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str, Any]:
+    """Returns the JSON of a release, in which nothing was counted on the input.
+
+    A scheduler may keep it where others read it, so it does not say how many records were left out.
+    """
+    from tracecloak.anonymizers.accounting.composition import decimal_text
+
+    guarantee, balance = config.guarantee, outcome.balance
+    epsilon, delta = spent(config)
+    folder = outcome.folder.final
+
+    def text(value: Fraction | None) -> str | None:
+        return None if value is None else decimal_text(value)
+
+    return {
+        "status": "already_released" if outcome.was_released_before else "released",
+        "release_id": outcome.folder.release_id,
+        "folder": folder,
+        "manifest": f"{folder}/manifest.json",
+        "open_first": f"{folder}/{open_first(outcome.outputs)}",
+        "method": config.method,
+        "guarantee": {
+            "kind": guarantee.kind,
+            "unit": guarantee.unit,
+            "adjacency": guarantee.adjacency,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "sentence": guarantee.sentence,
+        },
+        "came_out": outcome.came_out.to_json(),
+        "operator_folder": outcome.dead_letter,
+        "account": config.account if balance is None else balance.account,
+        "charged": {"epsilon": epsilon, "delta": delta},
+        "remaining": None
+        if balance is None
+        else {"epsilon": text(balance.remaining_epsilon), "delta": text(balance.remaining_delta)},
+        "elapsed_s": round(elapsed_s, 3),
+    }
