@@ -429,6 +429,7 @@ def test_a_threshold_that_is_too_low_is_found() -> None:
     assert audit(right, {"epsilon": "1"}, "one case of a variant of its own", 400).epsilon == 0
 
 
+@pytest.mark.slow
 def test_float_noise_is_found_by_its_last_bits() -> None:
     """Sums of 0 and of 1 with raw float noise: the floats that 1 + noise reaches are coarser.
 

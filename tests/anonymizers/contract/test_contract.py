@@ -423,7 +423,7 @@ def released_or_refused(method: Anonymizer, params: Params, edge: str) -> None:
         assert batch.case_ids.type == pa.string()
 
 
-@every_mode
+@first_mode
 def test_batches_without_cases_are_released_as_such(method: Anonymizer, params: Params) -> None:
     [traces] = traces_of(WIRE_LOG)
     none = traces.take(np.zeros(0, np.int64))

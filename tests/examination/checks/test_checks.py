@@ -71,6 +71,7 @@ def finding(config: ReleaseConfig, name: str, **named: Any) -> Finding:
 # --- what holds -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_check_holds_and_nothing_of_the_operator_is_touched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

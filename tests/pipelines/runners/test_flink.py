@@ -84,6 +84,7 @@ def test_a_release_on_flink_has_the_bytes_of_the_in_memory_driver(
     assert not manifest(expected)["randomness"]["unsafe_barrier"]
 
 
+@pytest.mark.slow
 def test_an_error_on_flink_is_told_as_everywhere_and_nothing_is_released(
     tmp_path: Path, endpoint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ def run_and_die(folder: str) -> None:
     run_stream(stream_config(Path(folder)), messages=source, sinks=[beam.ParDo(Dying())])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_whole_files_and_can_be_started_again(
     tmp_path: Path,
 ) -> None:
