@@ -101,7 +101,7 @@ class Service:
             ack_ids=[one.ack_id for one in received],
         )
 
-    def drain(self, subscription: str | None = None, n: int = 1, seconds: float = 20) -> list[Any]:
+    def drain(self, subscription: str | None = None, n: int = 1, seconds: float = 60) -> list[Any]:
         """Takes and acknowledges messages until there are n of them."""
         found: list[Any] = []
 
