@@ -156,9 +156,9 @@ bench: .venv/dev $(CORE)
 # the same true epsilon on public research logs, which are not part of the project; about an hour. A
 # run that was cut off goes on where it was. Private-PGM is compared where
 # its library is: .venv/bin/pip install mbi, then make comparison
-# COMPARISON_PEERS=travas,private-pgm. Mined models take seconds a release: COMPARISON_MORE='--mine 1'.
+# COMPARISON_PEERS=travas,private-pgm,palsyn. Mined models take seconds a release: COMPARISON_MORE='--mine 1'.
 COMPARISON_LOGS ?= sepsis.xes.gz,coselog_receipt.xes.gz,unrineweginfectie.xes.gz,bpic2013_closed.xes.gz,bpic2013_incidents.xes.gz,traffic_fines.parquet,hospital_billing.parquet,bpic2012.xes.gz
-COMPARISON_PEERS ?= travas
+COMPARISON_PEERS ?= travas,palsyn
 COMPARISON_EPSILONS ?= 0.1,0.5,1,2,4
 COMPARISON_REPETITIONS ?= 10
 COMPARISON_RESULTS ?= docs/results/comparison.json

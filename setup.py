@@ -95,6 +95,7 @@ setup(
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
+        "tracecloak.examination.comparison": ["*.json"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

@@ -27,8 +27,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
     parser.add_argument(
         "--peers",
-        help="methods of others to compare with, separated by commas: travas, and private-pgm, "
-        "which needs its authors' library, mbi (pip install mbi); by default none",
+        help="methods of others to compare with, separated by commas: travas; private-pgm, which "
+        "needs its authors' library, mbi (pip install mbi); and palsyn, whose figures on some "
+        "public logs are recorded, since it cannot run here; by default none",
     )
     epsilons = ",".join(compare.DEFAULT_EPSILONS)
     parser.add_argument("--epsilons", help=f"separated by commas (default {epsilons})")
@@ -55,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, and writes a page, its results and its rows."""
     from tracecloak.examination.comparison import compare, report, results
-    from tracecloak.examination.comparison.contenders import chosen_methods
+    from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
@@ -88,7 +89,8 @@ def run(given: Given) -> int:
     )
     comparison = compare.Comparison(originals, chosen, **settings)
     with showing_progress(given.form):
-        compared = results.results_of(comparison, compare.run(comparison, rows), command)
+        made = compare.run(comparison, rows)
+        compared = results.results_of(comparison, made, command, recorded_peers(peers))
         lines = report.markdown_lines(compared)
         for path, text in ((summary, compared.to_text()), (page, "\n".join(lines) + "\n")):
             keep_private(path)

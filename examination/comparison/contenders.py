@@ -21,6 +21,7 @@ from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.peers import (
     PEERS,
     PRIVATE_PGM,
+    RECORDED,
     TRAVAS,
     PrivatePgm,
     chosen_peers,
@@ -263,10 +264,10 @@ def _is_comparable(contender: Registered) -> bool:
 
 
 def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> dict[str, Contender]:
-    """Returns the methods of these names, or all, and peers.
+    """Returns the methods of these names, or all, and the peers that run here.
 
     Raises:
-        UsageError: One cannot be compared, or a peer cannot run here.
+        UsageError: One cannot be compared, or a peer cannot run here and is not recorded.
     """
     known = candidates()
     for name in names or ():
@@ -274,7 +275,13 @@ def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> di
             hint = f"; {name} is one of --peers" if name in PEERS else ""
             raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}{hint}")
     chosen = known if names is None else {name: known[name] for name in names}
-    return {**chosen, **{name: _peer(name) for name in chosen_peers(peers)}}
+    runnable = (name for name in chosen_peers(peers) if name not in RECORDED)
+    return {**chosen, **{name: _peer(name) for name in runnable}}
+
+
+def recorded_peers(peers: Sequence[str]) -> tuple[str, ...]:
+    """Returns those of these peers whose figures are recorded."""
+    return tuple(name for name in peers if name in RECORDED)
 
 
 def _peer(name: str) -> Contender:

@@ -9,6 +9,11 @@ It is what `variant-histogram` does with truncated noise.
 inference for differential privacy", ICML 2019) on cases as records of positions: the marginals of
 every two positions that follow each other, with Gaussian noise that is accounted jointly. Its
 library, mbi, is not ours and no extra: it is imported when the peer is asked for.
+
+`palsyn` is PALSYN (Kuhn, Grüger and Bergmann, "PALSYN: a method for synthetic multi-perspective
+event log generation with differential private guarantees", Process Science 2, 2025). Its code needs
+versions of TensorFlow and pandas that cannot be beside ours, and is on no registry, so its figures
+are recorded (`examination.comparison.recorded`).
 """
 
 from __future__ import annotations
@@ -32,8 +37,10 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-TRAVAS, PRIVATE_PGM = "travas", "private-pgm"
-PEERS = (TRAVAS, PRIVATE_PGM)
+TRAVAS, PRIVATE_PGM, PALSYN = "travas", "private-pgm", "palsyn"
+PEERS = (TRAVAS, PRIVATE_PGM, PALSYN)
+# Those that cannot run in this process.
+RECORDED = (PALSYN,)
 
 # Of mirror descent. On a chain of marginals the loss is flat long before.
 _ROUNDS = 1000
@@ -158,7 +165,7 @@ def variants_of_records(records: np.ndarray, end: int) -> VariantHistogram:
 
 
 def chosen_peers(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of peers that can run here.
+    """Returns the names of peers that can run here, or are recorded.
 
     Raises:
         UsageError: One is none, is there twice, or its library is not installed.

@@ -12,7 +12,14 @@ from pathlib import PurePath
 from typing import Any
 
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.contenders import Kind
+from tracecloak.examination.comparison.contenders import KINDS, Kind
+from tracecloak.examination.comparison.recorded import (
+    RecordedFigures,
+    caveat,
+    recorded_at,
+    recordings,
+    source_lines,
+)
 from tracecloak.examination.comparison.results import (
     COLUMNS,
     LogResults,
@@ -74,11 +81,13 @@ def markdown_lines(results: Results) -> Iterator[str]:
 
 def measure_lines(results: Results) -> Iterator[str]:
     """Yields what the columns are: formula, range, direction and source of each measure."""
-    yield from legend_lines(name for kind in results.kinds for name in results.columns(kind))
+    kinds = {*results.kinds, *(recordings()[name].kind for name in results.recorded)}
+    of_tables = (kind for kind in KINDS if kind in kinds)
+    yield from legend_lines(name for kind in of_tables for name in results.columns(kind))
 
 
 def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
-    """Yields the size of a log, and a table for each epsilon and kind of release.
+    """Yields the size of a log, what is recorded of it, and a table for each epsilon and kind.
 
     Args:
         results: The comparison.
@@ -86,13 +95,18 @@ def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
         heading: What stands before the epsilon in the heading of a table, such as "## Epsilon".
     """
     yield from _size_lines(log)
+    yield from source_lines(results.recorded, log)
     for epsilon in results.epsilons:
-        for kind in results.kinds:
+        for kind in KINDS:
             at = [r for r in log.releases if (r.epsilon, r.kind) == (epsilon, kind)]
+            recorded = recorded_at(results.recorded, log, epsilon, kind)
+            if not at and not recorded:
+                continue
             yield ""
             yield f"{heading} {epsilon}: {_TITLES[kind]}"
             yield ""
-            yield from _table(at, log, [MEASURES[name] for name in results.columns(kind)])
+            columns = [MEASURES[name] for name in results.columns(kind)]
+            yield from _table(at, log, columns, recorded)
 
 
 def _introduction(results: Results) -> Iterator[str]:
@@ -134,7 +148,8 @@ def _introduction(results: Results) -> Iterator[str]:
         "level, so the numbers of the literature belong to as many times the epsilon. `travas` is "
         "the variant selection of Rafiei et al. (2022), and `private-pgm` Private-PGM (McKenna et "
         "al., 2019) on the marginals of neighbouring positions of a case, whose noise is accounted "
-        "jointly. Published methods that have no finite epsilon cannot be compared at one."
+        "jointly. Published methods that have no finite epsilon cannot be compared at one; where "
+        "one is recorded, its row stands at the epsilon that it declares."
     )
 
 
@@ -194,9 +209,15 @@ def _size_lines(log: LogResults) -> Iterator[str]:
 
 
 def _table(
-    releases: Sequence[ReleaseFigures], log: LogResults, columns: Sequence[Measure]
+    releases: Sequence[ReleaseFigures],
+    log: LogResults,
+    columns: Sequence[Measure],
+    recorded: Mapping[str, RecordedFigures],
 ) -> Iterator[str]:
-    """The methods in the order of the first column, then the lines; those that refused last."""
+    """The methods in the order of the first column, what is recorded, the lines; refusals last.
+
+    What is recorded is never the best: its epsilon is one that others do not have.
+    """
     figures = {
         release.method: [release.figures.get(measure.name) for measure in columns]
         for release in releases
@@ -217,6 +238,9 @@ def _table(
     for name in sorted(figures, key=rank):
         cells = [_cell(value, chosen) for value, chosen in zip(figures[name], best, strict=True)]
         yield f"| {name} | {deltas[name]} | {' | '.join(cells)} |"
+    for name, one in recorded.items():
+        cells = [_cell(one.figures.get(measure.name), None) for measure in columns]
+        yield f"| {name} (recorded) | {one.delta} | {' | '.join(cells)} |"
     for line in log.lines:
         of_line = [line.figures.get(measure.name) for measure in columns]
         if any(value is not None for value in of_line):
@@ -224,6 +248,9 @@ def _table(
     near = [log.of_log.get(m.name) if m.better in ("log", "more") else None for m in columns]
     if any(value is not None for value in near):
         yield f"| *{_OF_LOG}* | | {' | '.join(map(_number, near))} |"
+    for name in recorded:
+        yield ""
+        yield caveat(name)
     for release in releases:
         if release.refused is not None:
             yield ""

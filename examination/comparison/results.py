@@ -51,13 +51,13 @@ QuartilesByMeasure = dict[str, Quartiles | None]
 _Count = Annotated[int, pydantic.Field(ge=0)]
 
 
-class _Values(pydantic.BaseModel):
+class Values(pydantic.BaseModel):
     """Values that are what the file says: no other key, no number that JSON does not have."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class ReleaseFigures(_Values):
+class ReleaseFigures(Values):
     """What the releases of one method at one epsilon got.
 
     Attributes:
@@ -77,7 +77,7 @@ class ReleaseFigures(_Values):
     figures: QuartilesByMeasure = {}
 
 
-class LineFigures(_Values):
+class LineFigures(Values):
     """The figures of a line, which spends no budget and protects nobody.
 
     Attributes:
@@ -89,7 +89,7 @@ class LineFigures(_Values):
     figures: QuartilesByMeasure
 
 
-class LogResults(_Values):
+class LogResults(Values):
     """One log, and what was released of it.
 
     Attributes:
@@ -120,7 +120,7 @@ class LogResults(_Values):
     lines: tuple[LineFigures, ...]
 
 
-class Results(_Values):
+class Results(Values):
     """A comparison, and what came of it.
 
     Attributes:
@@ -132,6 +132,7 @@ class Results(_Values):
         n_mined: Of so many of them a model was mined.
         length_share: So many of the cases have at most `max_trace_length` events.
         max_emd_cells: A distance of variants that needs a larger table was not computed.
+        recorded: Peers that cannot run in this process; `comparison.recorded` has their figures.
         logs: In the order of the command.
     """
 
@@ -143,6 +144,7 @@ class Results(_Values):
     n_mined: _Count
     length_share: float
     max_emd_cells: _Count
+    recorded: tuple[str, ...] = ()
     logs: tuple[LogResults, ...]
 
     @property
@@ -161,13 +163,16 @@ class Results(_Values):
         return _INDENTED_NUMBERS.sub(r"[\1, \2, \3]", self.model_dump_json(indent=1)) + "\n"
 
 
-def results_of(comparison: Comparison, rows: Sequence[Row], command: str) -> Results:
+def results_of(
+    comparison: Comparison, rows: Sequence[Row], command: str, recorded: Sequence[str] = ()
+) -> Results:
     """Returns the results of a comparison.
 
     Args:
         comparison: What was compared.
         rows: All of its rows.
         command: That makes it, in the folder of the logs.
+        recorded: Peers whose figures are recorded, not computed.
     """
     return Results(
         command=command,
@@ -178,6 +183,7 @@ def results_of(comparison: Comparison, rows: Sequence[Row], command: str) -> Res
         n_mined=comparison.mined,
         length_share=LENGTH_SHARE,
         max_emd_cells=MAX_EMD_CELLS,
+        recorded=tuple(recorded),
         logs=tuple(
             _log_results(comparison, original, [r for r in rows if r["log"] == original.name])
             for original in comparison.originals
