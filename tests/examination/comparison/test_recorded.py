@@ -123,9 +123,9 @@ def test_it_stands_nowhere_else() -> None:
         not_asked = COMPARED.model_copy(update={"recorded": ()})
         assert "palsyn" not in page_of(log, not_asked)
     # The same log under another name, at the same epsilon in other digits.
-    sepsis = LOGS["bpic2013_closed"].model_copy(update={"name": "closed problems"})
-    assert recorded_at(("palsyn",), sepsis, "1.0", "log")
-    assert not recorded_at(("palsyn",), sepsis.model_copy(update={"n_cases": 9}), "1", "log")
+    renamed = LOGS["bpic2013_closed"].model_copy(update={"name": "closed problems"})
+    assert recorded_at(("palsyn",), renamed, "1.0", "log")
+    assert not recorded_at(("palsyn",), renamed.model_copy(update={"n_cases": 9}), "1", "log")
 
 
 def test_the_source_stands_above_the_tables_and_a_log_without_figures_says_so() -> None:
