@@ -116,7 +116,7 @@ class Service:
         return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Waits until a condition holds; fails if it does not within the time."""
     end = time.monotonic() + seconds
     while not condition():

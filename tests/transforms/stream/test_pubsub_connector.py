@@ -64,7 +64,7 @@ RULE = ClosingRule(
     max_trace_length=5,
     tombstone_us=60 * S,
     end_activities=("END",),
-    release_delay_us=4 * S,  # also for the messages that wait while the runner starts
+    release_delay_us=10 * S,  # also for what waits while a runner starts
     origin_us=NOW // S * S,
 )
 SCHEMA = fastavro.parse_schema(
