@@ -13,6 +13,7 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -41,13 +42,13 @@ DURATIONS = ReleasedDurations(
     np.array([2, 4, 6], np.int64),
     np.array([8, 10, 12], np.int64),
 )
-COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high")
+COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable")
 SPREAD = [
     dict(zip(COLUMNS, row, strict=True))
     for row in (
-        ("A", "B", 0, 1_000, 5, 2, 8),
-        ("A", "B", 60_000, None, 7, 4, 10),
-        ("B", "A", 1_000, 60_000, 9, 6, 12),
+        ("A", "B", 0, 1_000, 5, 2, 8, "measured", True),
+        ("A", "B", 60_000, None, 7, 4, 10, "measured", True),
+        ("B", "A", 1_000, 60_000, 9, 6, 12, "measured", True),
     )
 ]
 
@@ -112,6 +113,13 @@ GRAPH = ReleasedGraph(
     np.array([0, 1, 4, 0], np.int32),
     *(np.array([2, 7, 7, 7], np.int64) for _ in range(3)),
 )
+FIGURES = ReleasedFigures.of(
+    [
+        Figure("cases", (), 120, 100, 141, "derived"),
+        Figure("activity", ("A",), 7, 0, 30, "derived"),
+        Figure("median_time_us", ("A", "B"), 60_000_000, 1_000_000, 90_000_000, "derived"),
+    ]
+)
 TREE = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, 0.5)
 NOTHING = ReleasedVariants(
     pa.array([], pa.string()),
@@ -131,6 +139,9 @@ NOTHING = ReleasedVariants(
         replace(VARIANTS, lows=None, highs=None),
         NOTHING,
         DURATIONS,
+        replace(DURATIONS, has_kinds=False),
+        FIGURES,
+        ReleasedFigures.of([]),
         replace(DURATIONS, edges_us=np.array([1_000, 60_000, 61_000, 62_000], np.int64)),
         TREE,
         replace(TREE, is_found=False, fitness=None),
@@ -149,6 +160,17 @@ def test_a_product_comes_back_from_its_json(product: Any) -> None:
     title, promise = "r: x", "It holds."
     forms = [kind_of(one).further_files(one, title, promise) for one in (product, found[0])]
     assert forms[0] == forms[1]
+
+
+def test_figures_say_what_they_are_of_and_whether_they_tell_anything() -> None:
+    rows = FIGURES.to_table().to_pylist()
+    assert [(row["figure"], row["source"], row["target"]) for row in rows] == [
+        ("cases", None, None),
+        ("activity", "A", None),
+        ("median_time_us", "A", "B"),
+    ]
+    assert [row["usable"] for row in rows] == [True, False, True]
+    assert [row["usable"] for row in rows] == [one.is_usable for one in FIGURES.rows()]
 
 
 def test_values_that_no_product_gives_are_refused() -> None:
