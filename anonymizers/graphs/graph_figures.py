@@ -106,11 +106,15 @@ def _lost(arcs: NoisyCells) -> np.ndarray:
 def _numbers(
     arcs: NoisyCells, values: np.ndarray, variances: np.ndarray, lost: np.ndarray
 ) -> list[tuple[int, int, int]]:
+    """Numbers with their limits, of which the first is a total of the whole log."""
     deviations = np.sqrt(variances)
     half_widths = quantile_of(arcs) * deviations
     # What clipping takes makes a sum too small. The more it takes, the less often the lower limit
-    # fails, and the upper one may fail the more often.
-    more = np.maximum(half_widths, _ONE_SIDED_QUANTILE * deviations + lost)
+    # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
+    # takes from one activity is known too badly to save anything there.
+    quantiles = np.full(len(values), quantile_of(arcs))
+    quantiles[0] = _ONE_SIDED_QUANTILE
+    more = np.maximum(half_widths, quantiles * deviations + lost)
     columns = (
         np.rint(np.maximum(values, 0)),
         np.floor(np.maximum(values - half_widths, 0)),

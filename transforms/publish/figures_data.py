@@ -12,6 +12,7 @@ from typing import Any
 from tracecloak.schemas.published.figure import is_usable
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.models.plain_names import plain_name
 
 _WHOLE_LOG = ("cases", "events")
@@ -88,6 +89,20 @@ def mark_unusable(
     for node in shown["nodes"]:
         total = by_name.get((node["name"],))
         node["usable"] = total is None or total.is_usable
+
+
+def sentence_of_variants(variants: ReleasedVariants) -> str:
+    """Returns of which kind the numbers of variants are, and how many say nothing."""
+    if variants.lows is None or variants.highs is None:
+        return (
+            " The numbers are modelled: they were drawn so that the whole agrees with what was "
+            "measured, and nothing says how far off the number of one variant is."
+        )
+    usable = is_usable(variants.counts, variants.lows, variants.highs)
+    n_useless = int((~usable).sum())
+    if not n_useless:
+        return ""
+    return f" {n_useless:,} of the numbers are not usable: the interval reaches further than these."
 
 
 def duration_in_words(us: int) -> str:

@@ -234,12 +234,13 @@ class _Shown:
             from tracecloak.transforms.publish.figures_data import figures_data
 
             shown.figures = figures_data(figures)
+        is_product = variants is not None
         if variants is None and log is not None:
             from tracecloak.transforms.publish.variants_data import variants_of_log
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
-            shown._show_variants(variants)
+            shown._show_variants(variants, has_kinds=is_product)
         if log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data
 
@@ -304,7 +305,7 @@ class _Shown:
         )
         return scripts, libraries
 
-    def _show_variants(self, variants: ReleasedVariants) -> None:
+    def _show_variants(self, variants: ReleasedVariants, *, has_kinds: bool) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
         names = []
@@ -323,6 +324,10 @@ class _Shown:
                 "the interval with a probability of about 95 %."
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
+        if has_kinds and variants.has_kinds:
+            from tracecloak.transforms.publish.figures_data import sentence_of_variants
+
+            sentences += sentence_of_variants(variants)
         self.variants_told = sentences
 
 

@@ -97,7 +97,7 @@ FIELDS = {
     "released-figures": "figures sources targets values lows highs kinds",
     "released-graph": "names sources targets counts lows highs has_kinds",
     "released-tree": "names text is_found fitness",
-    "released-variants": "names offsets codes counts lows highs",
+    "released-variants": "names offsets codes counts lows highs has_kinds",
     "start-range": "first_us last_us",
     "statistics": "by_name",
     "step-durations": "borders reached n_names n_ticks",

@@ -27,10 +27,11 @@ VARIANTS = ReleasedVariants(
     np.array([87, 27, 13], np.int64),
     np.array([93, 33, 19], np.int64),
 )
+SURE = {"kind": "measured", "usable": True}
 ROWS = [
-    {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93},
-    {"variant": ["é"], "count": 30, "low": 27, "high": 33},
-    {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19},
+    {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93, **SURE},
+    {"variant": ["é"], "count": 30, "low": 27, "high": 33, **SURE},
+    {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19, **SURE},
 ]
 DURATIONS = ReleasedDurations(
     pa.array(["A", "B"], pa.string()),
@@ -59,6 +60,17 @@ def test_a_table_of_variants_has_their_names() -> None:
     assert table.to_pylist() == ROWS
     assert VARIANTS.n_variants == 3
     assert VARIANTS.n_cases == 136
+
+
+def test_drawn_variants_are_modelled_and_have_no_interval() -> None:
+    drawn = replace(VARIANTS, lows=None, highs=None).to_table()
+    assert drawn.column_names == ["variant", "count", "kind"]
+    assert set(drawn["kind"].to_pylist()) == {"modelled"}
+
+
+def test_a_count_of_half_its_interval_is_not_usable() -> None:
+    wide = replace(VARIANTS, lows=np.array([0, 0, 0]), highs=np.array([180, 61, 32]))
+    assert wide.to_table()["usable"].to_pylist() == [True, False, True]
 
 
 def test_json_of_variants_has_the_activities_too() -> None:
@@ -137,6 +149,8 @@ NOTHING = ReleasedVariants(
         ReleasedGraph(pa.array(["A"]), *(np.zeros(0, np.int64) for _ in range(5))),
         VARIANTS,
         replace(VARIANTS, lows=None, highs=None),
+        replace(VARIANTS, has_kinds=False),
+        replace(VARIANTS, lows=None, highs=None, has_kinds=False),
         NOTHING,
         DURATIONS,
         replace(DURATIONS, has_kinds=False),

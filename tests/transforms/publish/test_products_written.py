@@ -18,7 +18,10 @@ from tests.support.searching import files_with
 
 TEXT, INT = pa.string(), pa.int64()
 COLUMNS = {
-    "variants": {"variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT},
+    "variants": {
+        "variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT, "kind": TEXT,
+        "usable": pa.bool_(),
+    },
     "dfg": {
         "source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT, "kind": TEXT,
         "usable": pa.bool_(),
