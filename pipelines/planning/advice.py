@@ -16,6 +16,21 @@ LONGEST_CASE = 30
 """Events of a case of such a log, at most."""
 
 
+def may_be_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
+    """Returns whether a log of so many cases is to be made up before something is said of it.
+
+    That is if noise is large beside them, or where no noise has a scale.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        n_cases: Cases of the release.
+    """
+    if n_cases > LARGEST_TRIED:
+        return False
+    return not _least_noise(method, params) or is_mostly_noise(method, params, n_cases)
+
+
 def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
     """Returns whether noise is large beside what was released, so that `advice_on` is worth asking.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.planning.advice import is_mostly_noise
+from tracecloak.pipelines.planning.advice import may_be_noise
 from tracecloak.pipelines.planning.verdict import Verdict, judged_at, with_mends
 
 
@@ -26,7 +26,7 @@ def is_in_doubt(config: ReleaseConfig) -> bool:
     method, params = method_named(config.method), config.method_params
     if method.bounds(params).vocabulary is None:
         return False
-    return is_mostly_noise(method, params, config.expected_cases)
+    return may_be_noise(method, params, config.expected_cases)
 
 
 def unusable_among(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdict | None:
