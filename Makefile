@@ -40,7 +40,7 @@ demo: $(CORE)
 	$(BIN)/tracecloak sample --cases $(DEMO_CASES) --output demo/hospital.xes.gz \
 	  --vocabulary demo/activities.txt
 	$(BIN)/tracecloak plan --log demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
-	  --release_id graph --cases $(DEMO_CASES)
+	  --release_id graph --expected_cases $(DEMO_CASES)
 	$(BIN)/tracecloak release --log demo/hospital.xes.gz --output demo/releases $(DEMO_GRAPH) \
 	  --release_id graph --new_ledger
 	$(BIN)/tracecloak release --log demo/hospital.xes.gz --output demo/releases $(DEMO_LOG) \

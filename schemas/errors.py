@@ -37,6 +37,12 @@ class GuaranteeError(TracecloakError):
     exit_code = 5
 
 
+class UnusableRelease(TracecloakError):  # noqa: N818 - what the release would be
+    """Public numbers say that nobody could use the release; nothing was claimed or paid."""
+
+    exit_code = 9
+
+
 class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
     """Something that passes was in the way: the same command may be run again as it is.
 

@@ -102,16 +102,18 @@ def _advice(config: ReleaseConfig, held: Yield) -> str:
     from tracecloak.anonymizers.registry import method_named
     from tracecloak.pipelines.planning.advice import is_mostly_noise
 
-    if held.is_empty or held.is_poor or held.lacks_starts:
-        return _WORTH_LITTLE
-    if config.guarantee.kind != "rigorous" or not held.n_cases:
-        return ""
-    released = method_named(config.method), config.method_params, held.n_cases
+    is_unusable = held.usability == "not_usable"
+    is_poor = held.is_poor or held.lacks_starts
+    general = _WORTH_LITTLE if is_unusable or is_poor else ""
+    n_cases = held.n_cases or (config.expected_cases if is_unusable else None)
+    if config.guarantee.kind != "rigorous" or not n_cases or (is_poor and not is_unusable):
+        return general
+    released = method_named(config.method), config.method_params, n_cases
     if not is_mostly_noise(*released):
-        return ""
+        return general
     from tracecloak.pipelines.planning.verdict import advice_on
 
-    return advice_on(*released)
+    return advice_on(*released) or general
 
 
 def spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
@@ -187,6 +189,7 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
             "sentence": guarantee.sentence,
         },
         "came_out": outcome.came_out.to_json(),
+        "usability": outcome.came_out.usability,
         "operator_folder": outcome.dead_letter,
         "account": config.account if balance is None else balance.account,
         "charged": {"epsilon": epsilon, "delta": delta},

@@ -247,6 +247,13 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     release_id: str | None = Field(None, max_length=MAX_RELEASE_ID)
     """Name of the release, of at most 200 characters. A rigorous one needs it; of others it is by
     default a keyed digest of input and configuration, which tells whether the log changed."""
+    expected_cases: int | None = Field(None, ge=1, le=1_000_000)
+    """How many cases the release has, about, known without looking at it: of one window, if there
+    are any, and up to a million. If nobody could use a release of so many cases with the declared
+    activities, `plan` says so and ends with exit code 9, and `release` makes and pays nothing. By
+    default `plan` judges logs of 100, 1,000 and 10,000 cases, and nothing is refused."""
+    even_if_unusable: bool = False
+    """Release even what public numbers say that nobody could use."""
     max_error_ratio: float | None = Field(None, ge=0, le=1)
     """Largest share of malformed records with which the run goes on; by default 0.01, and of a
     rigorous release any: whether it ends would tell something of the log."""

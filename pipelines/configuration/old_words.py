@@ -27,6 +27,7 @@ FLAGS = {
     "--original": (("report", "evaluate", "attack"), "--log"),
     "--released": (("evaluate", "mine", "attack"), _RELEASE_FIRST),
     "--epsilon": (("compare",), "--epsilons"),
+    "--cases": (("plan",), "--expected_cases"),
 }
 """Flags with the commands that had them, and what they are called now."""
 

@@ -7,11 +7,28 @@ from typing import Any
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 
-# Noise is looked at more closely if it is as large as what this share of the cases changes. No
-# release with less noise was found to be less than worth it.
+# Noise is looked at more closely if it is as large as what this share of the cases of a course
+# changes. No release with less noise was found to be less than worth it.
 _WATCHED_NOISE = Fraction(1, 50)
 LARGEST_TRIED = 100_000
 """Cases of the largest log that is made up to try a configuration on."""
+LONGEST_CASE = 30
+"""Events of a case of such a log, at most."""
+
+
+def may_be_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
+    """Returns whether a log of so many cases is to be made up before something is said of it.
+
+    That is if noise is large beside them, or where no noise has a scale.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        n_cases: Cases of the release.
+    """
+    if n_cases > LARGEST_TRIED:
+        return False
+    return not _least_noise(method, params) or is_mostly_noise(method, params, n_cases)
 
 
 def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
@@ -22,7 +39,22 @@ def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
         params: Its parameters.
         n_cases: Cases of what was released, noise included.
     """
-    return n_cases <= LARGEST_TRIED and _least_noise(method, params) >= _WATCHED_NOISE * n_cases
+    if n_cases > LARGEST_TRIED:
+        return False
+    bounds = method.bounds(params)
+    length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
+    n_on_course = Fraction(n_cases, n_courses(len(bounds.vocabulary or ()), length))
+    return _least_noise(method, params) >= _WATCHED_NOISE * n_on_course
+
+
+def n_courses(n_names: int, max_length: int) -> int:
+    """Returns how many courses a process has that uses all its activities, at least one.
+
+    Args:
+        n_names: Activities.
+        max_length: Events of a case at most.
+    """
+    return max(1, -(-n_names // max_length))
 
 
 def _least_noise(method: Anonymizer, params: Any) -> Fraction:

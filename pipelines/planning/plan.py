@@ -22,6 +22,7 @@ from tracecloak.pipelines.planning.plan_of_windows import (
     overlap_sentences,
     window_lines,
 )
+from tracecloak.pipelines.planning.usable import unusable_among, unusable_sentence
 from tracecloak.pipelines.planning.verdict import Verdict, verdicts
 from tracecloak.pipelines.planning.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -48,23 +49,25 @@ class Plan:
         lines: All of it for a reader, the verdict at the end.
         verdicts: Whether it would be worth it, for each number of cases; none where no noise is
             drawn that could be foretold.
+        is_refused: Whether `release` refuses it, as nobody could use it by public numbers.
     """
 
     lines: tuple[str, ...]
     verdicts: tuple[Verdict, ...]
+    is_refused: bool
 
 
-def plan_lines(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Iterator[str]:
+def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     """Yields the plan, a line at a time; see `plan_of`."""
-    yield from plan_of(config, sizes).lines
+    yield from plan_of(config).lines
 
 
-def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
+def plan_of(config: ReleaseConfig) -> Plan:
     """Returns the plan.
 
     Args:
-        config: What would be released.
-        sizes: Numbers of cases for which to say what it would be worth; none: some.
+        config: What would be released, for whose expected cases it says what that would be worth;
+            where none are declared, for some numbers of cases.
 
     Raises:
         UsageError: An input's format is not known.
@@ -76,11 +79,15 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
     reading = list(_read(config, source, look))
     method, params = method_named(config.method), config.method_params
     judged: tuple[Verdict, ...] = ()
+    against = None
     if config.guarantee.kind == "rigorous":
-        made_up = verdicts(method, params, tuple(sizes) or SIZES)
+        sizes = SIZES if config.expected_cases is None else (config.expected_cases,)
+        made_up = tuple(verdicts(method, params, sizes))
+        against = unusable_among(config, made_up)  # before the log is looked at: it decides nothing
         judged = tuple(one.in_spite_of(look.obstacle) for one in made_up)
     does = [*_does(config), *_promises(config), *_is_worth(judged)]
-    lines = [*reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
+    first = [] if against is None else list(_is_unusable(config, against))
+    lines = [*first, *reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
     lines += [f"  {verdict.sentence}" for verdict in judged]
     if judged and not look.obstacle:
         lines.append(
@@ -94,7 +101,16 @@ def plan_of(config: ReleaseConfig, sizes: Sequence[int] = ()) -> Plan:
             "  Not judged: what comes out depends on your log, at which a plan does not look. "
             "Make the release, and compare it with the log by `tracecloak evaluate`."
         )
-    return Plan(tuple(lines), judged)
+    return Plan(tuple(lines), judged, against is not None and not config.even_if_unusable)
+
+
+def _is_unusable(config: ReleaseConfig, against: Verdict) -> Iterator[str]:
+    yield unusable_sentence(against)
+    if config.even_if_unusable:
+        yield "`tracecloak release` makes it all the same, as --even_if_unusable says."
+    else:
+        yield "`tracecloak release` makes and pays nothing of it, unless --even_if_unusable is set."
+    yield ""
 
 
 def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterator[str]:

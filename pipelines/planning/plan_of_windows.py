@@ -70,7 +70,8 @@ def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> 
         "was released is corrected."
     )
     yield (
-        "  The verdict below is about one window: say with --cases how many cases one of yours has."
+        "  The verdict below is about one window: say with --expected_cases how many cases one of "
+        "yours has."
     )
     yield ""
 

@@ -43,8 +43,14 @@ _CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
 # A case of 15 different steps has 16 pairs, so a vector of this norm, to which a bought clip comes
 # near in logs of such cases.
 _USUAL_CLIP = 4.0
-# What is tried to mend a verdict.
-_MORE_CASES, _MORE_EPSILON = 10, 4
+# What is tried to mend a verdict: factors, of which a larger one is tried where a smaller one does
+# not help. An epsilon above the last number promises too little to be proposed, and so few names
+# say too little of a process.
+_MORE_CASES, _MORE_EPSILON, _FEWER_NAMES = 10, (4, 16), (4, 16)
+_MOST_EPSILON, _FEWEST_NAMES = 4, 10
+# More cases than so many, times the activities, are not made up for that, as it takes minutes. To a
+# count that is k times as large, noise is what noise of k times the epsilon is to the count itself.
+_LARGEST_TABLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -136,9 +142,18 @@ def verdicts(method: Anonymizer, params: Any, sizes: Sequence[int]) -> Iterator[
         sizes: Numbers of cases.
     """
     for n_cases in sizes:
-        judged = _judged(method, params, worth_at(method, params, n_cases))
-        mends = () if judged.grade == "worth it" else tuple(_mends(method, params, judged))
-        yield Verdict(judged.worth, judged.grade, judged.noise_share, mends)
+        judged = judged_at(method, params, n_cases)
+        yield judged if judged.grade == "worth it" else with_mends(method, params, judged)
+
+
+def judged_at(method: Anonymizer, params: Any, n_cases: int) -> Verdict:
+    """Returns the verdict for a number of cases, without what would mend it; see `verdicts`."""
+    return _judged(method, params, worth_at(method, params, n_cases))
+
+
+def with_mends(method: Anonymizer, params: Any, verdict: Verdict) -> Verdict:
+    """Returns a verdict with what would mend it, which is tried on logs that are made up."""
+    return replace(verdict, mends=tuple(_mends(method, params, verdict)))
 
 
 def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
@@ -191,42 +206,79 @@ def _judged(method: Anonymizer, params: Any, worth: Worth) -> Verdict:
 _ORDER: tuple[Grade, ...] = ("no", "hardly", "worth it")
 
 
+@dataclass(frozen=True)
+class _Change:
+    """Something else that could be released: what it is called, its parameters and cases."""
+
+    what: str
+    params: Any
+    n_cases: int
+
+
 def _mends(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[str]:
     """Yields what each change that was tried would give, a sentence each."""
-    more = verdict.worth.n_cases * _MORE_CASES
-    tried = []
-    if more <= LARGEST_TRIED:
-        then = _judged(method, params, worth_of(method, params, more))
-        tried.append((f"{_MORE_CASES} times the cases", then))
-    raised = _with_more_epsilon(params)
-    if raised is not None:
-        changed, epsilon = raised
-        then = _judged(method, changed, worth_of(method, changed, verdict.worth.n_cases))
-        tried.append((f"epsilon {epsilon}", then))
-    better = [
-        (what, then)
-        for what, then in tried
-        if _ORDER.index(then.grade) > _ORDER.index(verdict.grade)
-    ]
+    n_cases, n_names = verdict.worth.n_cases, verdict.worth.n_names
+    more_cases = _with_more_cases(params, n_cases, n_names)
+    more_epsilon = _with_more_epsilon(params, n_cases, stands_for_cases=not more_cases)
+    better, tried = [], []
+    for changes in (more_cases, more_epsilon, _with_fewer_names(method, params, n_cases)):
+        for change in changes:
+            then = _judged(method, change.params, worth_of(method, change.params, change.n_cases))
+            if _ORDER.index(then.grade) > _ORDER.index(verdict.grade):
+                better.append((change.what, then))
+                break
+        tried += [change.what for change in changes[-1:]]
     for what, then in better:
         answer = "would be worth it" if then.grade == "worth it" else "would hardly be worth it"
         yield f"With {what} it {answer} ({then.in_short})."
     if not better:
-        names = " or ".join(what for what, _ in tried)
         yield (
-            f"{'With ' + names + ' that stays so: take' if names else 'Take'} fewer activities, or "
-            "another method (`tracecloak catalogue --all` lists them)."
+            f"{'With ' + ' or '.join(tried) + ' that stays so: take' if tried else 'Take'} fewer "
+            "activities, or another method (`tracecloak catalogue --all` lists them)."
         )
 
 
-def _with_more_epsilon(params: Any) -> tuple[Any, str] | None:
-    """Returns the parameters with four times the epsilon, and that; None: they cannot have it."""
-    given = params.model_dump(exclude_unset=True)
-    if "epsilon" not in given:
-        return None
-    epsilon = decimal_text(Fraction(str(params.epsilon)) * _MORE_EPSILON)
+def _with_more_cases(params: Any, n_cases: int, n_names: int) -> list[_Change]:
+    more = _MORE_CASES * n_cases
+    if more > LARGEST_TRIED or more * n_names > _LARGEST_TABLE:
+        return []
+    return [_Change(f"{_MORE_CASES} times the cases", params, more)]
+
+
+def _with_more_epsilon(params: Any, n_cases: int, stands_for_cases: bool) -> list[_Change]:
+    """Returns the parameters with several times the epsilon; none if they cannot have it."""
+    if "epsilon" not in params.model_fields_set:
+        return []
+    changes = []
+    for number, factor in enumerate(_MORE_EPSILON):
+        epsilon = Fraction(str(params.epsilon)) * factor
+        if number and epsilon > _MOST_EPSILON:
+            break
+        text = decimal_text(epsilon)
+        changed = _changed(params, epsilon=text)
+        what = f"epsilon {text}"
+        if stands_for_cases:
+            what += f", or about {factor} times the cases,"
+        changes += [] if changed is None else [_Change(what, changed, n_cases)]
+    return changes
+
+
+def _with_fewer_names(method: Anonymizer, params: Any, n_cases: int) -> list[_Change]:
+    """Returns the parameters with a part of the declared names; none if they are few, or bought."""
+    names = method.bounds(params).vocabulary or ()
+    changes = []
+    for factor in _FEWER_NAMES:
+        n_left = len(names) // factor
+        changed = _changed(params, vocabulary=names[:n_left]) if n_left >= _FEWEST_NAMES else None
+        what = f"{n_left:,} activities, each a group of those there are,"
+        changes += [] if changed is None else [_Change(what, changed, n_cases)]
+    return changes
+
+
+def _changed(params: Any, **values: Any) -> Any | None:
+    """Returns parameters with other values; None: the method does not take them."""
     try:
-        return type(params)(**{**given, "epsilon": epsilon}), epsilon
+        return type(params)(**{**params.model_dump(exclude_unset=True), **values})
     except (pydantic.ValidationError, TracecloakError):
         return None
 

@@ -1,4 +1,4 @@
-"""What some releases need beside their numbers: windows, sketches of cases, signatures.
+"""What some releases need beside their numbers: windows, sketches, signatures, to be of use.
 
 A concern is one class in one file and one line of `CONCERNS`. The steps of a release (`run`) call
 it where it may have something to do, and know nothing else of it: a release that does not ask for
@@ -31,6 +31,7 @@ class Asked:
 
 
 CONCERNS: dict[str, Asked] = {
+    "usable": Asked("expected_cases", "tracecloak.pipelines.release.usable:UsableConcern"),
     "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
     "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.sketch:SketchConcern"),
     "signature": Asked("sign", "tracecloak.pipelines.release.signing:SignatureConcern"),

@@ -26,6 +26,23 @@ def yield_of_log(graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVo
     return Yield(n_cases, n_variants, n_activities, None, share)
 
 
+def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:
+    """Returns the share of counts that say next to nothing: 12, between 3 and 20.
+
+    That is of their sum the share of those whose interval is wider than the count; None if the sum
+    is 0.
+
+    Args:
+        counts: int64[n], released counts, not negative.
+        lows: int64[n], lower ends of their intervals.
+        highs: int64[n], upper ends.
+    """
+    exact = counts.astype(np.float64)
+    total = float(exact.sum())
+    is_unclear = highs.astype(np.float64) - lows > exact
+    return float(exact[is_unclear].sum()) / total if total else None
+
+
 def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | None]:
     """Returns how many names but OTHER occur, and their share of all occurrences.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import named
+from tracecloak.schemas.published.counted import named, unclear_share
 from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
@@ -154,10 +154,12 @@ class ReleasedGraph:
         return graph if not rows or "kind" in rows[0] else without_kinds(graph)
 
     def came_out(self) -> Yield:
-        """Returns its cases, which are those that begin, its activities and its edges."""
+        """Returns its cases, which begin, its activities and edges, and how clear these are."""
         n_activities, share = named(self.names, self.throughputs()[: self.start])
         n_cases = int(self.counts[self.sources == self.start].sum())
-        return Yield(n_cases, None, n_activities, len(self.counts), share)
+        unclear = unclear_share(self.counts, self.lows, self.highs)
+        n_edges = len(self.counts)
+        return Yield(n_cases, None, n_activities, n_edges, share, unclear_share=unclear)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the counts of each ("pair", …), their sum and the number of ("activities",)."""

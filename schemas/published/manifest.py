@@ -153,7 +153,9 @@ class ReleaseManifest:
                 body["time_caveats"] = list(self.time_caveats)
             if self.noted:
                 body["noted"] = dict(self.noted)
-            body["came_out"] = (self.came_out or Yield()).to_json()
+            came_out = self.came_out or Yield()
+            body["came_out"] = came_out.to_json()
+            body["usability"] = came_out.usability
             body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
             body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
         return body

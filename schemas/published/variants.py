@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import named
+from tracecloak.schemas.published.counted import named, unclear_share
 from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
@@ -131,11 +131,16 @@ class ReleasedVariants:
         return variants if not rows or "kind" in rows[0] else without_kinds(variants)
 
     def came_out(self) -> Yield:
-        """Returns its cases, variants and activities."""
+        """Returns its cases, variants and activities, and how clear its counts are."""
         weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
         occurrences = np.bincount(self.codes, weights, len(self.names))
         n_activities, share = named(self.names, occurrences)
-        return Yield(self.n_cases, self.n_variants, n_activities, None, share)
+        unclear = None
+        if self.lows is not None and self.highs is not None:
+            unclear = unclear_share(self.counts, self.lows, self.highs)
+        return Yield(
+            self.n_cases, self.n_variants, n_activities, None, share, unclear_share=unclear
+        )
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the cases of each ("variant", …), and of all of them as ("total",)."""

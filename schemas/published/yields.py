@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+Usability = Literal["usable", "not_usable", "not_judged"]
 
 _HALF = 0.5
 _ALL = 0.995  # what is 100 % in whole per cents
@@ -24,6 +26,8 @@ class Yield:
         named_share: Of all occurrences of activities, the share that has a name and is not OTHER.
         case_share: Of the noisy number of cases, the share that the released variants were found
             to have, before they were multiplied to that number.
+        unclear_share: Of the sum of all released counts, the share of those whose interval is wider
+            than the count itself, see `counted.unclear_share`.
     """
 
     wire_name: ClassVar[str] = "yield"
@@ -34,9 +38,10 @@ class Yield:
     n_edges: int | None = None
     named_share: float | None = None
     case_share: float | None = None
+    unclear_share: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("named_share", "case_share"):
+        for name in ("named_share", "case_share", "unclear_share"):
             share = getattr(self, name)
             if share is not None:
                 object.__setattr__(self, name, round(share, 4))
@@ -50,6 +55,21 @@ class Yield:
     def is_empty(self) -> bool:
         """Whether nothing was released that anybody can use: no case, or none with a name."""
         return self.n_activities == 0 or (self.n_cases == 0 and not self.n_edges)
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether half of all that is counted, or more, is in counts that say next to nothing."""
+        return self.unclear_share is not None and self.unclear_share >= _HALF
+
+    @property
+    def usability(self) -> Usability:
+        """Whether anybody can use it, by these numbers alone.
+
+        `not_judged` where no count has an interval, as in a log that was drawn from a model.
+        """
+        if self.is_empty or self.is_unclear:
+            return "not_usable"
+        return "not_judged" if self.unclear_share is None else "usable"
 
     @property
     def lacks_starts(self) -> bool:
@@ -77,6 +97,8 @@ class Yield:
         if not text:
             return ""
         sentences = [f"{text} came out."]
+        if self.is_unclear and not self.is_empty:
+            sentences.insert(0, self._unclear_sentence)
         if self.named_share is not None and 0 < self.named_share < _ALL:
             sentences.append(
                 f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
@@ -98,6 +120,14 @@ class Yield:
                 why = "no activity has its name in it, so nobody can tell what happened"
             sentences.append(f"Nothing of it is of use: {why}.")
         return " ".join(sentences)
+
+    @property
+    def _unclear_sentence(self) -> str:
+        return (
+            f"NOT USABLE: {self.unclear_share:.0%} of all that is counted is in counts whose "
+            "interval is wider than the count itself. More cases, fewer activities or groups of "
+            "them, or a larger epsilon would help."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers."""

@@ -49,7 +49,6 @@ NOT_OF_A_RELEASE = (
     "action",
     "report",
     "releases",
-    "cases",
     "checks",
     "declared",
     "lineage",
@@ -200,8 +199,8 @@ def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:
 def test_commands_are_found_in_what_a_shell_reads() -> None:
     text = (
         "cat > a.yaml <<'END'\nmethod: amun\nEND\nNAME=x tracecloak plan a.yaml \\\n"
-        "  --cases 5 | head -2 && tracecloak ledger show > out"
+        "  --expected_cases 5 | head -2 && tracecloak ledger show > out"
     )
     block = Block("README.md", 1, SHELL, text, "")
-    assert block.commands == [["plan", "a.yaml", "--cases", "5"], ["ledger", "show"]]
+    assert block.commands == [["plan", "a.yaml", "--expected_cases", "5"], ["ledger", "show"]]
     assert block.files == {"a.yaml": "method: amun\n"}

@@ -48,7 +48,7 @@ def as_rules(folder: Path, text: str) -> list[object]:
 
 
 def _plan(folder: Path) -> list[object]:
-    return ["plan", *_rigorous(folder), "--cases", 100]
+    return ["plan", *_rigorous(folder), "--expected_cases", 100]
 
 
 def _rigorous(folder: Path) -> list[object]:

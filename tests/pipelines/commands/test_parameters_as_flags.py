@@ -292,7 +292,7 @@ def test_a_plan_reads_without_python(
             json.dumps({"method": name, "params": dict(given), "log": str(log), "output": "out"})
         )
         unit = ["--individual_id=person"] if "max_cases_per_individual" in given else []
-        assert tracecloak("plan", tmp_path / "release.yaml", "--cases=50", *unit) == 0
+        assert tracecloak("plan", tmp_path / "release.yaml", *unit) == 0
         text = capsys.readouterr().out
         assert not re.search(r"\bNone\b|\bTrue\b|\bFalse\b|[\[\]{}]|\('|', '", text)
         for key, value in given.items():
@@ -306,7 +306,7 @@ def test_a_plan_reads_without_python(
 def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     given = ["--log", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
-    given += ["--vocabulary", '["A", "B"]', "--cases", 100]
+    given += ["--vocabulary", '["A", "B"]', "--expected_cases", 100]
     parts = '{"org:resource": {values: [R1, "R, 2"]}}'
     assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0
     text = capsys.readouterr().out

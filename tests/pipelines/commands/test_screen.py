@@ -117,12 +117,13 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
             "reasons",
         },
     ),
-    "plan": ([*RELEASE[1:]], {"plan", "verdicts"}),
+    "plan": ([*RELEASE[1:]], {"plan", "verdicts", "is_refused"}),
     "release": (
         [*RELEASE[1:]],
         {
             "status", "release_id", "folder", "manifest", "open_first", "method", "guarantee",
-            "came_out", "operator_folder", "account", "charged", "remaining", "elapsed_s",
+            "came_out", "usability", "operator_folder", "account", "charged", "remaining",
+            "elapsed_s",
         },
     ),
     "evaluate": (

@@ -113,8 +113,9 @@ def test_a_release_without_a_concern_says_nothing_of_any(tmp_path: Path) -> None
 
 
 # What a plain release loads nothing of: windows, sketches of cases, signatures, caps, withdrawing,
-# streams, and the wiring of Beam.
+# streams, the wiring of Beam, and whether somebody could use it.
 UNASKED = (
+    "pipelines.release.usable", "pipelines.planning.usable", "pipelines.planning.verdict",
     "pipelines.release.window", "pipelines.release.sketch", "pipelines.release.signing",
     "pipelines.units", "pipelines.cases", "pipelines.windows", "pipelines.stream",
     "pipelines.ledger.caps", "pipelines.ledger.declarations", "pipelines.ledger.accounts",

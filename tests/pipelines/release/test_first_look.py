@@ -39,7 +39,7 @@ def flags(folder: Path, rows: Sequence[Row], method: str, *more: object) -> list
 
 def planned(capsys: pytest.CaptureFixture[str], given: list[object]) -> tuple[str, list[str]]:
     """The lines of the plan, and the verdicts of its JSON."""
-    assert tracecloak("plan", *given, "--cases", "1000", "--json") == 0
+    assert tracecloak("plan", *given, "--expected_cases", "1000", "--json") == 0
     body = json.loads(capsys.readouterr().out)
     return "\n".join(body["plan"]), [verdict["verdict"] for verdict in body["verdicts"]]
 

@@ -99,6 +99,11 @@ RELEASE_KEYS: Keys = {
     "book_key": (WHERE, {"book_key": "env:X"}),
     "jobs": (HOW, {"jobs": 2}),
     "cases_kept_days": (WHO, {"cases_kept_days": 0}),
+    "expected_cases": (
+        "no byte: it decides before the release whether there is one",
+        {"expected_cases": 9},
+    ),
+    "even_if_unusable": ("no byte: likewise", {"even_if_unusable": True}),
     "sign": ("no byte: what is signed is there before", {"sign": "key.pem"}),
     "runner": (HOW, {"runner": "InMemory"}),
     "shards": (HOW, {"shards": 3}),

@@ -88,7 +88,8 @@ def test_where_no_file_is_left_a_log_without_cases_is_released(
 ) -> None:
     assert release(tmp_path, "later", lake, "--where", "day >= 2027-01-01") == 0
     assert manifest(tmp_path / "out" / "run_id=later")["outputs"]
-    told = plan_of(load(str(tmp_path / "later.yaml"), {"where": ["day >= 2027"]}), [100]).lines
+    given = {"where": ["day >= 2027"], "expected_cases": 100}
+    told = plan_of(load(str(tmp_path / "later.yaml"), given)).lines
     assert any("no file, so a log without cases" in line for line in told)
     assert any("in all 0 files; 6 others are passed over" in line for line in told)
     with pytest.raises(InputSchemaError, match=r"of 6 input files none is left.*--where"):
@@ -178,12 +179,13 @@ def test_the_plan_of_many_files_shows_the_first_and_how_many(tmp_path: Path) -> 
         output="out",
         release_id="r",
         where=[{"column": "day", "above": "2026-11-05"}],
+        expected_cases=100,
     )
-    told = plan_of(config, [100]).lines
+    told = plan_of(config).lines
     read_part = told[: told.index("")]
     assert sum(" bytes, csv)" in line for line in read_part) == 3
     assert any(f"{tmp_path}/lake: 27 more files (" in line for line in read_part)
     assert any("in all 30 files; 10 others are passed over" in line for line in read_part)
     assert "  only records whose day is > 2026-11-05" in read_part
     few = config.model_copy(update={"where": config.where[:0]})
-    assert any("in all 40 files; 0 others" in line for line in plan_of(few, [100]).lines)
+    assert any("in all 40 files; 0 others" in line for line in plan_of(few).lines)

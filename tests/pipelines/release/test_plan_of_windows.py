@@ -49,7 +49,7 @@ def plan(
         body["columns"] = {"individual_id": "case_id"}
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(body))
-    return "\n".join(plan_lines(load(str(path), {}), [100]))
+    return "\n".join(plan_lines(load(str(path), {"expected_cases": 100})))
 
 
 def test_it_shows_one_window_and_when_it_is_due(tmp_path: Path) -> None:

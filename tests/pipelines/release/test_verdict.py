@@ -113,7 +113,7 @@ def test_no_verdict_depends_on_the_input(
         path = csv_log(tmp_path / f"log{number}.csv", log)
         assert tracecloak(
             "plan", "--log", path, "--output", tmp_path / "o", "--method", "private-dfg",
-            "--epsilon", "1", "--vocabulary", names, "--cases", "50,500",
+            "--epsilon", "1", "--vocabulary", names, "--expected_cases", "50",
         ) == 0  # fmt: skip
         said.append(capsys.readouterr().out.partition("\nVerdict\n")[2])
     assert said[0] == said[1] and ", with 50 cases: " in said[0]

@@ -82,7 +82,7 @@ def test_the_error_of_a_graph_is_foretold() -> None:
     assert off / sum(counts.values()) == pytest.approx(foretold, rel=0.67)
 
 
-def test_a_plan_says_it_for_the_sizes_that_are_asked_for(
+def test_a_plan_says_it_for_the_cases_that_are_expected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = tmp_path / "names.txt"
@@ -91,13 +91,15 @@ def test_a_plan_says_it_for_the_sizes_that_are_asked_for(
         "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
         "--method", "variant-histogram", "--epsilon", "0.01", "--vocabulary", names,
     ]  # fmt: skip
-    assert tracecloak(*common, "--cases", "70,300000") == 0
-    said = capsys.readouterr().out
-    assert "  70 cases: nothing usable: 0 of 2 activities" in said
-    assert "  300,000 cases: 2 of 2 activities" in said
+    assert tracecloak(*common, "--expected_cases", "70") == 9
+    assert "  70 cases: nothing usable: 0 of 2 activities" in capsys.readouterr().out
+    assert tracecloak(*common, "--expected_cases", "300000") == 0
+    assert "  300,000 cases: 2 of 2 activities" in capsys.readouterr().out
+    assert tracecloak(*common) == 0  # nothing is refused where no number is declared
+    assert "  1,000 cases: " in capsys.readouterr().out
     assert not (tmp_path / "o").exists()
-    assert tracecloak(*common, "--cases", "0") == 2
-    assert "cases must be whole numbers" in capsys.readouterr().err
+    assert tracecloak(*common, "--expected_cases", "0") == 2
+    assert "expected_cases" in capsys.readouterr().err
 
 
 def test_a_published_method_is_not_judged_by_noise(

@@ -290,6 +290,10 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
         lambda r: edited(r, lambda b: b["came_out"].update(n_cases=7)),
         {"numbers", "statement", "page"},
     ),
+    "a verdict of its own": (
+        lambda r: edited(r, lambda b: b.update(usability="usable")),
+        {"numbers"},
+    ),
     "a log out of order": (
         lambda r: table(r, PART, lambda t: t.take(list(range(t.num_rows))[::-1])),
         {"data", "forms", "numbers", "property", "page"},

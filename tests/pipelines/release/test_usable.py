@@ -1,0 +1,267 @@
+"""A release that nobody could use: refused by public numbers, called so by its released ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.releasing import (
+    csv_log,
+    fix_key,
+    key_files,
+    ledger_entries,
+    manifest,
+    small_rows,
+    tracecloak,
+)
+from tracecloak.anonymizers.graphs import private_dfg
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.planning import usable, worth
+from tracecloak.pipelines.planning.usable import is_in_doubt, unusable, unusable_sentence
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.yields import Yield
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+WIDE = tuple(f"step {number}" for number in range(400))
+FEW = WIDE[:20]
+
+
+def line(folder: Path, command: str, *more: object, names: tuple[str, ...] = WIDE) -> list[object]:
+    (folder / "names.txt").write_text("\n".join(names))
+    return [
+        command, "--log", csv_log(folder / "log.csv", list(small_rows(20))), "--output",
+        folder / "out", "--key_store", folder / "keys", "--method", "private-dfg", "--epsilon", 1,
+        "--vocabulary", folder / "names.txt", "--closed_vocabulary", "--release_id", "r",
+        "--runner", "InMemory", *more,
+    ]  # fmt: skip
+
+
+def config_of(expected_cases: int | None, **params: Any) -> ReleaseConfig:
+    return ReleaseConfig(
+        log=("log.csv",),
+        output="out",
+        method="private-dfg",
+        params={"epsilon": "1", **params},
+        expected_cases=expected_cases,
+    )
+
+
+# --- beforehand, by public numbers ----------------------------------------------------------------
+
+
+def test_a_wide_log_is_refused_before_anything_is_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """400 activities and 1,000 cases at epsilon 1, as a log of a building permit has."""
+    wide = ["--expected_cases", 1000]
+    assert tracecloak(*line(tmp_path, "plan", *wide)) == 9
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("NOT USABLE, by public numbers alone: with 1,000 cases and 400 activi")
+    helps = re.findall(r"With (epsilon 4|100 activities), .*? \(counts off by about \d+ %\)", first)
+    assert helps == ["epsilon 4", "100 activities"]
+    assert second.endswith("makes and pays nothing of it, unless --even_if_unusable is set.")
+    assert tracecloak(*line(tmp_path, "release", *wide)) == 9
+    told = capsys.readouterr().err
+    assert first in told and "Nothing was claimed or paid" in told
+    assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
+    assert not (tmp_path / "out" / "run_id=r").exists()
+
+
+def test_it_goes_on_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = ["--expected_cases", 1000, "--even_if_unusable"]
+    assert tracecloak(*line(tmp_path, "plan", *wide)) == 0
+    assert capsys.readouterr().out.startswith("NOT USABLE, by public numbers alone: ")
+    assert tracecloak(*line(tmp_path, "release", *wide)) == 0
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+    assert manifest(tmp_path / "out" / "run_id=r")["usability"] == "not_usable"
+    # What is there stays there, whatever is expected of it now.
+    assert tracecloak(*line(tmp_path, "release", *wide[:2])) == 0
+
+
+def test_what_was_drawn_is_finished_whatever_is_expected_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is paid: to refuse it would lose what it cost."""
+    with monkeypatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(ReleaseFolder, "commit", killed)
+        assert tracecloak(*line(tmp_path, "release")) == 6
+    assert tracecloak(*line(tmp_path, "release", "--expected_cases", 1000)) == 0
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        config_of(None, vocabulary=WIDE),
+        config_of(1_000, buy_vocabulary=True),
+        config_of(100_001, vocabulary=WIDE, epsilon="0.001"),
+        config_of(1_000, vocabulary=FEW),
+    ],
+    ids=["no cases", "no names", "many cases", "little noise"],
+)
+def test_nothing_is_refused_and_nothing_made_up_where_nothing_can_be_said(
+    config: ReleaseConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_up(*_: object) -> None:
+        raise AssertionError("a log was made up")
+
+    monkeypatch.setattr(usable, "judged_at", made_up)
+    began = time.monotonic()
+    assert unusable(config) is None
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(("epsilon", "n_cases"), [("1", 1_000), ("4", 300)])
+@pytest.mark.parametrize("n_names", [3, 30])
+def test_a_good_log_is_never_refused(epsilon: str, n_cases: int, n_names: int) -> None:
+    """Those of whose graph at least half comes out on a made-up log."""
+    config = config_of(n_cases, vocabulary=WIDE[:n_names], epsilon=epsilon)
+    assert unusable(config) is None
+
+
+def test_the_same_public_numbers_give_the_same_answer() -> None:
+    """A refusal by noise that is drawn anew would be gone at the third try."""
+    config = config_of(60, vocabulary=FEW)
+    assert is_in_doubt(config)
+    answers = {worth.worth_at(*_asked(config), 60).sentence for _ in range(3)}
+    assert len(answers) == 1
+    verdicts = [unusable(config) for _ in range(2)]
+    assert verdicts[0] == verdicts[1] is not None
+    assert unusable_sentence(verdicts[0]) == unusable_sentence(verdicts[1])
+
+
+def _asked(config: ReleaseConfig) -> tuple[Any, Any]:
+    return private_dfg.PrivateDfg(), config.method_params
+
+
+def test_all_names_of_a_wide_log_are_in_use() -> None:
+    """Control: along one course a case of 30 events comes to the first thirty and some others."""
+    many = worth.made_up_log(WIDE, 30, 1_000, by_individual=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worth, "n_courses", lambda *_: 1)
+        one_course = worth.made_up_log(WIDE, 30, 1_000, by_individual=False)
+    of_first = [(log.vocabulary.codes(pa.array(WIDE[:30], pa.string())), log.activities)
+                for log in (many, one_course)]  # fmt: skip
+    shares = [float(np.isin(activities, codes).mean()) for codes, activities in of_first]
+    assert shares[0] < 0.2 < 0.3 < shares[1]
+
+
+@pytest.mark.parametrize("rows", [[], list(small_rows(3)), [("c", "x", "no time")]])
+def test_no_log_decides_a_refusal(
+    rows: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty one, a small one, and one of which nothing can be read, for both answers."""
+    refused = line(tmp_path, "plan", "--expected_cases", 20, names=FEW)
+    good = line(tmp_path, "plan", "--expected_cases", 5_000, names=FEW)
+    csv_log(tmp_path / "log.csv", rows)
+    assert (tracecloak(*refused), tracecloak(*good)) == (9, 0)
+    capsys.readouterr()
+
+
+# --- afterwards, by released numbers --------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**40), st.integers(0, 2**40))),
+)
+def test_how_clear_a_graph_is_follows_from_what_is_released(rows: list[tuple[int, ...]]) -> None:
+    """Beside what a reader computes from the JSON of the graph alone."""
+    arcs = [
+        {"source": f"a{i}", "target": "b", "count": n, "low": max(0, n - below), "high": n + above}
+        for i, (n, below, above) in enumerate(rows)
+    ]
+    graph = ReleasedGraph.from_json({"activities": ["b", *(a["source"] for a in arcs)],
+                                     "edges": arcs})  # fmt: skip
+    total = sum(arc["count"] for arc in arcs)
+    unclear = sum(arc["count"] for arc in arcs if arc["high"] - arc["low"] > arc["count"])
+    share = graph.came_out().unclear_share
+    assert share == (None if not total else pytest.approx(unclear / total, abs=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("held", "usability"),
+    [
+        (Yield(9, None, 2, 3, unclear_share=0.5), "not_usable"),
+        (Yield(9, None, 2, 3, unclear_share=0.49), "usable"),
+        (Yield(0, None, 0, 0), "not_usable"),
+        (Yield(9, 3, 2, None), "not_judged"),
+    ],
+)
+def test_the_verdict_of_a_release(held: Yield, usability: str) -> None:
+    assert held.usability == usability
+    is_said = held.sentence.startswith("NOT USABLE: 50% of all that is counted")
+    assert is_said == (held.unclear_share == 0.5)
+
+
+def test_a_release_that_says_nothing_says_so_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With exit code 0, and what was charged stays charged; the folder alone tells it again."""
+    fix_key(monkeypatch)
+    body = _released_unclear(tmp_path)
+    assert body["usability"] == "not_usable" and body["came_out"]["unclear_share"] == 1
+    shown = capsys.readouterr().out
+    assert "holds       NOT USABLE: 100% of all that is counted" in shown and "advice  " in shown
+    folder = tmp_path / "out" / "run_id=r"
+    assert "<p>NOT USABLE: 100% of all" in (folder / "report.html").read_text()
+    assert "By its own numbers: NOT USABLE: 100%" in (folder / "statement.md").read_text()
+    graph = json.loads((folder / "dfg.json").read_text())
+    assert ReleasedGraph.from_json(graph).came_out().usability == "not_usable"
+    assert tracecloak("verify", folder) == 0  # it computes both from the files
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+
+
+def _released_unclear(folder: Path) -> dict[str, Any]:
+    """A release whose arcs are as the noise has them, with intervals that are wider than those."""
+    with pytest.MonkeyPatch.context() as patch:
+        threshold = "tracecloak.anonymizers.noise.sums.SumNoise.threshold"
+        patch.setattr(threshold, lambda noise, n_cells: noise.width // 2)
+        assert tracecloak(*line(folder, "release", names=("A", "B", "C"))) == 0
+    return manifest(folder / "out" / "run_id=r")
+
+
+def test_neighbours_with_the_same_released_graph_have_the_same_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The released graph is forced to be one, as noise may make it, of logs that are neighbours.
+
+    Control: a verdict that looks at the number of exact cases differs.
+    """
+    forced = ReleasedGraph.from_json(
+        {
+            "activities": ["A", "B", "C"],
+            "edges": [
+                {"source": "▶", "target": "A", "count": 9, "low": 0, "high": 30},
+                {"source": "A", "target": "■", "count": 9, "low": 0, "high": 30},
+            ],
+        }
+    )
+    monkeypatch.setattr(private_dfg, "released_graph", lambda *_: forced)
+    rows = list(small_rows(6))
+    told, exact = [], []
+    for number, log in enumerate((rows, [row for row in rows if row[0] != rows[0][0]])):
+        folder = tmp_path / f"of-{number}"
+        folder.mkdir()
+        command = line(folder, "release", names=("A", "B", "C"))
+        csv_log(folder / "log.csv", log)
+        assert tracecloak(*command) == 0
+        body = manifest(folder / "out" / "run_id=r")
+        told.append((body["came_out"], body["usability"]))
+        exact.append(len({row[0] for row in log}))
+    assert told[0] == told[1] and told[0][1] == "not_usable"
+    assert exact[0] != exact[1]
