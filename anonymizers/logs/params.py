@@ -146,8 +146,8 @@ class PrivateLogParams(ListedParams):
     tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
     vocabulary 0.15.
-    With delta 0 they divide epsilon, else a Gaussian budget. A length, where one is bought, has 0.03
-    of that, too, and a bought range of time takes 0.05 of epsilon."""
+    With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
+    that, too, and a bought range of time takes 0.05 of epsilon."""
 
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod

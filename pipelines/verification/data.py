@@ -188,7 +188,7 @@ class Contents:
         numbers = {name: n for name, n in vars(counted).items() if n is not None}
         if not numbers:
             raise NotApplicable("There is neither a log nor a graph nor a tree to count.")
-        wrong = [n for n, number in numbers.items() if not _is_close(number, stated[n])]
+        wrong = [n for n, number in numbers.items() if not _is_close(number, stated.get(n, number))]
         if wrong:
             raise Wrong(f"came_out.{wrong[0]} in {MANIFEST_NAME} is not what the files hold.")
         return f"What {MANIFEST_NAME} says came out is what the files hold."

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import named
+from tracecloak.schemas.published.counted import longest_of, named
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -121,7 +121,8 @@ class ReleasedVariants:
         weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
         occurrences = np.bincount(self.codes, weights, len(self.names))
         n_activities, share = named(self.names, occurrences)
-        return Yield(self.n_cases, self.n_variants, n_activities, None, share)
+        longest = longest_of(np.diff(self.offsets), self.counts)
+        return Yield(self.n_cases, self.n_variants, n_activities, None, share, None, *longest)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the cases of each ("variant", …), and of all of them as ("total",)."""
