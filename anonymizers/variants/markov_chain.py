@@ -270,13 +270,13 @@ def draw_walks(
         codes[offsets[walks] + position] = activities
     first = np.flatnonzero(is_first)
     # Python's integers, as the product may leave int64.
-    ends = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
+    shares = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
     walk_lengths = lengths[first]
     return most_frequent_first(
         names,
         offsets_of(walk_lengths),
         codes[ranges(offsets[first], walk_lengths)],
-        np.diff(np.array(ends, np.int64)),
+        np.diff(np.array(shares, np.int64)),
     )
 
 
