@@ -14,11 +14,11 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.sizes import sizes_part
-from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.params import LONGEST_CASE, VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_spans import spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
@@ -37,6 +37,7 @@ from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
     excess_of_names,
+    takes_whole_cases,
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
@@ -105,7 +106,8 @@ class PrivateLogParams(ListedParams):
     """How variants are made: a method that releases variants, or auto: auto-variants, and at delta
     0 privtree."""
     length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals."""
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals. One
+    is bought where variants are made by a method that needs a length, such as privtree."""
     first_date: str | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
     last_date: str | None = None
@@ -144,8 +146,8 @@ class PrivateLogParams(ListedParams):
     tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
     vocabulary 0.15.
-    With delta 0 they divide epsilon, else a Gaussian budget. A bought length has 0.03 of that, too,
-    and a bought range of time takes 0.05 of epsilon."""
+    With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
+    that, too, and a bought range of time takes 0.05 of epsilon."""
 
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod
@@ -206,6 +208,13 @@ class PrivateLogParams(ListedParams):
             raise ValueError(excess)
         self.check_names()
         return self
+
+    @property
+    def longest_case(self) -> int | None:
+        """Events of a case that can count, public; None: as many as are bought."""
+        if self.max_trace_length is None and takes_whole_cases(self.generator):
+            return LONGEST_CASE
+        return self.max_trace_length
 
     def _excess_of_handovers(self, n_words: int) -> str:
         """What is wrong with so many names where values are handed over; empty if nothing is."""
@@ -401,12 +410,12 @@ def _length(params: PrivateLogParams) -> Part:
 
 def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     def domain_of(decisions: contract.Decisions) -> Domain:
-        length = params.max_trace_length or decisions["length"].max_trace_length
+        length = known_length(params.longest_case, decisions)
         return Domain(known_vocabulary(params.words, decisions), length, params.max_units)
 
     if not params.is_timed:  # the variants have all that the vocabulary leaves
         weight = 1 - VOCABULARY_SHARE
-    of_log = params.max_units, params.max_trace_length, weight
+    of_log = params.max_units, params.longest_case, weight
     part = variants_part(params.generator, domain_of, *of_log)
     return (replace(part, round=CLIP if params.is_timed else LOG),)
 
@@ -453,7 +462,7 @@ def _clip(params: PrivateLogParams) -> Part:
 # Everything that a release can count.
 KINDS: tuple[Kind, ...] = (
     Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE),
-    _choice(lambda params: params.max_trace_length is None, _length),
+    _choice(lambda params: params.longest_case is None, _length),
     _choice(
         lambda params: params.is_timed and params.first_date is None,
         _time_range,

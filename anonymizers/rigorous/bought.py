@@ -12,6 +12,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 if TYPE_CHECKING:
+    from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
     from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 
 
@@ -30,6 +31,19 @@ def known_vocabulary(
         return public
     bought: VocabularyDecision = decisions["vocabulary"]
     return bought.vocabulary
+
+
+def known_length(public: int | None, decisions: contract.Decisions) -> int:
+    """Returns how many events of a case count at most, public or bought.
+
+    Args:
+        public: The public number; None: it is bought.
+        decisions: What was decided before.
+    """
+    if public is not None:
+        return public
+    bought: LengthDecision = decisions["length"]
+    return bought.max_trace_length
 
 
 def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:

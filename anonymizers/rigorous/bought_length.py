@@ -18,16 +18,13 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     changed_ranks,
     noisy_cases_from,
 )
-from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE
+from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.lengths import TraceLengths
 
 _GRID_RATIO = 1.1
-
-# From 1 to 10,000 in steps of about a tenth, each whole.
-_LONGEST_TRACE = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,11 @@ class LengthsOfCases:
 
 
 def length_grid() -> np.ndarray:
-    """Returns int64[n], ascending lengths that a cut is chosen from."""
-    n_steps = math.ceil(math.log(_LONGEST_TRACE) / math.log(_GRID_RATIO)) + 1
+    """Returns int64[n], ascending lengths that a cut is chosen from.
+
+    From 1 to `LONGEST_CASE` in steps of about a tenth, each whole.
+    """
+    n_steps = math.ceil(math.log(LONGEST_CASE) / math.log(_GRID_RATIO)) + 1
     return np.unique(np.rint(elementary.power(_GRID_RATIO, np.arange(n_steps))).astype(np.int64))
 
 

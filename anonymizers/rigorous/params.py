@@ -24,6 +24,9 @@ MAX_EXPONENT = 300
 MAX_DELTA = Decimal("1e-5")
 # Events of a case that can count: what noise is checked for before any data is read.
 LONGEST_TRACE = 1_000_000
+# Events of a case that count where no length is declared and none is bought. It bounds time and
+# memory; no noise depends on it.
+LONGEST_CASE = 10_000
 # A sentence in the explanation of every parameter that declares something as public.
 DECLARED = "What is declared is public: a name copied from this log is not protected."
 # The share of the budget for all sums that goes to the choice of the length at which cases are cut.
@@ -77,8 +80,8 @@ class RigorousParams(NamesParams):
     """Public file of activity names, one a line; any other activity counts as __other__. By default
     none is declared, which most methods refuse unless the names are bought."""
     max_trace_length: int | None = Field(None, ge=1, le=LONGEST_TRACE)
-    """Events of a case that count; what comes later is cut off. Public. By default nothing is cut,
-    or where the method needs a length one is bought."""
+    """Events of a case that count; what comes later is cut off. Public. By default nothing is cut
+    but what comes after event 10,000, or where the method needs a length one is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check_delta(self) -> RigorousParams:
@@ -124,11 +127,16 @@ class RigorousParams(NamesParams):
         return self.max_cases_per_individual or 1
 
     @property
+    def longest_case(self) -> int | None:
+        """Events of a case that can count, public; None: all of them, or as many as are bought."""
+        return self.max_trace_length
+
+    @property
     def bounds(self) -> ContributionBounds:
         """The public caps."""
         return ContributionBounds(
             self.vocabulary,
-            self.max_trace_length,
+            self.longest_case,
             self.max_cases_per_individual,
             self.closed_vocabulary,
         )

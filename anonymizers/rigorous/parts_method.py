@@ -123,7 +123,7 @@ class PartsMethod(contract.Anonymizer):
         return guarantee_of(params, self.spends(params), reality, *not_covered)
 
     def explain(self, params: Any) -> tuple[str, ...]:
-        """Returns a sentence for each part with what it spends, and one for what they share."""
+        """Returns a sentence for each part with what it spends, and what holds of all of them."""
         budget = self.budget(params)
         sentences = []
         for part in self.parts(params):
@@ -133,6 +133,11 @@ class PartsMethod(contract.Anonymizer):
                 for need in part.needs
             )
             sentences.append(f"{part.name}: {part.sentence(budget.means)}; {spent}")
+        if params.max_trace_length is not None:
+            sentences.append(
+                f"all parts: cases end after event {params.max_trace_length:,}, the declared "
+                "max_trace_length; what longer ones do later is not counted"
+            )
         return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)
 
     def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:

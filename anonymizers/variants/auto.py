@@ -4,27 +4,22 @@ Three hundredths of epsilon are for two numbers: about how many cases are of var
 histogram would show for sure, and about how many are not. What is compared with them is public, or
 noise that is known beforehand:
 
-1. Cases that a histogram would not show are made up by `joint-variants` from a noisy chain. A case
-   of l events has l + 1 directly-follows pairs, which the chain counts twice over, so its norm is
-   about sqrt(2 (l + 1)), and the noise on each pair has a deviation of that times what a norm of 1
-   needs. Processes have about three pairs for each activity that are not rare, so U cases of n
-   activities have each of these about U (l + 1) / 3n times. By how many deviations that stands out
-   is how much better these cases come out than noise; the cases that would have been shown anyway
-   come out worse, as they share the budget. So `joint-variants` does it where the share of the
-   unseen cases, times these deviations, is 1 or more. For l half of the length is taken at which
-   cases are cut.
+1. Cases that a histogram would not show are made up by `joint-variants` from a noisy chain, if they
+   stand out of its noise (`joint_variants.unseen_stand_out`). The cases that would have been shown
+   anyway come out worse then, as they share the budget.
 2. Elsewhere a histogram does it, with Laplace noise. Three quarters of the cases that it misses are
    walks of the chain of what it published (`anonymizers.variants.completed_variants`), unless their
    number may be nothing but its noise.
 3. Where the numbers are not clear of their own noise, or where a histogram would miss half of the
    cases or more, which a chain could not show either, a tree of prefixes does it: it stops where
-   cases get few, and shows how these began.
+   cases get few, and shows how these began. What it does takes longer the longer its walks may be,
+   so it takes cases for ended after event 100, or where a declared length ends them before.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -39,7 +34,11 @@ from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Means, Need,
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.completed_variants import completed
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
+from tracecloak.anonymizers.variants.joint_variants import (
+    REPEATED,
+    JointVariants,
+    unseen_stand_out,
+)
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -49,8 +48,8 @@ _CHOICE = Fraction(3, 100)
 # The share of delta for the histogram's threshold. At a delta of 1e-6 a quarter raises the noise of
 # `joint-variants` by 1 %, and the threshold by 10 %.
 _OF_DELTA = Fraction(1, 4)
-# How many pairs of each activity are taken to be frequent.
-_PAIRS_OF_NAME = 3
+# Events of a case in the tree.
+_LONGEST_IN_TREE = 100
 # If a histogram would miss this share of the cases, the variants that it shows say too little about
 # the others.
 _MANY_UNSEEN = 0.5
@@ -142,12 +141,14 @@ class AutoVariants(JointVariants):
         n_cases, unseen = about.n_seen + about.n_unseen, max(about.n_unseen, 0)
         least = _CLEAR * scale
         is_clear = n_cases > math.sqrt(2) * least  # it has the noise of both
-        if is_clear and unseen * self._deviations(unseen, domain, means) >= n_cases:
+        for_chain = means[self.name].part(REPEATED.chain)
+        if is_clear and unseen_stand_out(unseen, n_cases, domain, for_chain):
             return super().answer(counted, domain, means, randomness)
         # A variant that is seen has cases below the threshold, too, which were counted as unseen.
         of_seen = (threshold - 1) * (about.n_seen > least)
         if not is_clear or unseen - of_seen >= _MANY_UNSEEN * n_cases:
-            return self._tree.answer(counted, domain, self._of_tree(means), randomness)
+            in_tree = replace(domain, max_length=min(domain.max_length, _LONGEST_IN_TREE))
+            return self._tree.answer(counted, in_tree, self._of_tree(means), randomness)
         prefix = f"{self.name}/histogram"
         seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         # The cases below the threshold of each variant that was shown are no longer unseen.
@@ -178,10 +179,3 @@ class AutoVariants(JointVariants):
         both = np.array([exact.n_seen, exact.n_unseen])
         noisy = SeenAndUnseen(*(both + draw_laplace(stream, *drawable(scale))).tolist())
         return noisy, float(Fraction(*drawable(scale)))
-
-    def _deviations(self, n_unseen: int, domain: Domain, means: Means) -> float:
-        """By how many of the chain's the arcs of so many cases stand out; see the module."""
-        n_steps = domain.max_length / 2 + 1
-        occurrences = n_unseen * n_steps / (_PAIRS_OF_NAME * len(domain.vocabulary))
-        chain = means[self.name].part(REPEATED.chain)
-        return occurrences / (chain.relative_width * domain.max_units * math.sqrt(2 * n_steps))

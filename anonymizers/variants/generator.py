@@ -49,7 +49,9 @@ class VariantGenerator(Protocol):
     it was at first has a `version` above 1, see `contract.Anonymizer`. One of which j of a
     unit's m cases cost at most j/m of what its needs have says so by `shares_by_case = True`: all
     that it counts are sums over cases, none of which changes more than the others
-    (`anonymizers.accounting.by_case`).
+    (`anonymizers.accounting.by_case`). One whose noise and whose time do not grow with the largest
+    length says so by `takes_whole_cases = True`: where no length is declared, `LONGEST_CASE` is
+    taken for it, and none is bought.
 
     Attributes:
         name: As in the configuration.
@@ -110,6 +112,11 @@ class VariantsWithin:
         return VariantHistogram.from_traces(
             within_length(in_vocabulary(traces, decisions), decisions)
         )
+
+
+def takes_whole_cases(generator: VariantGenerator) -> bool:
+    """Returns whether no length is bought for it; see `VariantGenerator`."""
+    return bool(getattr(generator, "takes_whole_cases", False))
 
 
 def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:

@@ -66,7 +66,9 @@ class HybridVariants:
 
     name: ClassVar[str] = "hybrid-log"
     summary: ClassVar[str] = "frequent variants with noisy counts, other cases from a Markov chain"
+    version: ClassVar[int] = 2
     is_pure: ClassVar[bool] = False
+    takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = MarkovVariants.most_names
     reality: ClassVar[str] = (

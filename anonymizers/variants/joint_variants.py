@@ -9,9 +9,13 @@ measured (`anonymizers.variants.reweight`), and cases are drawn by these weights
 clipped like cases before they are compared with the noisy chain, the clip biases nothing.
 
 Where variants repeat, most of the budget is for them; where they hardly do, for the chain. Which it
-is follows from a noisy number: that of the cases of variants which would be sure to be seen. The
-share of all three together is fixed beforehand, so dividing it by what was released before is
-accounted for by their sum (Dong, Roth, Su 2022, Corollary 3.3).
+is follows from two noisy numbers: that of the cases, and that of those of variants which would be
+sure to be seen. The share of all three together is fixed beforehand, so dividing it by what was
+released before is accounted for by their sum (Dong, Roth, Su 2022, Corollary 3.3).
+
+By the same two numbers pairs are counted by position, or once whatever their position. To count
+them by position as well makes a case's vector longer by the root of 2, and the noise with it, and
+tells something only where the other cases stand out of the noise (`unseen_stand_out`).
 
 To measure many views of a log and to fit one that agrees with them: McKenna, Sheldon and Miklau,
 "Graphical-model based estimation and inference for differential privacy" (ICML 2019), for tables.
@@ -102,6 +106,12 @@ SCATTERED = Division(Fraction(65, 100), Fraction(5, 100), Fraction(30, 100))
 _RANKS, _BALANCE, _CASES = Fraction(2, 100), Fraction(1, 100), Fraction(3, 100)
 # A log repeats its variants if those that are surely seen have this share of its cases.
 _REPEATED_FROM = 0.25
+# How many pairs of each activity are taken to be frequent.
+_PAIRS_OF_NAME = 3
+# At how many positions each of these is taken to be frequent.
+_POSITIONS_OF_PAIR = 4
+# Events that a case is taken to have at most where no declared length says less.
+_USUAL_EVENTS = 50
 
 
 class JointVariants:
@@ -109,7 +119,9 @@ class JointVariants:
 
     name: ClassVar[str] = "joint-variants"
     summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
+    version: ClassVar[int] = 2
     is_pure: ClassVar[bool] = False
+    takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
     reality: ClassVar[str] = (
@@ -156,12 +168,13 @@ class JointVariants:
         width = {name: noise.width / noise.units for name, noise in of_all.items()}
         least = math.ceil(whole.part(REPEATED.variants).threshold(one) / of_all["variants"].units)
         return (
-            "counts pairs of activities by position (noise of a standard deviation of "
-            f"{width['chain']:.1f} times a clip), variants ({width['variants']:.1f}; those of "
-            f"about {least:,} cases or more are seen) and marginals ({width['marginals']:.1f} "
-            "times the root of their number), with less noise on the pairs and more on the "
-            "variants where these hardly repeat; proposes variants that were seen and walks of the "
-            "chain, and gives them the weights that agree best with all counts"
+            "counts pairs of activities, by position where that may tell more (noise of a standard "
+            f"deviation of {width['chain']:.1f} times a clip), variants "
+            f"({width['variants']:.1f}; those of about {least:,} cases or more are seen) and "
+            f"marginals ({width['marginals']:.1f} times the root of their number), with less noise "
+            "on the pairs and more on the variants where these hardly repeat; proposes variants "
+            "that were seen and walks of the chain, and gives them the weights that agree best "
+            "with all counts"
         )
 
     def answer(
@@ -224,18 +237,21 @@ class _Measured:
     ) -> _Measured:
         """Measures variants and chain; the marginals when it is known which ones matter."""
         m, whole = domain.max_units, means[name]
-        cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
-        flows = VariantFlows.of(counted, cells)
-        longer = _longer(flows, means[f"{name} ranks"], m, randomness, f"{name}/ranks")
-        division = _division(
-            counted, whole, means[f"{name} balance"], longer[0], m, name, randomness
-        )
+        number = _number(counted, means[f"{name} cases"], m, name, randomness)
+        about, of_balance = max(number[0], 1.0), means[f"{name} balance"]
+        share = _seen_share(counted, whole, of_balance, about, m, name, randomness)
+        division = REPEATED if share >= _REPEATED_FROM else SCATTERED
         prefix = f"{name}/variants"
         seen = stable_variants(counted, whole.part(division.variants), m, randomness, prefix)
 
         for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
-        n_bins = cells.n_blocks - 1
+        cells = FlowCells.without_positions(n_names, domain.max_length)
+        if unseen_stand_out((1 - share) * about, about, domain, for_chain, _POSITIONS_OF_PAIR):
+            cells = FlowCells.of(n_names, domain.max_length, _CELLS)
+        flows = VariantFlows.of(counted, cells)
+        longer = _longer(flows, means[f"{name} ranks"], m, randomness, f"{name}/ranks")
+        n_bins = cells.n_blocks - 2 + cells.has_whole
         noise_of_clip = for_chain.relative_width * m
         rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
         clip = int(norm_grid()[place_of_rank(longer, rank)])
@@ -248,9 +264,7 @@ class _Measured:
         marginals = MarginalCells(n_names, domain.max_length)
         row, cell = marginals.entries(counted)
         changed = of_distinct_cells(marginals.n_of_case, m)
-        n_cases, deviation = _number(
-            counted, means[f"{name} cases"], chain, chain_noise, cells, m, name, randomness
-        )
+        n_cases, deviation = _with_chain(number, chain, chain_noise, cells)
         return cls(
             seen,
             whole.part(division.variants).noise(of_one_cell(m)),
@@ -359,28 +373,60 @@ def _longer(
     return noisy_cases_from(cases, noise, randomness, purpose)
 
 
+def unseen_stand_out(
+    n_unseen: float, n_cases: float, domain: Domain, for_chain: Allowance, n_places: int = 1
+) -> bool:
+    """Returns whether cases of variants that are not seen stand out of the noise of a chain.
+
+    A case of l events has l + 1 directly-follows pairs. Where they are counted twice over, in all
+    and by position, its norm is about sqrt(2 (l + 1)), and the noise on each pair has a deviation
+    of that times what a norm of 1 needs. Processes have about three pairs for each activity that
+    are not rare, so U cases of n activities have each of these about U (l + 1) / 3n times. By how
+    many deviations that stands out is how much better these cases come out than noise; they do if
+    the share of the cases that they are, times these deviations, is 1 or more. For l half of the
+    length is taken at which cases are cut, but at most 50 and as many events as activities.
+
+    Args:
+        n_unseen: U, a noisy number.
+        n_cases: Of all, likewise.
+        domain: What is public.
+        for_chain: What the chain may spend.
+        n_places: Counts among which the occurrences of a pair are divided.
+    """
+    n_names = len(domain.vocabulary)
+    n_steps = min(domain.max_length / 2, n_names, _USUAL_EVENTS) + 1
+    occurrences = n_unseen * n_steps / (_PAIRS_OF_NAME * n_names)
+    noise = for_chain.relative_width * domain.max_units * math.sqrt(2 * n_steps)
+    return n_unseen * occurrences >= n_places * n_cases * noise
+
+
 def _number(
     counted: VariantHistogram,
     allowance: Allowance,
-    chain: np.ndarray,
-    chain_noise: SumNoise,
-    cells: FlowCells,
     max_units: int,
     name: str,
     randomness: Randomness,
-) -> tuple[int, float]:
-    """About how many cases there are, and the deviation: of two noisy numbers together."""
+) -> tuple[float, SumNoise]:
+    """About how many cases there are, and the noise of that."""
     noise = allowance.noise(of_one_cell(max_units))
     exact = np.array([counted.n_cases * noise.units])
     [noisy] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
+    return float(noisy / noise.units), noise
+
+
+def _with_chain(
+    number: tuple[float, SumNoise], chain: np.ndarray, chain_noise: SumNoise, cells: FlowCells
+) -> tuple[int, float]:
+    """About how many cases there are, and the deviation: of two noisy numbers together."""
+    noisy, noise = number
     of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))]
-    values = np.array([noisy / noise.units, of_chain / chain_noise.units])
+    values = np.array([noisy, of_chain / chain_noise.units])
     weights = 1 / np.array([variance_of(noise), variance_of(chain_noise)])
-    number = (values * weights).sum() / weights.sum()
-    return max(round(float(number)), 1), 1 / math.sqrt(weights.sum())
+    together = (values * weights).sum() / weights.sum()
+    return max(round(float(together)), 1), 1 / math.sqrt(weights.sum())
 
 
-def _division(
+def _seen_share(
     counted: VariantHistogram,
     allowance: Allowance,
     of_balance: Allowance,
@@ -388,16 +434,16 @@ def _division(
     max_units: int,
     name: str,
     randomness: Randomness,
-) -> Division:
-    """How the three vectors share: by about how many cases are of variants that would be seen."""
+) -> float:
+    """About which share of the cases is of variants that would be sure to be seen, from 0 to 1."""
     one = of_one_cell(max_units)
     threshold = allowance.part(REPEATED.variants)
     least = math.ceil(threshold.threshold(one) / threshold.noise(one).units)
     noise = of_balance.noise(one)
     stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
     exact = balance(counted, least) * noise.units
-    share = (int(exact + noise.draw(stream)[0]) / noise.units / max(n_cases, 1.0) + 1) / 2
-    return REPEATED if share >= _REPEATED_FROM else SCATTERED
+    share = (int(exact + noise.draw(stream)[0]) / noise.units / n_cases + 1) / 2
+    return min(max(share, 0.0), 1.0)
 
 
 def balance(counted: VariantHistogram, threshold: int) -> int:

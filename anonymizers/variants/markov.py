@@ -62,7 +62,9 @@ class MarkovVariants:
 
     name: ClassVar[str] = "markov-log"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
+    version: ClassVar[int] = 2
     is_pure: ClassVar[bool] = False
+    takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
     reality: ClassVar[str] = (
@@ -178,6 +180,7 @@ class MarkovVariantsPure(MarkovVariants):
     name: ClassVar[str] = "markov-log-pure"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
     is_pure: ClassVar[bool] = True
+    takes_whole_cases: ClassVar[bool] = False
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS, has_whole=False)
     reality: ClassVar[str] = (

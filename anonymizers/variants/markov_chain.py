@@ -31,6 +31,9 @@ _WALKS_BESIDE = 1 << 17
 _MAX_CASES = 1 << 40
 _RAKING_ROUNDS = 3
 _MOST_RAKED = 2.0
+# Of walks that go on through a chain no more are followed than this share of all: what so few take
+# is less than what rounding the sums of the others takes.
+_GOES_ON = 2.0**-40
 # A uniform number is kept so far below 1 that adding the number of a row does not reach the next.
 _BELOW_ONE = 1 - 1e-9
 
@@ -120,17 +123,16 @@ def chain_of(
     steps = np.empty((n_bins, n, n + 1))
     least = noise.threshold(bins.size)
     widths = np.bincount(cells.blocks)[2:]
-    come = starts
+    come, fewest = starts, starts.sum() * _GOES_ON
     for i, width in enumerate(widths.tolist()):
-        expected = _visits(come, overall, width)[:, None] * overall
+        expected = _visits(come, overall, width, fewest)[0][:, None] * overall
         # The quotient is squared, and not its parts, because squares of the sums can be too large
         # for a float.
         trust = 1 / (1 + (noise.width / np.maximum(expected, 1e-9 * noise.width)) ** 2)
         moved = expected + (bins[i] - expected) * trust
         moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)
         steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
-        for _ in range(width):
-            come = elementary.product(come, steps[i])[:n]
+        _, come = _visits(come, steps[i], width, fewest)
     return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
 
 
@@ -149,13 +151,12 @@ def _raked(
         overall: float64[n, n+1], rows of whole cases that sum to 1.
         widths: int64[n_bins], positions of each bin.
     """
-    n = len(starts)
+    fewest = starts.sum() * _GOES_ON
     for _ in range(_RAKING_ROUNDS):
         come, taken = starts, np.zeros_like(overall)
         for rows, width in zip(steps, widths.tolist(), strict=True):
-            taken += _visits(come, rows, width)[:, None] * rows
-            for _ in range(width):
-                come = elementary.product(come, rows)[:n]
+            visits, come = _visits(come, rows, width, fewest)
+            taken += visits[:, None] * rows
         walked = _rows_of(taken, overall)
         is_known = (walked > 0) & (overall > 0)
         factors = np.divide(overall, walked, out=np.ones_like(overall), where=is_known)
@@ -183,12 +184,35 @@ def _rows_of(counts: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), others)
 
 
-def _visits(come: np.ndarray, steps: np.ndarray, width: int) -> np.ndarray:
-    """float64[n], how often walks are at each activity in so many positions from a beginning."""
+def _visits(
+    come: np.ndarray, steps: np.ndarray, width: int, fewest: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """How often walks are at each activity in some positions, and how many are after these.
+
+    Args:
+        come: float64[n], walks at each activity in the first of the positions.
+        steps: float64[n, n+1], the chances of the next activity, END as the last.
+        width: Number of positions.
+        fewest: If no more walks go on, none do.
+
+    Returns:
+        float64[n] twice.
+    """
     total = np.zeros(len(come))
     for _ in range(width):
+        if come.sum() <= fewest:
+            return total, np.zeros(len(come))
         total += come
         come = elementary.product(come, steps)[: len(come)]
+    return total, come
+
+
+def mean_events(chain: Chain) -> float:
+    """Returns how many events a walk through a chain has on average, cut at the largest length."""
+    total, come = 0.0, chain.starts
+    for rows, width in zip(chain.steps, np.bincount(chain.cells.blocks)[2:].tolist(), strict=True):
+        visits, come = _visits(come, rows, width, _GOES_ON)
+        total += float(visits.sum())
     return total
 
 
@@ -201,7 +225,8 @@ def draw_walks(
     k walks with a beginning in common go on to each next activity as often as k times its chance
     says, rounded up or down by one uniform number for all (systematic sampling), so their counts
     are closer to what is expected than those of independent walks. Time and memory are bounded by
-    2^20 walks of 2^24 events in all; where there are more cases, a walk stands for several.
+    2^20 walks, and by as many as have 2^24 events on average; where there are more cases, a walk
+    stands for several.
 
     Args:
         chain: The chain.
@@ -212,13 +237,16 @@ def draw_walks(
     """
     length, end = len(chain.cells.blocks) - 1, chain.cells.n_names
     n_cases = min(max(n_cases, 0), _MAX_CASES)
-    n = min(n_cases, _MAX_WALKS, max(1, _MAX_STEPS // (length + 1)))
+    n = min(n_cases, _MAX_WALKS)
+    if n * (length + 1) > _MAX_STEPS:
+        n = min(n, max(1, int(_MAX_STEPS / (mean_events(chain) + 1))))
     # Walks are kept in lexicographic order, so those with a beginning in common are neighbours.
     is_first = np.zeros(n, bool)
     is_first[:1] = True
     lengths = np.zeros(n, np.int64)
     at, come = np.arange(n), np.zeros(n, np.int64)
     taken: list[tuple[np.ndarray, np.ndarray]] = []
+    block, ends = 0, _ends_of(np.append(chain.starts, 0.0)[None])
     for position in range(length):
         if not len(at):
             break
@@ -227,11 +255,10 @@ def draw_walks(
         sizes = np.diff(heads, append=len(at))
         words = randomness.words(purpose, cell_numbers(at[heads]), position)
         ranks = np.arange(len(at)) - heads[group] + uniform(words[:, 0])[group]
-        if position == 0:
-            rows = np.append(chain.starts, 0.0)[None]
-        else:
-            rows = chain.steps[chain.cells.blocks[position] - 2]
-        went = _choose(rows, come, ranks / sizes[group])
+        if position > 0 and chain.cells.blocks[position] != block:
+            block = int(chain.cells.blocks[position])
+            ends = _ends_of(chain.steps[block - 2])
+        went = _choose(ends, come, ranks / sizes[group])
         is_first[at[1:]] |= went[1:] != went[:-1]
         goes_on = went != end
         at, come = at[goes_on], went[goes_on]
@@ -243,23 +270,27 @@ def draw_walks(
         codes[offsets[walks] + position] = activities
     first = np.flatnonzero(is_first)
     # Python's integers, as the product may leave int64.
-    ends = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
+    shares = [int(i) * n_cases // n for i in [*first.tolist(), n]] if n else [0]
     walk_lengths = lengths[first]
     return most_frequent_first(
         names,
         offsets_of(walk_lengths),
         codes[ranges(offsets[first], walk_lengths)],
-        np.diff(np.array(ends, np.int64)),
+        np.diff(np.array(shares, np.int64)),
     )
 
 
-def _choose(rows: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """int64[n], the place in its row of weights that each uniform number falls on."""
+def _ends_of(rows: np.ndarray) -> np.ndarray:
+    """Where each weight of a row ends, from the number of the row to the next; the rows' shape."""
     ends = np.cumsum(rows, axis=1)
     ends /= ends[:, -1:]
-    ends += np.arange(len(rows))[:, None]
+    return np.asarray(ends + np.arange(len(rows))[:, None])
+
+
+def _choose(ends: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """int64[n], the place in its row of weights, see `_ends_of`, that each number falls on."""
     places = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
-    return places - row * rows.shape[1]
+    return places - row * ends.shape[1]
 
 
 def walks_beside(

@@ -1,7 +1,7 @@
 """Methods that release variants of a generator: one method for each, with its own guarantee.
 
-What the generator must know of the log, its activities and the length at which cases are cut, is
-public or bought; all of the rest of the budget is the generator's.
+What the generator must know of the log, its activities and, if it needs one, the length at which
+cases are cut, is public or bought; all of the rest of the budget is the generator's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_length import length_part
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import (
@@ -27,7 +27,12 @@ from tracecloak.anonymizers.rigorous.budget import (
     budget_of,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
-from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.params import (
+    LENGTH_SHARE,
+    LONGEST_CASE,
+    VOCABULARY_SHARE,
+    Exact,
+)
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import (
@@ -37,6 +42,7 @@ from tracecloak.anonymizers.variants.generator import (
     excess_of_names,
     fitting,
     log_of,
+    takes_whole_cases,
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
@@ -46,10 +52,6 @@ from tracecloak.schemas.published.manifest import Operation
 
 class VariantLogParams(ListedParams):
     """Parameters of the methods that generate variants."""
-
-    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
-    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
-    without max_trace_length it is bought."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> VariantLogParams:
@@ -71,16 +73,18 @@ class VariantLogParams(ListedParams):
         if self.vocabulary is None:
             of_unit = self.max_activities, self.max_units
             parts.append(vocabulary_part(*of_unit, most_names=most_names))
-        if self.max_trace_length is None:
-            quantile = Fraction(self.length_quantile)
-            parts.append(length_part(quantile, self.max_units, "reaches"))
         return tuple(parts)
+
+    @property
+    def longest_case(self) -> int | None:
+        """Events of a case that can count, public; None: as many as are bought."""
+        return self.max_trace_length or LONGEST_CASE
 
     @property
     def variants_share(self) -> Fraction:
         """What the generator has, of all that is no choice."""
         bought = VOCABULARY_SHARE * (self.vocabulary is None)
-        return 1 - bought - LENGTH_SHARE * (self.max_trace_length is None)
+        return 1 - bought - LENGTH_SHARE * (self.longest_case is None)
 
     @property
     def for_names(self) -> Allowance:
@@ -92,7 +96,28 @@ class VariantLogParams(ListedParams):
         return budget_of(*self.budget, (*needs, last)).means["vocabulary"]
 
 
-class PureVariantLogParams(VariantLogParams):
+class CutVariantLogParams(VariantLogParams):
+    """Parameters of those whose generator needs the length at which cases are cut."""
+
+    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
+    without max_trace_length it is bought."""
+
+    @property
+    def longest_case(self) -> int | None:
+        """Events of a case that can count, public; None: as many as are bought."""
+        return self.max_trace_length
+
+    def bought_parts(self, most_names: int | None = None) -> tuple[Part, ...]:
+        """Returns what is bought, a round each; see `VariantLogParams`."""
+        parts = super().bought_parts(most_names)
+        if self.max_trace_length is not None:
+            return parts
+        quantile = Fraction(self.length_quantile)
+        return (*parts, length_part(quantile, self.max_units, "reaches"))
+
+
+class PureVariantLogParams(CutVariantLogParams):
     """Parameters of those whose generator has no use for delta."""
 
     is_pure: ClassVar[bool] = True
@@ -130,7 +155,10 @@ class VariantLog(PartsMethod):
     @property
     def Params(self) -> type[VariantLogParams]:  # noqa: N802  # a type, named as one
         """The type of the parameters."""
-        return PureVariantLogParams if self._generator.is_pure else VariantLogParams
+        if self._generator.is_pure:
+            return PureVariantLogParams
+        is_whole = takes_whole_cases(self._generator)
+        return VariantLogParams if is_whole else CutVariantLogParams
 
     def parts(self, params: VariantLogParams) -> tuple[Part, ...]:
         """Returns what is bought, a round each, and the variants.
@@ -144,7 +172,7 @@ class VariantLog(PartsMethod):
         def domain(decisions: contract.Decisions) -> Domain:
             return domain_of(decisions, params)
 
-        of_log = params.max_units, params.max_trace_length, params.variants_share
+        of_log = params.max_units, params.longest_case, params.variants_share
         bought = params.bought_parts(self._generator.most_names)
         return (*bought, variants_part(self._generator, domain, *of_log))
 
@@ -185,7 +213,5 @@ class VariantLog(PartsMethod):
 def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:
     """Returns the domain, public or bought."""
     vocabulary = known_vocabulary(params.words, decisions)
-    length = params.max_trace_length
-    if length is None:
-        length = decisions["length"].max_trace_length
+    length = known_length(params.longest_case, decisions)
     return Domain(vocabulary, length, params.max_units)

@@ -65,6 +65,7 @@ class StableVariants:
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "variants with noisy counts above a threshold"
     is_pure: ClassVar[bool] = False
+    takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (

@@ -53,6 +53,9 @@ def release_rows(
         yield "watch out", f"the release may be of little use: {reason}"
     if is_new and (advice := _advice(config, held)):
         yield "advice", advice
+    declared = getattr(config.method_params, "max_trace_length", None)
+    if cut := held.cut_sentence(declared):
+        yield "watch out", cut
     yield "promise", config.guarantee.short
     if warning := caution(config.guarantee):
         yield "caution", warning

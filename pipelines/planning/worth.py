@@ -127,7 +127,7 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Wor
     released = _together(release.traces)
     variants = VariantHistogram.from_traces(released)
     graph = DirectlyFollows.from_traces(released)
-    held = yield_of_log(graph, variants.n_variants, released.vocabulary).beside(held)
+    held = yield_of_log(graph, variants, released.vocabulary).beside(held)
     share = _share_of_cases(traces, released)
     return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
 

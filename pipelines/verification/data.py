@@ -191,7 +191,7 @@ class Contents:
         numbers = {name: n for name, n in vars(counted).items() if n is not None}
         if not numbers:
             raise NotApplicable("There is neither a log nor a graph nor a tree to count.")
-        # Earlier releases do not say how clear their counts are.
+        # Earlier releases do not say all of it.
         known = {name: number for name, number in numbers.items() if name in stated}
         wrong = [name for name, number in known.items() if not _is_close(number, stated[name])]
         if wrong:

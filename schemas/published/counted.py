@@ -13,17 +13,35 @@ from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
     from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
-def yield_of_log(graph: DirectlyFollows, n_variants: int, vocabulary: ActivityVocabulary) -> Yield:
-    """Returns what a released log holds, by its own graph and number of variants."""
+def yield_of_log(
+    graph: DirectlyFollows, variants: VariantHistogram, vocabulary: ActivityVocabulary
+) -> Yield:
+    """Returns what a released log holds, by its own graph and variants."""
     n_cases = int(graph.counts[graph.sources == vocabulary.start].sum())
     inner = graph.targets != vocabulary.end
     passed = np.bincount(
         graph.targets[inner], graph.counts[inner].astype(np.float64), len(vocabulary)
     )
     n_activities, share = named(vocabulary.names, passed)
-    return Yield(n_cases, n_variants, n_activities, None, share)
+    longest = longest_of(np.diff(variants.offsets), variants.counts)
+    return Yield(n_cases, variants.n_variants, n_activities, None, share, None, *longest)
+
+
+def longest_of(lengths: np.ndarray, counts: np.ndarray) -> tuple[int, float] | tuple[None, None]:
+    """Returns how many events the longest cases have, and their share of all; None of no case.
+
+    Args:
+        lengths: int64[n], events of each variant.
+        counts: int64[n], cases of each, not negative.
+    """
+    n_cases = int(counts.sum())
+    if not n_cases:
+        return None, None
+    most = int(lengths[counts > 0].max())
+    return most, int(counts[lengths == most].sum()) / n_cases
 
 
 def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:

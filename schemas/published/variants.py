@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import named, unclear_share
+from tracecloak.schemas.published.counted import longest_of, named, unclear_share
 from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
@@ -135,11 +135,13 @@ class ReleasedVariants:
         weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
         occurrences = np.bincount(self.codes, weights, len(self.names))
         n_activities, share = named(self.names, occurrences)
+        longest = longest_of(np.diff(self.offsets), self.counts)
         unclear = None
         if self.lows is not None and self.highs is not None:
             unclear = unclear_share(self.counts, self.lows, self.highs)
         return Yield(
-            self.n_cases, self.n_variants, n_activities, None, share, unclear_share=unclear
+            *(self.n_cases, self.n_variants, n_activities, None, share, None, *longest),
+            unclear_share=unclear,
         )
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -9,6 +10,8 @@ Usability = Literal["usable", "not_usable", "not_judged"]
 
 _HALF = 0.5
 _ALL = 0.995  # what is 100 % in whole per cents
+# If more of the released cases have the declared length, it is likely to have cut some.
+_CUT = 0.02
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Yield:
         named_share: Of all occurrences of activities, the share that has a name and is not OTHER.
         case_share: Of the noisy number of cases, the share that the released variants were found
             to have, before they were multiplied to that number.
+        max_events: Events of the longest case, of a log or of variants.
+        longest_share: Of the cases, the share that has so many events.
         unclear_share: Of the sum of all released counts, the share of those whose interval is wider
             than the count itself, see `counted.unclear_share`.
     """
@@ -38,10 +43,12 @@ class Yield:
     n_edges: int | None = None
     named_share: float | None = None
     case_share: float | None = None
+    max_events: int | None = None
+    longest_share: float | None = None
     unclear_share: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("named_share", "case_share", "unclear_share"):
+        for name in ("named_share", "case_share", "longest_share", "unclear_share"):
             share = getattr(self, name)
             if share is not None:
                 object.__setattr__(self, name, round(share, 4))
@@ -129,9 +136,40 @@ class Yield:
             "them, or a larger epsilon would help."
         )
 
+    def sentence_of(self, params: Mapping[str, Any]) -> str:
+        """Returns what came out, in words, and whether a declared length is likely to have cut it.
+
+        Args:
+            params: The method's parameters, as in the manifest.
+        """
+        sentences = self.sentence, self.cut_sentence(params.get("max_trace_length"))
+        return " ".join(filter(None, sentences))
+
+    def cut_sentence(self, declared: int | None) -> str:
+        """Returns that a declared length is likely to have cut cases, and the mend, or nothing.
+
+        It is where more than 2 % of the released cases have exactly that length: the longest cases
+        of a process that nothing cuts are few.
+
+        Args:
+            declared: The declared `max_trace_length`; None: there is none.
+        """
+        share = self.longest_share or 0.0
+        if declared is None or self.max_events != declared or share <= _CUT:
+            return ""
+        return (
+            f"{share:.0%} of the released cases have {declared:,} events, the declared "
+            "max_trace_length: longer ones were probably cut there, and what they did later is not "
+            "in it. Raise max_trace_length, or leave it out where the method needs none."
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """Returns the numbers."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Returns the numbers; of lengths only where there are cases that have some."""
+        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: v for n, v in numbers.items() if v is not None or n not in _OF_LENGTHS}
+
+
+_OF_LENGTHS = ("max_events", "longest_share")
 
 
 def _counted(number: int | None, one: str, many: str = "") -> str:

@@ -15,8 +15,9 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # The first number of occurrences of each bin. A bin of its own, before these, is for none.
 _OCCURRENCES = np.array([1, 2, 3, 4, 6, 9, 13, 20])
-# If there are more activities than this, no activity has a cell for the cases that lack it.
-_MOST_ABSENT = 64
+# If there are more activities than this, no activity has a cell for the cases that lack it, and a
+# case counts for so many at most.
+_MOST_OF_CASE = 64
 # Coarse bins of lengths begin at powers of this.
 _LENGTH_RATIO = 1.35
 
@@ -28,7 +29,8 @@ class MarginalCells:
     By length; by coarse bin of the length; by the first two activities, and by the last two, with
     none where there is one; and for each activity by bin of its number of occurrences. Where there
     are many activities, or more than a case has events, cells of activities that do not occur are
-    left out: a case is in fewer cells then.
+    left out: a case is in fewer cells then. It is in cells of at most 64 activities, those that it
+    begins with.
 
     Attributes:
         n_names: Activities, at least 1.
@@ -41,13 +43,19 @@ class MarginalCells:
     @property
     def has_absent(self) -> bool:
         """Whether activities that do not occur in a case have a cell that it counts in."""
-        return self.n_names <= min(self.max_length, _MOST_ABSENT)
+        return self.n_names <= min(self.max_length, _MOST_OF_CASE)
 
     @property
     def n_of_case(self) -> int:
         """Cells that a case is in, at most."""
-        of_activities = self.n_names if self.has_absent else min(self.n_names, self.max_length)
-        return 4 + of_activities
+        return 4 + self._most_activities
+
+    @property
+    def _most_activities(self) -> int:
+        """Activities whose cells a case is in, at most."""
+        if self.has_absent:
+            return self.n_names
+        return min(self.n_names, self.max_length, _MOST_OF_CASE)
 
     @property
     def size(self) -> int:
@@ -99,7 +107,10 @@ class MarginalCells:
             self.last_cells[codes[ends - 1], before_last],
         ]
         rows = np.repeat(of_variant, lengths)
-        pairs, counts = np.unique(rows * n + codes, return_counts=True)
+        pairs, first, counts = np.unique(rows * n + codes, return_index=True, return_counts=True)
+        if not self.has_absent:
+            is_counted = _ranks(pairs // n, first) < self._most_activities
+            pairs, counts = pairs[is_counted], counts[is_counted]
         row, activity = np.divmod(pairs, n)
         n_bins, base = len(_OCCURRENCES) + 1, self._first_of_activities
         bins = np.searchsorted(_OCCURRENCES, counts, side="right")
@@ -112,3 +123,16 @@ class MarginalCells:
             parts.append((absent_row, base + absent * n_bins))
         every_row, every_cell = zip(*parts, strict=True)
         return np.concatenate(every_row), np.concatenate(every_cell)
+
+
+def _ranks(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """int64[n], how many entries of the same row have a smaller place.
+
+    Args:
+        rows: int64[n], ascending.
+        places: int64[n], distinct within a row.
+    """
+    order = np.lexsort((places, rows))
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return ranks

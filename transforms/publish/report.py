@@ -19,6 +19,7 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.map_data import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
-    from tracecloak.schemas.published.yields import Yield
     from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
     from tracecloak.schemas.statistics.log_times import LogTimes
     from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -77,7 +77,7 @@ class LogCounts:
     @property
     def came_out(self) -> Yield:
         """What the log holds."""
-        return yield_of_log(self.graph, self.variants.n_variants, self.names)
+        return yield_of_log(self.graph, self.variants, self.names)
 
 
 def report_html(
@@ -143,7 +143,7 @@ def _of_manifest(manifest: ReleaseManifest) -> dict[str, Any]:
         "kind": guarantee.kind,
         "sentence": guarantee.sentence,
         "caution": caution(guarantee),
-        "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+        "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
         "cards": _cards(manifest),
         "is_compared": False,
         "claim": _claim(manifest),

@@ -21,6 +21,7 @@ import jinja2
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.texts.escapes import escaped, in_json
 from tracecloak.transforms.publish.promise import PRIORS, Promise, caution
 from tracecloak.transforms.publish.wording import (
@@ -135,7 +136,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
         {
             "release_id": manifest.release_id,
             "method": manifest.method,
-            "came_out": "" if manifest.came_out is None else manifest.came_out.sentence,
+            "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
             "time_caveats": manifest.time_caveats,
             "window": manifest.window,
             "operations": operations_in_words(manifest.operations),

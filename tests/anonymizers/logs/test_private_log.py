@@ -258,7 +258,6 @@ def test_what_is_not_public_is_bought() -> None:
 
     assert bought(METHOD.Params(epsilon="1", buy_vocabulary=True)) == [
         "vocabulary",
-        "length",
         "time range",
         "granularity",
         "clip",

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.rigorous.clip_by_rank import changed_ranks, measured_ranks
 from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
@@ -32,6 +33,7 @@ from tracecloak.anonymizers.variants.joint_variants import (
     Division,
     JointVariants,
     balance,
+    unseen_stand_out,
 )
 from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.variants.method import VariantLog
@@ -217,6 +219,44 @@ def test_no_unit_changes_a_vector_by_more_than_its_noise_is_for(
                     assert ((new - old) ** 2).sum() <= sensitivity**2
 
 
+@pytest.mark.parametrize("unit", [("A",) * 500, ("A", "B", "C", "B") * 125, NAMES])
+@pytest.mark.parametrize("has_positions", [True, False])
+def test_a_case_of_any_length_changes_the_chain_by_no_more_than_its_noise_is_for(
+    unit: Variant, has_positions: bool
+) -> None:
+    """Where no length is declared; without the clip a case of 500 events changes it by far more."""
+    make = (
+        FlowCells.of if has_positions else lambda n, most, _: FlowCells.without_positions(n, most)
+    )
+    cells = make(len(VOCABULARY), LONGEST_CASE, 100_000)
+    units, clip = 64, 20
+
+    def sums(log: dict[Variant, int], clip: int) -> np.ndarray:
+        flows = VariantFlows.of(counted(log), cells)
+        return flows.sums(cells, math.isqrt(clip * units**2), units)
+
+    before: dict[Variant, int] = {("A", "B"): 2}
+    change = sums({**before, unit: 1}, clip) - sums(before, clip)
+    most = sums_sensitivity(clip, units, 1).l2 ** 2
+    assert 0 < (change**2).sum() <= most
+    if len(unit) == 500:
+        unclipped = sums({**before, unit: 1}, 10**6) - sums(before, 10**6)
+        assert (unclipped**2).sum() > 10 * most
+
+
+def test_pairs_are_counted_by_position_where_other_cases_stand_out() -> None:
+    """The more cases no variant shows, and the less noise there is; by public numbers otherwise."""
+    means = budget(JOINT, Fraction(1), DELTA).means[JOINT.name].part(SCATTERED.chain)
+    clearer = budget(JOINT, Fraction(8), DELTA).means[JOINT.name].part(SCATTERED.chain)
+    whole = Domain(VOCABULARY, LONGEST_CASE, 1)
+    assert not unseen_stand_out(0, 1000, whole, clearer)
+    assert unseen_stand_out(1000, 1000, whole, means, 4)
+    assert not unseen_stand_out(100, 1000, whole, means)
+    assert unseen_stand_out(100, 1000, whole, clearer)
+    assert not unseen_stand_out(100, 1000, whole, clearer, 100)
+    assert not unseen_stand_out(100, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
+
+
 @pytest.mark.parametrize("max_units", [1, 3])
 @pytest.mark.parametrize(("log", "division"), [("frequent", REPEATED), ("many", SCATTERED)])
 def test_the_noise_is_that_of_the_shares(log: str, division: Division, max_units: int) -> None:
@@ -273,3 +313,21 @@ def test_it_is_a_method_with_its_promise(generator: Any) -> None:
     assert two == pytest.approx(200, abs=50)
     guarantee = method.guarantee(params)
     assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("rigorous", 4.0, 1e-6)
+
+
+@GENERATORS
+def test_no_length_is_bought_and_what_follows_the_longest_case_is_cut(generator: Any) -> None:
+    """All of the budget is for what is released, and time and memory stay bounded."""
+    method = VariantLog(generator)
+    params = method.Params(epsilon="4", vocabulary=NAMES)
+    assert [part.name for part in method.parts(params)] == ["variants"]
+    assert not any("length" in str(spend.to_json()) for spend in method.spends(params))
+    assert method.bounds(params).max_trace_length == LONGEST_CASE == 10_000
+    with pytest.raises(ValueError, match="length_quantile"):
+        method.Params(epsilon="4", vocabulary=NAMES, length_quantile="0.9")
+
+    log = {f"case {i}": "A B" for i in range(40)} | {"long": "A " * (LONGEST_CASE + 5)}
+    bounded = method.bounds(params).bound(trace_batch(log), randomness().of_units)
+    assert sorted(set(bounded.lengths.tolist())) == [2, LONGEST_CASE]
+    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
+    assert ("A", "B") in variants_of(made.products.by_name["variants"])

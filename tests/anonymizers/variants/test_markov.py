@@ -35,7 +35,13 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
-from tracecloak.anonymizers.variants.markov_chain import Chain, KnownEnds, chain_of, draw_walks
+from tracecloak.anonymizers.variants.markov_chain import (
+    Chain,
+    KnownEnds,
+    chain_of,
+    draw_walks,
+    mean_events,
+)
 from tracecloak.anonymizers.variants.markov_sums import lattice_units
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.errors import UsageError
@@ -493,3 +499,10 @@ def test_it_is_a_method_with_its_promise() -> None:
         table = made.products.by_name["variants"]
         assert table.n_cases == made.traces[0].n_cases > 0
         assert f"{method.guarantee(params).epsilon:g}" == "8"
+
+
+def test_the_mean_of_walks_is_that_of_their_law() -> None:
+    """To the last digits, as their law is summed up over all walks."""
+    chain = a_chain()
+    exact = sum(chance * len(walk) for walk, chance in law_of(chain).items())
+    assert mean_events(chain) == pytest.approx(exact)

@@ -25,9 +25,9 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 def test_a_log_is_counted_by_its_own_graph() -> None:
     traces = trace_batch({"1": "a b", "2": "a b", "3": "a", "4": "b b b"})
     graph = DirectlyFollows.from_traces(traces)
-    n_variants = VariantHistogram.from_traces(traces).n_variants
-    found = yield_of_log(graph, n_variants, traces.vocabulary)
-    assert found == Yield(4, 3, 2, None, 1.0)
+    variants = VariantHistogram.from_traces(traces)
+    found = yield_of_log(graph, variants, traces.vocabulary)
+    assert found == Yield(4, 3, 2, None, 1.0, None, 3, 0.25)
     assert found.sentence == "4 cases, 3 variants, 2 named activities came out."
     assert not found.is_empty and not found.is_poor
 
@@ -104,6 +104,32 @@ def test_parts_of_a_release_complete_each_other() -> None:
         "unclear_share": None,
     }
     assert Yield(**both.to_json()) == both
+
+
+def test_a_length_that_many_cases_have_is_said_to_cut() -> None:
+    """From released numbers alone; one case in fifty or fewer may just be that long."""
+    names = pa.array(["a"])
+
+    def lengths(**cases: int) -> Yield:
+        counts = np.array(list(cases.values()), np.int64)
+        codes = np.zeros(3 * len(counts), np.int32)
+        offsets = np.array([0, 1, 4] if len(counts) == 2 else [0, 1])
+        return most_frequent_first(names, offsets, codes, counts).came_out()
+
+    many, few = lengths(one=97, four=3), lengths(one=98, four=2)
+    assert (many.max_events, many.longest_share) == (3, 0.03)
+    assert "3% of the released cases have 3 events" in many.cut_sentence(3)
+    assert "leave it out" in many.sentence_of({"max_trace_length": 3})
+    assert few.cut_sentence(3) == many.cut_sentence(4) == many.cut_sentence(None) == ""
+    assert few.sentence_of({"max_trace_length": 3}) == few.sentence
+    assert lengths(one=5).cut_sentence(2) == Yield().cut_sentence(1) == ""
+
+
+def test_a_manifest_from_before_lengths_were_told_is_read() -> None:
+    old = Yield(5, 1, 1, None, 1.0, 0.5).to_json()
+    assert "max_events" not in old and "longest_share" not in old
+    assert Yield(**old).cut_sentence(1) == ""
+    assert Yield(**Yield(5, max_events=2, longest_share=1.0).to_json()).max_events == 2
 
 
 @pytest.mark.parametrize(
