@@ -122,8 +122,9 @@ class PrivateLogParams(ListedParams):
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
     """Dates without work, such as 2026-12-25; by default none."""
     granularity: Granularity | None = None
-    """How fine stamps are, public: second, minute, hour or day. All that are released are whole
-    multiples of it by the clock of calendar_time_zone. By default it is bought."""
+    """How fine stamps are, public: microsecond, millisecond, second, minute, hour or day. All that
+    are released are whole multiples of it by the clock of calendar_time_zone. By default it is
+    bought."""
     n_duration_bins: int | None = Field(None, ge=MIN_BINS, le=200)
     """Bins of the time between two events: none, then evenly in the logarithm up to the length of
     the range. More are finer and have more noise. By default 12 to 48, by the noisy number of

@@ -152,7 +152,7 @@ class PrivateLog(PartsMethod):
             return ()
         stamps = f"Its stamps are whole {params.granularity}s"
         if params.granularity is None:
-            stamps = "Its stamps are whole seconds or coarser"
+            stamps = "How fine its stamps are was chosen with noise"
         short = f"{stamps}: the durations of shorter steps are not kept."
         if params.first_date is not None:
             return (short,)
