@@ -1,8 +1,8 @@
 """Stamps on a grid of the clock on the wall, such as whole minutes or dates, in working time.
 
 A tick is a step of the grid that has working time: a microsecond, a millisecond, a second or a
-minute of it, an hour of the clock or a local day. So a day is one tick, however long it is and whatever of it is worked, and times
-between events are whole numbers of ticks.
+minute of it, an hour of the clock or a local day. So a day is one tick, however long it is and
+whatever of it is worked, and times between events are whole numbers of ticks.
 """
 
 from __future__ import annotations
