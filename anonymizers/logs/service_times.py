@@ -351,8 +351,9 @@ def service_part(params: TimedParams, share: Fraction) -> Part:
     def sentence(means: Means) -> str:
         noise = means[NAME].noise(changed(clip or UNITS), lattice)
         return (
-            f"counts events by activity and service time, and by activity and time since the event "
-            f"before, each in {_BINS} bins, and sums the places of service times in these, {noise_of_values(noise, clip)}"
+            "counts events by activity and service time, and by activity and time since the event "
+            f"before, each in {_BINS} bins, and sums the places of service times in these, "
+            f"{noise_of_values(noise, clip)}"
         )
 
     def decide(given: Given) -> ServiceDecision:

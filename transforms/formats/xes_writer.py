@@ -164,8 +164,8 @@ class XesWriter:
     Args:
         stream: Where the bytes go, UTF-8.
         log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
-        schema: Of the rows: RELEASED_SCHEMA, or that with attributes of string, int64 or float64, and with
-            starts of events.
+        schema: Of the rows: RELEASED_SCHEMA, or that with starts of events, and with attributes of
+            string, int64 or float64.
 
     Raises:
         ValueError: Two attributes of the log share a key, or an attribute has another type.
