@@ -293,8 +293,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         Raises:
             UsageError: One is unknown or out of range.
         """
-        params = self.params
-        if self.columns.start_timestamp is not None or self.columns.lifecycle is not None:
+        params, columns = self.params, self.columns
+        if columns.start_timestamp or columns.lifecycle or "service_times" in params:
             from tracecloak.pipelines.configuration.starts import with_starts
 
             params = with_starts(self.method, params, self.mapping)
