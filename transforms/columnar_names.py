@@ -83,6 +83,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
         "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
         "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",
+        "service-times": "tracecloak.anonymizers.logs.service_times:ServiceDecision",
         "start-range": "tracecloak.schemas.events.timeline:StartRange",
         "statistics": "tracecloak.schemas.arrays.merging:Statistics",
         "step-durations": "tracecloak.anonymizers.times.step_durations:DurationsDecision",

@@ -148,7 +148,7 @@ def bound(
 
 def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> TraceBatch:
     """Drops attributes that are not declared, on which nothing may depend, nor may the digest."""
-    names = [attribute.name for attribute in method.attributes(params)]
+    names = list(method.carried(params))
     if list(traces.attributes) == names:
         return traces
     attributes = {name: traces.attributes[name] for name in names if name in traces.attributes}

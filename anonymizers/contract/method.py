@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
+import pyarrow as pa
 import pydantic
 
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
+from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
@@ -175,6 +177,21 @@ class Anonymizer(Protocol):
         decided. Traces that were made up can lack them, which is as if no event had a value.
         """
         return ()
+
+    def releases_starts(self, params: Any) -> bool:
+        """Returns whether the method reads and releases when events began.
+
+        Then traces carry START_TIMESTAMP among their attributes, before all others.
+        """
+        return False
+
+    def carried(self, params: Any) -> dict[str, pa.DataType]:
+        """Returns what a released log has beside RELEASED_SCHEMA, by name: starts and attributes.
+
+        Nothing else of a trace's attributes may be looked at.
+        """
+        starts = {START_TIMESTAMP: START_TYPE} if self.releases_starts(params) else {}
+        return starts | {a.name: a.arrow_type for a in self.attributes(params)}
 
     def inner_versions(self, params: Any) -> Mapping[str, int]:
         """Returns the versions of what the parameters name in tables of their own, as generators.

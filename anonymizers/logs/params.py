@@ -124,8 +124,12 @@ class PrivateLogParams(ListedParams):
     holidays: Annotated[tuple[str, ...], pydantic.BeforeValidator(_texts)] = ()
     """Dates without work, such as 2026-12-25; by default none."""
     granularity: Granularity | None = None
-    """How fine stamps are, public: second, minute, hour or day. All that are released are whole
-    multiples of it by the clock of calendar_time_zone. By default it is bought."""
+    """How fine stamps are, public: microsecond, millisecond, second, minute, hour or day. All that
+    are released are whole multiples of it by the clock of calendar_time_zone. By default it is
+    bought."""
+    service_times: bool = False
+    """Whether it is released how long events are worked on, and not only when they end. Follows
+    from start_timestamp and lifecycle; events without a start have none in the release either."""
     n_duration_bins: int | None = Field(None, ge=MIN_BINS, le=200)
     """Bins of the time between two events: none, then evenly in the logarithm up to the length of
     the range. More are finer and have more noise. By default 12 to 48, by the noisy number of
@@ -143,7 +147,8 @@ class PrivateLogParams(ListedParams):
     )
     """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.4,
     durations (between events) 0.25, longest steps 0.08, spans (of whole cases) 0.18, starts 0.12,
-    tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
+    tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2, service times
+    (where events have starts) 0.15,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
     vocabulary 0.15.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
@@ -190,8 +195,9 @@ class PrivateLogParams(ListedParams):
                 )
             if not weight > 0:
                 raise ValueError(f"budget_split: the weight of {name} must be above 0")
-        if self.products == "variants" and (self.attributes or self.budget_split):
-            raise ValueError("attributes and budget_split are for products: log")
+        others = self.attributes or self.budget_split or self.service_times
+        if self.products == "variants" and others:
+            raise ValueError("attributes, service_times and budget_split are for products: log")
         try:
             _ = self.log_time
         except UsageError as error:
@@ -450,12 +456,22 @@ def _handovers(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     return tuple(handovers_part(attribute, params, each) for attribute in params.handed_over)
 
 
+def _service(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    if not params.service_times:
+        return ()
+    from tracecloak.anonymizers.logs.service_times import service_part
+
+    return (service_part(params, weight * (1 - params.clip_share)),)
+
+
 def _clip(params: PrivateLogParams) -> Part:
     of_events = sum(not attribute.is_of_case for attribute in params.declared)
     weight = params.split["durations"]
     weight += params.split["attributes"] * of_events / max(len(params.declared), 1)
     if params.handed_over:
         weight += params.split["handovers"]
+    if params.service_times:
+        weight += params.split["service times"]
     return steps_clip_part(params, weight * params.clip_share)
 
 
@@ -478,6 +494,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(_timed(tables_part), "tables", Fraction(15, 100)),
     Kind(_attributes, "attributes", Fraction(20, 100)),
     Kind(_handovers, "handovers", Fraction(10, 100)),
+    Kind(_service, "service times", Fraction(15, 100)),
 )
 
 

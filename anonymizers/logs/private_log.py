@@ -119,6 +119,10 @@ class PrivateLog(PartsMethod):
         """Returns the declared attributes."""
         return params.declared
 
+    def releases_starts(self, params: PrivateLogParams) -> bool:
+        """Returns whether events have starts."""
+        return params.service_times
+
     def inner_versions(self, params: PrivateLogParams) -> Mapping[str, int]:
         """Returns the version of the generator of variants, if it is above 1."""
         version = getattr(params.generator, "version", 1)
@@ -153,7 +157,7 @@ class PrivateLog(PartsMethod):
             return ()
         stamps = f"Its stamps are whole {params.granularity}s"
         if params.granularity is None:
-            stamps = "Its stamps are whole seconds or coarser"
+            stamps = "How fine its stamps are was chosen with noise"
         short = f"{stamps}: the durations of shorter steps are not kept."
         if params.first_date is not None:
             return (short,)
@@ -239,9 +243,13 @@ class PrivateLog(PartsMethod):
             drawn["propensities"],
         )
         traces = timed(traces, cases, timing, randomness)
-        if not params.declared:
-            return traces
-        from tracecloak.anonymizers.logs.generated_values import generated_values
+        if params.declared:
+            from tracecloak.anonymizers.logs.generated_values import generated_values
 
-        values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
-        return replace(traces, attributes=values)
+            values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
+            traces = replace(traces, attributes=values)
+        if params.service_times:
+            from tracecloak.anonymizers.logs.service_times import NAME, with_starts
+
+            traces = with_starts(traces, cases, drawn[NAME], timing.grid, randomness)
+        return traces

@@ -77,7 +77,7 @@ def bins_of_spans(
         decisions: What was decided before.
     """
     grid = time.grid(decisions)
-    borders = time_borders(n_bins or decisions["bins"].spans, grid.n_ticks)
+    borders = time_borders(n_bins or decisions["bins"].spans, grid.n_ticks, grid.second)
     ticks = grid.ticks(traces.times)
     spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
     return np.searchsorted(borders, spans, side="right"), len(borders) + 1
@@ -110,7 +110,12 @@ def changed_spans(max_units: int) -> Sensitivity:
 
 
 def decide_spans(
-    counted: ClippedCells, n_bins: int, n_ticks: int, noise: SumNoise, randomness: Randomness
+    counted: ClippedCells,
+    n_bins: int,
+    n_ticks: int,
+    noise: SumNoise,
+    randomness: Randomness,
+    second: int = 1,
 ) -> SpansDecision:
     """Adds noise to all counts, and makes shares of the bins; equal ones if none stands out.
 
@@ -120,8 +125,9 @@ def decide_spans(
         n_ticks: Working time of the range, in ticks.
         noise: Of each count; made for `changed_spans`.
         randomness: The release's.
+        second: Ticks of a second.
     """
-    borders = time_borders(n_bins, n_ticks)
+    borders = time_borders(n_bins, n_ticks, second)
     k = len(borders) + 1
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
     together, n_summed = _with_neighbours(noisy), _with_neighbours(np.ones(k))
@@ -163,12 +169,14 @@ def spans_part(params: TimedParams, share: Fraction) -> Part:
         )
 
     def decide(given: Given) -> SpansDecision:
+        grid = params.log_time.grid(given.decisions)
         return decide_spans(
             given.statistics["spans"],
             given.decisions["bins"].spans,
-            params.log_time.grid(given.decisions).n_ticks,
+            grid.n_ticks,
             given.means["spans"].noise(changed),
             given.randomness,
+            grid.second,
         )
 
     needs = (Sums("spans", share, changed),)

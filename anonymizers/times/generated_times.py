@@ -88,16 +88,18 @@ def timed(
 
 
 def sums_of_cases(taken: np.ndarray, traces: TraceBatch) -> np.ndarray:
-    """Returns int64[n_cases], what the times of each case's steps come to, below 2^63 for sure.
+    """Returns int64[n_cases], what the times of each case's steps come to, at most 2^62.
 
-    A step takes below 2^33 ticks, as a range is at most 130 years, and a case has at most a million
-    events.
+    A range is at most 130 years, which are 2^52 microseconds. Steps so long that a case of many
+    could come to more than 2^62 ticks are cut to its share of that.
 
     Args:
         taken: int64[n_steps], of all cases' steps in their order.
         traces: The cases.
     """
-    reached = np.concatenate([[0], np.cumsum(taken)])  # may wrap around, its differences do not
+    most = np.repeat((1 << 62) // np.maximum(traces.lengths - 1, 1), traces.lengths - 1)
+    # The sums may wrap around, their differences do not.
+    reached = np.concatenate([[0], np.cumsum(np.minimum(taken, most))])
     return np.diff(reached[offsets_of(traces.lengths - 1)])
 
 

@@ -1,12 +1,12 @@
-"""How fine the stamps of a log are: seconds, minutes, hours or dates; public, or chosen and paid.
+"""How fine the stamps of a log are, from microseconds to dates; public, or chosen and paid.
 
 A log of dates in which cases start at any hour is wrong for whoever reads it. So the stamps of a
 release are whole multiples of one granularity on the local clock, and it is the log's own. Where it
 is not public, each case counts once, by the coarsest grid that has all of its stamps, and noise is
-added to these four counts. That errs less than a choice by permute-and-flip at the same price: it
+added to these six counts. That errs less than a choice by permute-and-flip at the same price: it
 tells logs of seconds from logs of dates with a third of the cases.
 
-Stamps finer than a second are released as seconds.
+Stamps finer than a microsecond are cut to it where they are read.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ _DEVIATIONS = 2.5
 # stamps are unlike all others.
 _OFF = 1 / 50
 _N_CELLS = len(GRANULARITIES)
+# What is kept where noise hides how fine the stamps are.
+_SECOND = GRANULARITIES.index("second")
 
 
 @dataclass(frozen=True)
 class GranularityOfCases:
-    """Cases by the coarsest grid that all their stamps are on, finer than seconds counts as these.
+    """Cases by the coarsest grid that all their stamps are on.
 
     Cell i of `ClippedCells` is `GRANULARITIES[i]`.
 
@@ -97,9 +99,11 @@ def decide_granularity(
 ) -> GranularityDecision:
     """Adds noise to the counts and chooses the coarsest grid that the log seems to be on.
 
-    A grid that no noise could make of a finer log: the cases on it outnumber those off it by 2.5
-    deviations of the difference. And one that is nearly all: those off it are no more than 2.5
-    deviations of their number, or than a fiftieth of all. Where no grid is both, seconds are kept.
+    A grid above seconds is one that no noise could make of a finer log: the cases on it outnumber
+    those off it by 2.5 deviations of the difference. And one that is nearly all: those off it are
+    no more than 2.5 deviations of their number, or than a fiftieth of all. A grid below seconds is
+    one that cases clearly need: those off the next coarser one are more than that. Where no grid is
+    either, seconds are kept.
 
     Args:
         counted: What `GranularityOfCases` counts, exactly.
@@ -108,12 +112,14 @@ def decide_granularity(
     """
     noisy = noisy_counts(counted, _N_CELLS, noise, "granularity", randomness, is_whole=True)
     margin = _DEVIATIONS * math.sqrt(variance_of(noise))
-    for place in reversed(range(1, _N_CELLS)):
-        off, on = noisy[:place].sum(), noisy[place:].sum()
-        is_clear = on - off >= margin * math.sqrt(_N_CELLS)
-        if is_clear and off <= max(margin * math.sqrt(place), _OFF * (on + off)):
+    off = np.cumsum(noisy) - noisy  # cases off each grid: their stamps are finer
+    tolerated = np.maximum(margin * np.sqrt(np.arange(_N_CELLS)), _OFF * noisy.sum())
+    for place in reversed(range(_SECOND + 1, _N_CELLS)):
+        is_clear = noisy.sum() - 2 * off[place] >= margin * math.sqrt(_N_CELLS)
+        if is_clear and off[place] <= tolerated[place]:
             return GranularityDecision(GRANULARITIES[place])
-    return GranularityDecision(GRANULARITIES[0])
+    needed = np.flatnonzero(off[: _SECOND + 1] <= tolerated[: _SECOND + 1])
+    return GranularityDecision(GRANULARITIES[needed[-1]])
 
 
 def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> Part:
@@ -123,8 +129,9 @@ def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> P
     def sentence(means: Means) -> str:
         within = means["granularity"].noise(changed).half_width
         return (
-            "counts cases by how fine their stamps are (seconds, minutes, hours, dates), each "
-            f"within {within:,} (95 %), and keeps that in what is released"
+            "counts cases by how fine their stamps are (microseconds, milliseconds, seconds, "
+            f"minutes, hours, dates), each within {within:,} (95 %), and keeps that in what is "
+            "released"
         )
 
     def decide(given: Given) -> GranularityDecision:

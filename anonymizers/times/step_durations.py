@@ -206,7 +206,7 @@ def _decided_cells(
     classes: CaseClasses,
 ) -> CaseCells:
     grid = time.grid(decisions)
-    borders = time_borders(n_bins or decisions["bins"].steps, grid.n_ticks)
+    borders = time_borders(n_bins or decisions["bins"].steps, grid.n_ticks, grid.second)
     return cells_of_steps(traces, grid, borders, classes)
 
 
@@ -239,6 +239,7 @@ def decide_durations(
     n_ticks: int,
     noise: SumNoise,
     randomness: Randomness,
+    second: int = 1,
 ) -> DurationsDecision:
     """Adds noise to all cells, and makes shares of the bins for each pair of activities.
 
@@ -262,8 +263,9 @@ def decide_durations(
         n_ticks: Working time of the range, in ticks.
         noise: What is added to each cell; calibrated to the clip by the caller.
         randomness: The release's.
+        second: Ticks of a second.
     """
-    borders = time_borders(n_bins, n_ticks)
+    borders = time_borders(n_bins, n_ticks, second)
     n, k = len(vocabulary), len(borders) + 1
     n_cells = n_cells_of(n, k, classes.n_places)
     noisy = noisy_counts(counted, n_cells, noise, "step duration", randomness).reshape(-1, k)
@@ -434,14 +436,16 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
     def decide(given: Given) -> DurationsDecision:
         chosen = given.decisions["clip"].clip_units if clip is None else clip
         vocabulary = known_vocabulary(params.words, given.decisions)
+        grid = params.log_time.grid(given.decisions)
         return decide_durations(
             given.statistics["durations"],
             vocabulary,
             CaseClasses.of(given.decisions["variants"], vocabulary),
             n_bins or given.decisions["bins"].steps,
-            params.log_time.grid(given.decisions).n_ticks,
+            grid.n_ticks,
             given.means["durations"].noise(changed(chosen), lattice),
             given.randomness,
+            grid.second,
         )
 
     counter = StepDurations(params.log_time, n_bins, "clip" if clip is None else clip, lattice)

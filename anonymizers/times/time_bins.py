@@ -25,6 +25,9 @@ MOST_BINS = 48
 """The most that a log is given, however large it is."""
 
 _FEWEST_BINS = 12
+# Below a second a factor of ten has a third of the bins that it has above: most processes take
+# longer, and should lose little where a clock has milliseconds.
+_BELOW_A_SECOND = 1 / 3
 # A log gets more bins only while each has so many cases, in deviations of the noise of one case's
 # count.
 _CASES_OF_BIN = 8
@@ -68,24 +71,30 @@ def bins_text(n_bins: int | None) -> str:
     return f"{n_bins} bins"
 
 
-def time_borders(n_bins: int, n_ticks: int) -> np.ndarray:
+def time_borders(n_bins: int, n_ticks: int, second: int = 1) -> np.ndarray:
     """Returns int64[k-1], ascending borders of k bins: 1 tick, and evenly in the logarithm.
 
     Bin 0 has what takes no time at all, so that ties stay ties, and the last ends at `n_ticks`,
-    the length of the range. As borders are whole ticks and differ, k can be less than `n_bins`.
+    the length of the range. Where ticks are shorter than a second, bins below it are three times as
+    wide in the logarithm. As borders are whole ticks and differ, k can be less than `n_bins`.
 
     Args:
         n_bins: Number of bins, at least 4.
         n_ticks: At least 1.
+        second: Ticks of a second, see `TimeGrid.second`.
 
     Raises:
         UsageError: They are fewer.
     """
     if n_bins < MIN_BINS:
         raise UsageError(f"n_duration_bins must be at least {MIN_BINS}, got {n_bins}")
-    borders = np.unique(
-        np.rint(elementary.geometric_steps(1, n_ticks, n_bins)[:-1]).astype(np.int64)
-    )
+    # A range is whole days, so it is longer than a second unless it is made up.
+    second = min(second, n_ticks)
+    below, above = (float(elementary.log(np.array([x]))[0]) for x in (second, n_ticks / second))
+    narrow = below * _BELOW_A_SECOND
+    places = np.arange(n_bins - 1) * ((narrow + above) / (n_bins - 1))
+    logs = np.where(places < narrow, places / _BELOW_A_SECOND, places - narrow + below)
+    borders = np.unique(np.rint(elementary.exp(logs)).astype(np.int64))
     return borders[borders < n_ticks]
 
 

@@ -45,6 +45,7 @@ from tracecloak.examination.measure.released import (
     released_source,
     released_tree,
 )
+from tracecloak.examination.measure.service_errors import service_errors
 from tracecloak.examination.measure.tree_quality import MEASURES, PatientJudge, share_that_fits
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -153,6 +154,7 @@ class _Judge:
                 ),
                 "hour_of_week_total_variation": utility.hour_of_week_distance(a.traces, b.traces),
                 **self._times.figures(b.traces),
+                **service_errors(a.traces, b.traces),
             }
         return checked(row)
 

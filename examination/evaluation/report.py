@@ -20,6 +20,8 @@ _SUMMARY = (
     "top_variant_duration_error",
     "duration_eta_squared",
     "big_pair_wait_error",
+    "service_time_error",
+    "waiting_time_error",
     "drift",
     "next_activity_accuracy",
     "tree_fitness",

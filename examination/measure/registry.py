@@ -234,6 +234,18 @@ _ALL = (
         "own", 0, _INFINITY, "less", ("times",),
     ),
     Measure(
+        "service_time_error", "service error",
+        "sum over activities of events x |released mean service time - mean| over the log's sum of "
+        "service times; service goes from the start, or the completion before if that is later, to "
+        "the completion; 1 is what no service at all gives",
+        "own", 0, _INFINITY, "less", ("times",),
+    ),
+    Measure(
+        "waiting_time_error", "waiting error",
+        "the same of waiting times: what is left of the time between two completions",
+        "own", 0, _INFINITY, "less", ("times",),
+    ),
+    Measure(
         "drift", "drift",
         "total variation of the log's ten most frequent variants, all others as one, between the "
         "first and the second half of the cases by start",

@@ -8,6 +8,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import START_TIMESTAMP
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -107,4 +108,5 @@ def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None
     if not logs:
         return None
     files = match_files([FileSystems.join(folder, path) for path in logs])
-    return EventSource(tuple(files), SourceFormat(), ColumnMapping())
+    begun = START_TIMESTAMP if manifest["params"].get("service_times") else None
+    return EventSource(tuple(files), SourceFormat(), ColumnMapping(start_timestamp=begun))

@@ -47,7 +47,7 @@ from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
-from tracecloak.transforms.publish.times_data import times_data
+from tracecloak.transforms.publish.times_data import times_data, work_rows
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 from tracecloak.transforms.sources import EventSource
 
@@ -138,6 +138,7 @@ class _Shown:
     map: dict[str, Any] | None = None
     variants: dict[str, Any] | None = None
     times: dict[str, Any] | None = None
+    work: tuple[tuple[str, str, str], ...] = ()
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -156,6 +157,7 @@ class _Shown:
             shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
             if has_times(body):
                 shown.times = times_data(times, true_times)
+                shown.work = work_rows(times, released.vocabulary)
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
@@ -231,6 +233,7 @@ def _page(
         "has_times": shown.times is not None,
         "times_told": "Bars are of the release, lines around them of the original; times in UTC.",
         "has_week": shown.times is not None and shown.times["week"] is not None,
+        "work": shown.work,
         "has_curve": bool(curve),
         "curve_repetitions": REPETITIONS,
         "curve_measure": "relative error of the graph",

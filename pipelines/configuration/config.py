@@ -97,7 +97,11 @@ class Columns(_Section):
     resource: str | None = None
     """Source column of the resource; by default it is not read."""
     lifecycle: str | None = None
-    """Source column of the lifecycle transition; by default it is not read."""
+    """Source column of the lifecycle transition, whose values start and complete are the two ends
+    of an event, unless --where says which of them are read; by default it is not read."""
+    start_timestamp: str | None = None
+    """Source column of the time at which an event began, where it has one; by default a record has
+    one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
     timestamp_format: str | None = None
@@ -296,8 +300,13 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         Raises:
             UsageError: One is unknown or out of range.
         """
+        params, columns = self.params, self.columns
+        if columns.start_timestamp or columns.lifecycle or "service_times" in params:
+            from tracecloak.pipelines.configuration.starts import with_starts
+
+            params = with_starts(self.method, params, self.mapping)
         try:
-            return method_named(self.method).Params(**self.params)
+            return method_named(self.method).Params(**params)
         except pydantic.ValidationError as error:
             from tracecloak.anonymizers.contract.wrong_values import usage_error
 

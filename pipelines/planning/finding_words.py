@@ -9,12 +9,15 @@ from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
     FRACTION_CASE,
     FRACTION_INDIVIDUAL,
+    LATE_START,
     NO_ACTIVITY,
     NO_CASE,
     NO_INDIVIDUAL,
     NO_RECORD,
+    NO_START,
     NO_TIME,
     OTHER_ACTIVITY,
+    OTHER_TRANSITION,
     POINT_KEY,
     REPEATED_HOUR,
     SAME_NAME,
@@ -90,6 +93,18 @@ _REJECTED = {
     FRACTION_INDIVIDUAL: (
         f"individual {_FRACTION}",
         "write individuals as text or whole numbers, or map another column with --individual_id",
+    ),
+    NO_START: (
+        "start time not readable",
+        f"{_SOURCE}: starts are written as timestamps are; or map another --start_timestamp",
+    ),
+    LATE_START: (
+        "start after the timestamp, which is that of the completion",
+        f"{_SOURCE}, or exchange --start_timestamp and --timestamp",
+    ),
+    OTHER_TRANSITION: (
+        "lifecycle transition other than start and complete, which is no event",
+        "say with --where lifecycle=... which transition is one, if that is wrong",
     ),
 }
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
+from tracecloak.schemas.events.time_grid import GRID_US, Granularity
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
@@ -34,9 +35,9 @@ _TRIED_FILES = 5
 # Activities repeat. A column that has at least this many different values, as many as this share of
 # the records, holds ids, times or free texts.
 _MANY_NAMES, _DIFFERENT = 50, 0.9
-# A log of whole seconds loses steps that are shorter; where they are at least this share of all
+# A log of whole minutes loses steps that are shorter; where they are at least this share of all
 # steps, the operator is told.
-_SECOND_US, _MANY_SHORT = 1_000_000, 0.1
+_MANY_SHORT = 0.1
 
 
 def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
@@ -71,13 +72,14 @@ class FirstLook:
         source: Where they were read.
         records: What was read.
         declared: The declared activities; None: none are.
-        has_grid: Whether the method releases times on a grid, which is of seconds at the finest.
+        granularity: What released stamps are declared to be whole multiples of; None: nothing is,
+            or none are released.
     """
 
     source: EventSource
     records: FirstRecords
     declared: tuple[str, ...] | None
-    has_grid: bool
+    granularity: Granularity | None
 
     @classmethod
     def at(cls, config: ReleaseConfig, source: EventSource) -> FirstLook:
@@ -91,7 +93,7 @@ class FirstLook:
             source,
             source.first_records(_TRIED_RECORDS, _TRIED_FILES),
             method.bounds(params).vocabulary,
-            bool(method.time_caveats(params)),
+            getattr(params, "granularity", None) if method.time_caveats(params) else None,
         )
 
     def lines(self) -> Iterator[str]:
@@ -141,12 +143,12 @@ class FirstLook:
     @property
     def lost_steps(self) -> str:
         """Says that many steps are too short for the stamps that are released; else empty."""
-        if not self.has_grid or self._short_share < _MANY_SHORT:
+        if self.granularity is None or self._short_share(self.granularity) < _MANY_SHORT:
             return ""
         return (
-            "many of the first records follow within a second on the one before in their case, and "
-            "stamps are released as whole seconds: the durations of such steps are not kept, and "
-            "can be many times too long"
+            f"many of the first records follow within a {self.granularity} on the one before in "
+            f"their case, and stamps are released as whole {self.granularity}s: the durations of "
+            "such steps are not kept, and can be many times too long; declare a finer --granularity"
         )
 
     @property
@@ -162,15 +164,14 @@ class FirstLook:
     def _times(self) -> np.ndarray:
         return np.asarray(self._column(TIMESTAMP), np.int64)
 
-    @property
-    def _short_share(self) -> float:
-        """Of the steps within a case, the share that take less than a second but some time."""
+    def _short_share(self, granularity: Granularity) -> float:
+        """Of the steps within a case, the share that take less than that but some time."""
         if not len(self._times):
             return 0.0
         cases = np.asarray(pc.rank(self._column(CASE_ID), tiebreaker="dense"))
         order = np.lexsort((self._times, cases))
         steps = np.diff(self._times[order])[np.diff(cases[order]) == 0]
-        is_short = (steps > 0) & (steps < _SECOND_US)
+        is_short = (steps > 0) & (steps < GRID_US[granularity])
         return float(is_short.mean()) if len(steps) else 0.0
 
     def _column(self, name: str) -> pa.Array:

@@ -33,6 +33,8 @@ from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource
 
 # Files that are listed one by one, and how many of a folder are where there are more.
+# Columns that often tell when events began; looked for by their names alone.
+_UNREAD_ENDS = frozenset({"lifecycle:transition", "lifecycle", "start_timestamp"})
 _LISTED_FILES = 20
 _FIRST_FILES = 3
 # Up to so many bytes a plan reads the whole log, if the method can foretell something of it.
@@ -153,6 +155,13 @@ def _files(source: EventSource) -> Iterator[str]:
             kind = source.format.name_of(file.path)
             yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {shown_columns}"
             yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
+            unread = _UNREAD_ENDS.intersection(columns or ()).difference(names.values())
+            if unread and not source.mapping.has_starts and not source.mapping.filters:
+                yield (
+                    f"    {', '.join(sorted(unread))} is not read: if it tells starts of events "
+                    "from completions, each event may count twice; see --lifecycle and "
+                    "--start_timestamp"
+                )
         left = files[len(shown) :]
         if left:
             n_bytes = sum(file.n_bytes for file in left)

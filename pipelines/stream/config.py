@@ -234,12 +234,22 @@ class StreamConfig(PayingConfig, MappedConfig):
     """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
     Local has one, whatever is given."""
 
+    def _check_starts(self) -> None:
+        if self.columns.start_timestamp is None and self.columns.lifecycle is None:
+            return
+        if self.layout.mapping.has_starts:
+            raise ValueError(
+                "a stream does not release when events began: leave out start_timestamp, and of a "
+                "lifecycle read one transition with where lifecycle=complete"
+            )
+
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
         if (self.input_subscription is None) == (self.input_topic is None):
             raise ValueError("give input_subscription or input_topic, one of them")
         self._check_kafka()
         self._check_product()
+        self._check_starts()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
                 "max_cases_per_individual needs to know the individuals: name their field with "

@@ -81,7 +81,7 @@ class Contents:
 
     def _declared(self) -> pa.Schema:
         method, params = self.received.method_and_params()
-        attributes = [pa.field(a.name, a.arrow_type) for a in method.attributes(params)]
+        attributes = [pa.field(name, kind) for name, kind in method.carried(params).items()]
         return pa.schema([*RELEASED_SCHEMA, *attributes])
 
     @cached_property

@@ -19,7 +19,14 @@ import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.findings import Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+from tracecloak.schemas.events.events import (
+    ACTIVITY,
+    CASE_ID,
+    RELEASED_SCHEMA,
+    START_TIMESTAMP,
+    START_TYPE,
+    TIMESTAMP,
+)
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 from tracecloak.transforms.formats.xes_writer import sanitise
@@ -79,7 +86,9 @@ class LogForm:
             )
         others = list(first)[len(RELEASED_SCHEMA) :]
         if len(set(first.names)) < len(first.names) or any(
-            field.type not in _ATTRIBUTE_TYPES for field in others
+            field.type not in _ATTRIBUTE_TYPES
+            and (field.name, field.type) != (START_TIMESTAMP, START_TYPE)
+            for field in others
         ):
             raise Wrong(f"{self.name} has a column of a type or name that no release has.")
         return first

@@ -28,6 +28,7 @@ from tracecloak.schemas.events.events import (
     EVENT_INDEX,
     FILE_STRIDE,
     OPTIONAL_TEXT,
+    START_TIMESTAMP,
     TIMESTAMP,
     attribute_column,
     event_schema,
@@ -46,6 +47,7 @@ from tracecloak.schemas.events.tally import (
     NO_RECORD,
     NO_TIME,
     OTHER_ACTIVITY,
+    OTHER_TRANSITION,
     POINT_KEY,
     REJECT_REASONS,
     REPEATED_HOUR,
@@ -84,7 +86,10 @@ class ColumnMapping:
         timestamp: Source column of the time; None takes `timestamp`, or else `time:timestamp`.
         individual_id: Source column naming the individual behind a case; None: there is none.
         resource: Source column of the resource; None: dropped.
-        lifecycle: Source column of the lifecycle transition; None: dropped.
+        lifecycle: Source column of the lifecycle transition; None: dropped. If no filter is on it,
+            records of starts and of completions are the two ends of events (`has_records_of_ends`).
+        start_timestamp: Source column of the time at which an event began, written as `timestamp`
+            is; a record without one is an event without a known start. None: there is none.
         time_zone: IANA zone in which a stamp without an offset is read.
         timestamp_format: `strptime` format of textual stamps; None reads ISO 8601, with `-` or `/`
             between the parts of the date and with or without an offset.
@@ -108,6 +113,7 @@ class ColumnMapping:
     individual_id: str | None = None
     resource: str | None = None
     lifecycle: str | None = None
+    start_timestamp: str | None = None
     time_zone: str = "UTC"
     timestamp_format: str | None = None
     timestamp_unit: str | None = None
@@ -146,6 +152,21 @@ class ColumnMapping:
         for row_filter in self.filters:
             if row_filter.column in of_time:
                 row_filter.times_of_bounds(self.time_of)
+
+    @property
+    def has_records_of_ends(self) -> bool:
+        """Whether starts and completions of events are records of their own.
+
+        They are where the lifecycle is mapped, unless a filter on it says which records are read.
+        """
+        filtered = {f.column for f in self.filters}
+        names = {"lifecycle", _XES_OPTIONAL["lifecycle"], self.lifecycle}
+        return self.lifecycle is not None and filtered.isdisjoint(names)
+
+    @property
+    def has_starts(self) -> bool:
+        """Whether events have starts, in a column or in records of their own."""
+        return self.start_timestamp is not None or self.has_records_of_ends
 
     def has_whole_numbers(self, column: str) -> bool:
         """Returns whether text like `5.0` is a whole number in a canonical column."""
@@ -198,7 +219,8 @@ class ColumnMapping:
         names = [*_XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
         read = [self._first_choice(c, xes_names) for c in names]
         filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
-        return [*read, *filtered, *(source for _, source in self.attributes)]
+        begun = [] if self.start_timestamp is None else [self.start_timestamp]
+        return [*read, *filtered, *begun, *(source for _, source in self.attributes)]
 
     def _first_choice(self, column: str, xes_names: bool) -> str:
         """Returns the source column that a name stands for if the file has it."""
@@ -242,6 +264,8 @@ class ColumnMapping:
                 given = known[0] if known else canonical
             names[canonical] = given
         names.update({c: n for c in OPTIONAL_TEXT if (n := getattr(self, c)) is not None})
+        if self.start_timestamp is not None:
+            names[START_TIMESTAMP] = self.start_timestamp
         # A filter may name a canonical column that is not carried by the name that XES gives it.
         filtered = {f.column: names.get(f.column, f.column) for f in self.filters}
         for column, xes_name in _XES_OPTIONAL.items():
@@ -332,13 +356,24 @@ class ResolvedColumns:
         text = {
             c: _text_of(read.get(s), n, c in attributes)
             for c, s in self.names.items()
-            if c != TIMESTAMP
+            if c not in (TIMESTAMP, START_TIMESTAMP)
         }
         stamps = read.get(self.names[TIMESTAMP])
         clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
         time = _time_of(stamps, n, self.mapping, clock)
 
         reason = self._reasons(read, text, time, fractional or {})
+        starts = None
+        if self.mapping.has_starts:
+            from tracecloak.schemas.events.starts import starts_of_records  # loaded on use
+
+            begun = read.get(self.names.get(START_TIMESTAMP, ""))
+            lifecycle = text["lifecycle"] if self.mapping.has_records_of_ends else None
+            written = _time_of(begun, n, self.mapping, WallClock(self.mapping.time_zone))
+            starts = starts_of_records(written, begun, lifecycle, time, reason)
+            if tally is not None:
+                tally.add(OTHER_TRANSITION, np.asarray(records)[keep & starts.is_other])
+            keep &= ~starts.is_other
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
         if span_us is not None:
@@ -360,10 +395,12 @@ class ResolvedColumns:
         if tally is not None:
             _count_keys(tally, arrays[CASE_ID], of[good])
         arrays[TIMESTAMP] = time
+        named = dict(self.mapping.attributes)
+        if starts is not None:
+            arrays[attribute_column(START_TIMESTAMP)] = starts.values.take(rows)
+            named = {START_TIMESTAMP: "", **named}
         arrays[EVENT_INDEX] = pa.array(file_rank * FILE_STRIDE + of[good])
-        schema = event_schema(
-            (c for c in self.names if c in OPTIONAL_TEXT), dict(self.mapping.attributes)
-        )
+        schema = event_schema((c for c in self.names if c in OPTIONAL_TEXT), named)
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
         codes = [*reason[bad], *[REJECT_REASONS.index(NO_RECORD)] * len(malformed)]

@@ -34,6 +34,7 @@ _TAKEN = (
     "case_id",
     "activity",
     "timestamp",
+    "start_timestamp",
 )
 
 # What XML cannot hold, and what would be written differently in some format.

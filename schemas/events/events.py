@@ -23,6 +23,10 @@ TIMESTAMP = "timestamp"
 EVENT_ID = "event_id"
 PUBLISH_TIME = "publish_time"
 EVENT_INDEX = "event_index"
+# An attribute of events with a type of its own: when the event began, null where that is not known.
+START_TIMESTAMP = "start_timestamp"
+# In its place, in canonical events alone: the record is one of a start, see `arrays.pairing`.
+IS_START = (1 << 63) - 1
 SOURCE_ORDER = "source_order"
 
 # Stamps lie in the years 1 to 9999, which every format can write; differences fit int64 with room.
@@ -72,7 +76,8 @@ def event_schema(optional: Iterable[str] = (), attributes: Iterable[str] = ()) -
 
     Args:
         optional: Some of OPTIONAL_TEXT.
-        attributes: Names of attributes, whose texts come in columns named by `attribute_column`.
+        attributes: Names of attributes, whose texts come in columns named by `attribute_column`;
+            START_TIMESTAMP has int64, microseconds since 1970-01-01 UTC.
 
     Raises:
         ValueError: A name is not one of OPTIONAL_TEXT.
@@ -82,9 +87,16 @@ def event_schema(optional: Iterable[str] = (), attributes: Iterable[str] = ()) -
     if unknown:
         raise ValueError(f"optional columns are {OPTIONAL_TEXT}, got {sorted(unknown)}")
     fields = [pa.field(name, _TEXT) for name in OPTIONAL_TEXT if name in wanted]
-    fields += [pa.field(attribute_column(name), _TEXT) for name in attributes]
+    fields += [pa.field(attribute_column(name), _type_of(name)) for name in attributes]
     return pa.schema([*EVENT_SCHEMA, *fields])
 
+
+def _type_of(attribute: str) -> pa.DataType:
+    return pa.int64() if attribute == START_TIMESTAMP else _TEXT
+
+
+# Of the starts of events in a released log.
+START_TYPE = pa.timestamp("us", "UTC")
 
 # What a released log consists of; `timestamp` is in UTC.
 RELEASED_SCHEMA = pa.schema(

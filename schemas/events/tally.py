@@ -25,6 +25,8 @@ NO_INDIVIDUAL = "no individual"
 OTHER_ACTIVITY = "activity outside the closed vocabulary"
 FRACTION_CASE = "case id that is no whole number"
 FRACTION_INDIVIDUAL = "individual that is no whole number"
+NO_START = "unparsable start time"
+LATE_START = "start after the time"
 REJECT_REASONS = (
     NO_CASE,
     NO_ACTIVITY,
@@ -34,6 +36,8 @@ REJECT_REASONS = (
     OTHER_ACTIVITY,
     FRACTION_CASE,
     FRACTION_INDIVIDUAL,
+    NO_START,
+    LATE_START,
 )
 # A tally splits one reason into several, because each of them is mended in another way.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
@@ -44,7 +48,12 @@ REPEATED_HOUR = "time in a repeated hour"
 WHOLE_KEY = "case id like 5"
 POINT_KEY = "case id like 5.0"
 SAME_NAME = "trace with the name of an earlier one"
-FINDINGS = (*_MALFORMED, SKIPPED_HOUR, REPEATED_HOUR, WHOLE_KEY, POINT_KEY, SAME_NAME)
+# Records that are no events by a declared rule: of transitions beside start and complete.
+OTHER_TRANSITION = "transition other than start and complete"
+FINDINGS = (
+    *(*_MALFORMED, SKIPPED_HOUR, REPEATED_HOUR, WHOLE_KEY, POINT_KEY, SAME_NAME),
+    OTHER_TRANSITION,
+)
 
 _NOWHERE = np.iinfo(np.int64).max
 

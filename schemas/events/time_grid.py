@@ -1,8 +1,8 @@
 """Stamps on a grid of the clock on the wall, such as whole minutes or dates, in working time.
 
-A tick is a step of the grid that has working time: a second or a minute of it, an hour of the clock
-or a local day. So a day is one tick, however long it is and whatever of it is worked, and times
-between events are whole numbers of ticks.
+A tick is a step of the grid that has working time: a microsecond, a millisecond, a second or a
+minute of it, an hour of the clock or a local day. So a day is one tick, however long it is and
+whatever of it is worked, and times between events are whole numbers of ticks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.events.working_time import WorkingTime
 
-Granularity = Literal["second", "minute", "hour", "day"]
+Granularity = Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 """From fine to coarse; each grid has the points of the coarser ones."""
 
 GRID_US: dict[Granularity, int] = {
+    "microsecond": 1,
+    "millisecond": 1_000,
     "second": 1_000_000,
     "minute": 60_000_000,
     "hour": HOUR_US,
@@ -49,9 +51,14 @@ class TimeGrid:
         return len(_cells(self.time, self.granularity)[1])
 
     @property
+    def second(self) -> int:
+        """Ticks of a second; 1 where ticks are no shorter."""
+        return max(GRID_US["second"] // GRID_US[self.granularity], 1)
+
+    @property
     def _is_even(self) -> bool:
         """Whether ticks are equally long: offsets from UTC and working hours are whole minutes."""
-        return self.granularity in ("second", "minute")
+        return self.granularity not in ("hour", "day")
 
     def ticks(self, times_us: np.ndarray) -> np.ndarray:
         """Returns int64[n], from 0, the tick that has each stamp.

@@ -31,6 +31,8 @@ from tracecloak.schemas.events.events import (
     CASE_ID,
     EVENT_INDEX,
     EVENT_SCHEMA,
+    IS_START,
+    START_TIMESTAMP,
     TIMESTAMP,
     attribute_column,
     attribute_names,
@@ -56,7 +58,8 @@ class TraceBatch:
         individuals: string[n_cases], whose case each one is; None where cases stand for themselves.
         attributes: Name to an array of n_events: dictionary<int32, string> as read from a source,
             string, int64 or float64 in a released log. One of the case is the same in all of its
-            events.
+            events. START_TIMESTAMP has int64, or timestamp[us] in a released log; null where it is
+            not known.
     """
 
     wire_name: ClassVar[str] = "traces"
@@ -225,7 +228,8 @@ class TraceBatch:
     ) -> TraceBatch:
         """Sorts canonical events, all events of their cases, into traces.
 
-        Events of a case are ordered by time, then by event index.
+        Events of a case are ordered by time, then by event index. Records of starts are joined with
+        those of completions (`arrays.pairing`), which stand for the event.
 
         Args:
             events: Batches of EVENT_SCHEMA, of `individual_id` if that is asked for, and of the
@@ -266,6 +270,9 @@ class TraceBatch:
         time = np.asarray(table.column(TIMESTAMP).chunk(0))
         index = np.asarray(table.column(EVENT_INDEX).chunk(0))
         order = _event_order(case, time, index)
+        if START_TIMESTAMP in names:
+            activity = np.asarray(activity_column.indices)
+            order, starts = _joined_records(order, case, activity, table)
         case, time = case[order], time[order]
 
         heads = np.flatnonzero(np.diff(case, prepend=case[0] - 1))
@@ -277,6 +284,9 @@ class TraceBatch:
             individuals = individual_column.dictionary.take(pa.array(case[heads] // n_ids))
         attributes = {}
         for name in names:
+            if name == START_TIMESTAMP:
+                attributes[name] = starts
+                continue
             values = table.column(attribute_column(name)).chunk(0).take(pa.array(order))
             attributes[name] = _of_cases(values, offsets) if is_case_attribute(name) else values
         return cls(
@@ -336,6 +346,31 @@ class TraceBatch:
             pa.concat_arrays(whose) if whose else None,
             {name: pa.concat_arrays([b.attributes[name] for b in batches]) for name, _ in first},
         )
+
+
+def _joined_records(
+    order: np.ndarray, case: np.ndarray, activity: np.ndarray, table: pa.Table
+) -> tuple[np.ndarray, pa.Array]:
+    """Returns int64[m], the rows that stand for events, in order, and int64[m], their starts.
+
+    Args:
+        order: int64[n], the rows by case, time and index.
+        case: int64[n], the case of each row.
+        activity: int32[n], the activity of each row.
+        table: The rows.
+    """
+    column = table.column(attribute_column(START_TIMESTAMP)).chunk(0).take(pa.array(order))
+    starts = np.array(pc.fill_null(column, IS_START - 1))  # which no row has, as a time
+    known, is_start = starts < IS_START - 1, starts == IS_START
+    is_event = np.ones(len(order), bool)
+    if is_start.any():
+        from tracecloak.schemas.arrays.pairing import pairs_of_records  # loaded on use
+
+        groups = case[order].astype(np.int64) * (int(activity.max()) + 1) + activity[order]
+        begins, ends = pairs_of_records(groups, is_start)
+        starts[ends] = np.asarray(table.column(TIMESTAMP).chunk(0))[order[begins]]
+        known[ends], is_event[begins] = True, False
+    return order[is_event], pa.array(starts[is_event], mask=~known[is_event])
 
 
 def _taken(attributes: dict[str, pa.Array], events: np.ndarray) -> dict[str, pa.Array]:
@@ -482,7 +517,7 @@ def split_by_shard(
         if case_position != position:
             arrays[case_position] = _only_used_names(part.column(case_position))
         for column in attributes:  # which may lack values
-            arrays[column] = part.column(column).cast(pa.string()).dictionary_encode()
+            arrays[column] = _without_unused_names(part.column(column))
         arrays[position] = pa.DictionaryArray.from_arrays(
             pa.array(ordered_codes[first:last] - np.int32(first_value)),
             values.slice(first_value, last_value - first_value),

@@ -19,8 +19,8 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.commands.verify import UNSURE_EXIT_CODE
 from tracecloak.schemas import errors
-from tracecloak.schemas.events.message_reasons import MESSAGE_REASONS
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 
 

@@ -79,9 +79,9 @@ class AnonymizeEventLog(beam.PTransform):
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
         """Wires grouping, the method's rounds, and the rows of the release."""
-        declared = method_named(self._run.method).attributes(self._run.params)
+        carried = method_named(self._run.method).carried(self._run.params)
         events = events | "DeclaredOnly" >> beam.Map(
-            with_attributes, [a.name for a in declared]
+            with_attributes, list(carried)
         ).with_output_types(pa.RecordBatch)
         grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
             self._n_shards, by_individual=self._run.by_individual

@@ -62,12 +62,12 @@ class ReleaseSpec:
     @property
     def columns(self) -> list[TraceBatch]:
         """A batch without cases that tells the attributes of the released log, if it has any."""
-        attributes = method_named(self.method).attributes(self.params)
-        if not attributes:
+        carried = method_named(self.method).carried(self.params)
+        if not carried:
             return []
         from tracecloak.schemas.published.rows import no_traces
 
-        return [no_traces({a.name: a.arrow_type for a in attributes})]
+        return [no_traces(carried)]
 
 
 @dataclass(frozen=True)

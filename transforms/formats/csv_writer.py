@@ -62,13 +62,17 @@ class CsvWriter:
                 _quoted(case_id),
                 _quoted(activity),
                 iso_utc(timestamp),
-                *(_quoted(pc.fill_null(values.cast(pa.string()), "")) for values in attributes),
+                *(_quoted(pc.fill_null(_text(values), "")) for values in attributes),
                 ",",
             )
             self._stream.write(("\n".join(lines.to_pylist()) + "\n").encode())
 
     def close(self) -> None:
         """Does nothing more: every row is written by then."""
+
+
+def _text(values: pa.Array) -> pa.Array:
+    return iso_utc(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 
 def _quoted(text: pa.Array) -> pa.Array:

@@ -36,7 +36,10 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
-from tracecloak.schemas.events.message_reasons import (
+from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
+from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_TIME
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID
+from tracecloak.schemas.streams.message_reasons import (
     EMPTY,
     FAR_TIME,
     NEITHER,
@@ -48,9 +51,6 @@ from tracecloak.schemas.events.message_reasons import (
     OTHER_KIND,
     UNSTAMPED,
 )
-from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
-from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_TIME
-from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.

@@ -30,6 +30,7 @@ from tracecloak.schemas.events.events import (
     CASE_ID,
     CASE_PREFIX,
     RELEASED_SCHEMA,
+    START_TYPE,
     TIMESTAMP,
     is_case_attribute,
 )
@@ -163,7 +164,8 @@ class XesWriter:
     Args:
         stream: Where the bytes go, UTF-8.
         log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
-        schema: Of the rows: RELEASED_SCHEMA, or that with attributes of string, int64 or float64.
+        schema: Of the rows: RELEASED_SCHEMA, or that with starts of events, and with attributes of
+            string, int64 or float64.
 
     Raises:
         ValueError: Two attributes of the log share a key, or an attribute has another type.
@@ -268,6 +270,11 @@ class _Element:
         values = rows.column(self.column)
         indent = "\t\t" if self.is_of_case else "\t\t\t"
         begin, end = f'{indent}<{self.kind} key="{_escape(self.key)}" value="', '"/>\n'
+        if self.kind == "date":
+            stamps = _stamps(values.drop_null())
+            places = np.cumsum(values.is_valid()) - 1
+            values = stamps.take(pa.array(places, mask=np.asarray(values.is_null())))
+            return pc.binary_join_element_wise(begin, values, f"+00:00{end}", "")
         if self.kind != "string":
             return pc.binary_join_element_wise(begin, values.cast(pa.string()), end, "")
         coded = values.dictionary_encode()
@@ -279,6 +286,7 @@ _KIND_OF: dict[pa.DataType, XesKind] = {
     pa.string(): "string",
     pa.int64(): "int",
     pa.float64(): "float",
+    START_TYPE: "date",
 }
 
 
@@ -297,7 +305,7 @@ def _escape(text: str) -> str:
 def _stamps(times: pa.Array) -> pa.Array:
     """string[n]: ISO 8601 without offset, of timestamp[us, UTC]."""
     us = np.asarray(times.cast(pa.int64()))
-    if us.min() < _FIRST_US or us.max() > _LAST_US:
+    if len(us) and (us.min() < _FIRST_US or us.max() > _LAST_US):
         raise ValueError("a timestamp lies outside the years 1 to 9999, which XES cannot hold")
     whole_ms = us % 1_000 == 0
     text = pa.array(us // 1_000, pa.timestamp("ms")).cast(pa.string())

@@ -62,6 +62,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pure": PURE,
     "pure handovers": {**PURE, "attributes": HANDED_OVER},
     "pure individuals": {**PURE, "max_cases_per_individual": 2},
+    "service times": {"service_times": True},
+    "pure service times": {**PURE, "service_times": True},
 }
 
 
@@ -90,7 +92,9 @@ def log_of(cases: Mapping[str, Case], owners: Mapping[str, str]) -> TraceBatch:
         "org:resource": pa.array([case.resource for case in of_events]).dictionary_encode(),
         "case:kind": pa.array([case.kind for case in of_events], pa.string()).dictionary_encode(),
     }
-    return replace(traces, attributes=values)
+    # Every second event takes half an hour, or what there is of it; others have no known start.
+    starts = [None if i % 2 else time - 30 * MINUTE for i, time in enumerate(traces.times.tolist())]
+    return replace(traces, attributes={"start_timestamp": pa.array(starts, pa.int64()), **values})
 
 
 OTHERS = {

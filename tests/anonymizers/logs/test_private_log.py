@@ -319,7 +319,7 @@ def test_what_its_times_do_not_show_follows_from_the_parameters() -> None:
     )
     range_, stamps = METHOD.time_caveats(params_of(**bought))
     assert "was bought with noise" in range_ and "may be made up" in range_
-    assert stamps.startswith("Its stamps are whole seconds or coarser: the durations of")
+    assert stamps.startswith("How fine its stamps are was chosen with noise: the durations of")
     variants = {"vocabulary": ("A",), "max_trace_length": 6, "products": "variants"}
     assert METHOD.time_caveats(METHOD.Params(epsilon="1", **variants)) == ()
 

@@ -28,33 +28,31 @@ from tracecloak.schemas.events.time_grid import GRANULARITIES
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 SECOND, MINUTE = 1_000_000, 60_000_000
-STEPS = (1, SECOND, MINUTE, HOUR_US, DAY_US)
+MILLISECOND = 1_000
+GRIDS = (1, MILLISECOND, SECOND, MINUTE, HOUR_US, DAY_US)
 LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
 
 
 def counts_of(log: list[Event], time_zone: str = "UTC") -> list[int]:
     counter = GranularityOfCases(time_zone)
     counted = counter.count(trace_batch(log), {}, randomness())
-    return [int(x) for x in counted.dense(np.arange(4))]
+    return [int(x) for x in counted.dense(np.arange(6))]
 
 
 def finest(times: list[int]) -> int:
     """The coarsest grid that has all of a case's stamps, by a loop."""
-    for place, step in reversed(list(enumerate((SECOND, MINUTE, HOUR_US, DAY_US)))):
-        if all(time % step == 0 for time in times):
-            return place
-    return 0
+    return max(i for i, step in enumerate(GRIDS) if all(time % step == 0 for time in times))
 
 
 # --- the counts -----------------------------------------------------------------------------------
 
-stamps = st.tuples(st.sampled_from(STEPS), st.integers(0, 10_000)).map(lambda x: x[0] * x[1])
+stamps = st.tuples(st.sampled_from(GRIDS), st.integers(0, 10_000)).map(lambda x: x[0] * x[1])
 
 
 @given(st.lists(st.lists(stamps, min_size=1, max_size=4), max_size=6), st.integers(1, 3))
 def test_cases_are_counted_by_their_finest_stamp(cases, n_pieces):
     log = [(f"c{i}", "A", time) for i, times in enumerate(cases) for time in times]
-    expected = [0] * 4
+    expected = [0] * 6
     for times in cases:
         expected[finest(times)] += 1
     assert counts_of(log) == expected
@@ -74,8 +72,8 @@ def test_dates_are_those_of_the_local_clock(zone):
         local = (day + datetime.timedelta(days=i)).date()
         begin = datetime.datetime.combine(local, datetime.time(), ZoneInfo(zone)).timestamp()
         log.append((f"c{i}", "A", int(begin) * SECOND))
-    assert counts_of(log, zone) == [0, 0, 0, 60]
-    assert counts_of(log)[3] == 0
+    assert counts_of(log, zone) == [0, 0, 0, 0, 0, 60]
+    assert counts_of(log)[5] == 0
 
 
 # --- sensitivity ----------------------------------------------------------------------------------
@@ -83,10 +81,10 @@ def test_dates_are_those_of_the_local_clock(zone):
 
 @pytest.mark.parametrize("max_units", [1, 2])
 def test_a_unit_changes_one_count_for_each_of_its_cases(max_units):
-    """Every case of up to three stamps on the grids or off them, and every pair of such."""
+    """Every case of up to three stamps on the grids, and every pair of such."""
     others = [("o", "A", 0), ("p", "A", 1), ("p", "B", DAY_US)]
     before = counts_of(others)
-    cases = [list(x) for n in (1, 2, 3) for x in itertools.product(STEPS, repeat=n)]
+    cases = [list(x) for n in (1, 2, 3) for x in itertools.product(GRIDS, repeat=n)]
     changes = set()
     some = cases[:: 1 if max_units == 1 else 7]
     for unit in itertools.combinations_with_replacement(some, max_units):
@@ -109,24 +107,31 @@ def chosen(counts: list[int], noise: SumNoise = LITTLE, number: int = 0) -> str:
 
 def test_the_coarsest_grid_that_nearly_all_cases_are_on_is_chosen():
     for place, name in enumerate(GRANULARITIES):
-        assert chosen([100 * (i == place) for i in range(4)]) == name
+        assert chosen([100 * (i == place) for i in range(6)]) == name
     # A fiftieth may be off.
-    assert chosen([1, 1, 0, 98]) == "day"
-    assert chosen([1, 2, 0, 97]) == "minute"
-    assert chosen([0, 0, 3, 97]) == "hour"
-    assert chosen([50, 0, 0, 50]) == "second"
+    assert chosen([0, 0, 1, 1, 0, 98]) == "day"
+    assert chosen([0, 1, 0, 2, 0, 97]) == "minute"
+    assert chosen([0, 0, 0, 0, 3, 97]) == "hour"
+    assert chosen([0, 0, 50, 0, 0, 50]) == "second"
+    assert chosen([0, 50, 0, 0, 0, 50]) == "millisecond"
+    assert chosen([2, 98, 0, 0, 0, 0]) == "millisecond"
+    assert chosen([3, 0, 0, 0, 0, 97]) == "microsecond"
+    assert chosen([1, 1, 98, 0, 0, 0]) == "second"
 
 
 def test_a_log_that_noise_hides_keeps_its_seconds():
-    """By hand: of deviation 10, those on a grid must be 2.5 * 10 * 2 = 50 more than those off."""
+    """By hand: of deviation 10, those on a grid must be 2.5 * 10 * 2.4 = 61 more than those off."""
     wide = SumNoise((10, 1), 1, False)
 
     def found(counts: list[int]) -> list[str]:
         return [chosen(counts, wide, number) for number in range(400)]
 
-    assert found([20, 0, 0, 0]).count("second") == 400
-    assert found([0, 0, 0, 0]).count("second") > 380
-    assert found([0, 0, 0, 120]).count("day") > 380
+    assert found([0, 0, 20, 0, 0, 0]).count("second") > 380
+    assert found([0, 0, 0, 0, 0, 0]).count("second") > 380
+    assert found([0, 0, 0, 0, 0, 120]).count("day") > 380
+    # By hand: 20 finer ones are no 2.5 * 10, and as many as 60 are that for sure.
+    assert found([20, 0, 0, 0, 0, 0]).count("second") > 100
+    assert found([60, 0, 0, 0, 0, 0]).count("microsecond") > 380
 
 
 def test_the_counts_get_the_noise_that_is_given():
@@ -134,7 +139,7 @@ def test_the_counts_get_the_noise_that_is_given():
     counted = GranularityOfCases("UTC").count(trace_batch([("c", "A", MINUTE)]), {}, randomness())
     decide_granularity(counted, noise, randomness().with_noise(noting))
     [(purpose, sums, told)] = noting.told
-    assert (purpose, sums.tolist(), told) == ("granularity", [0, 1024, 0, 0], noise)
+    assert (purpose, sums.tolist(), told) == ("granularity", [0, 0, 0, 1024, 0, 0], noise)
 
 
 @pytest.mark.parametrize("max_units", [None, 2])
@@ -145,7 +150,7 @@ def test_at_epsilon_1_logs_of_300_cases_a_unit_are_told_apart(max_units):
     noise = own.noise(changed_granularities(params.max_units))
     n = 400 * params.max_units
     for place, name in enumerate(GRANULARITIES):
-        found = [chosen([n * (i == place) for i in range(4)], noise, k) for k in range(200)]
+        found = [chosen([n * (i == place) for i in range(6)], noise, k) for k in range(200)]
         assert found.count(name) > 180
-    found = [chosen([0, 0, 0, 30], noise, k) for k in range(200)]
+    found = [chosen([0, 0, 0, 0, 0, 30], noise, k) for k in range(200)]
     assert found.count("second") > 180

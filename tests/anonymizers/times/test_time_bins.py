@@ -53,6 +53,39 @@ def test_borders_by_hand():
         time_borders(3, 100)
 
 
+def naive_fine_borders(n_bins: int, n_ticks: int, second: int) -> list[int]:
+    """Whole numbers nearest to what divides a scale evenly that is shrunk to a third below 1 s."""
+
+    def on_scale(ticks: float) -> float:
+        return math.log(min(ticks, second)) / 3 + math.log(max(ticks / second, 1))
+
+    def ticks_at(place: float) -> float:
+        low, high = 1.0, float(n_ticks)
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if on_scale(middle) < place else (low, middle)
+        return low
+
+    width = on_scale(n_ticks) / (n_bins - 1)
+    wanted = {round(ticks_at(i * width)) for i in range(n_bins - 1)}
+    return sorted(border for border in wanted if border < n_ticks)
+
+
+@given(st.integers(MIN_BINS, 60), st.integers(1, 10**9), st.sampled_from([10**3, 10**6]))
+def test_borders_below_a_second_are_those_of_a_loop(n_bins, n_seconds, second):
+    borders = time_borders(n_bins, n_seconds * second, second)
+    assert len(borders) < n_bins and borders[0] == 1 and (np.diff(borders) > 0).all()
+    expected = naive_fine_borders(n_bins, n_seconds * second, second)
+    assert len(borders) == len(expected)
+    assert (np.abs(borders - expected) <= 1 + 1e-9 * np.array(expected)).all()
+
+
+def test_borders_below_a_second_by_hand():
+    """A factor of 1,000 below a second has as many bins as a factor of 10 above it."""
+    assert time_borders(6, 10**7, 1000).tolist() == [1, 1000, 10**4, 10**5, 10**6]
+    assert time_borders(5, 10**8, 10**6).tolist() == [1, 1000, 10**6, 10**7]
+
+
 # --- how many -------------------------------------------------------------------------------------
 
 

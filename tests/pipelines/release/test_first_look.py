@@ -150,16 +150,19 @@ def test_a_manifest_that_hides_what_times_do_not_show_is_found(
     assert "time_caveats in manifest.json are not those" in capsys.readouterr().out
 
 
-def test_steps_within_a_second_are_warned_of_where_times_are_released(
+def test_steps_within_a_second_are_warned_of_where_seconds_are_declared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the steps of cases: of the same stamps in cases of their own nothing is lost."""
-    warning = "stamps are released as whole seconds"
-    assert warning in planned(capsys, flags(tmp_path, QUICK, "private-log"))[0]
+    warning, seconds = "stamps are released as whole seconds", ("--granularity", "second")
+    assert warning in planned(capsys, flags(tmp_path, QUICK, "private-log", *seconds))[0]
+    assert "released as whole" not in planned(capsys, flags(tmp_path, QUICK, "private-log"))[0]
+    finer = flags(tmp_path, QUICK, "private-log", "--granularity", "millisecond")
+    assert "released as whole" not in planned(capsys, finer)[0]
     with monkeypatch.context() as terminal:
         watch(terminal)
-        assert tracecloak("release", *flags(tmp_path, QUICK, "private-log")) == 0
+        assert tracecloak("release", *flags(tmp_path, QUICK, "private-log", *seconds)) == 0
     assert warning in " ".join(capsys.readouterr().out.split())
     assert warning not in planned(capsys, flags(tmp_path, QUICK, "private-dfg"))[0]
     apart = [(f"{case} {name}", name, stamp) for case, name, stamp in QUICK]
-    assert warning not in planned(capsys, flags(tmp_path, apart, "private-log"))[0]
+    assert warning not in planned(capsys, flags(tmp_path, apart, "private-log", *seconds))[0]

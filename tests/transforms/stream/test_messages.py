@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import NO_RECORD
+from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.services.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import messages

@@ -44,10 +44,10 @@ from tests.support.pubsub import KIND_PARAMS, Service, running, until
 from tests.support.pubsub_double import PubSubDouble
 from tests.support.streams import Keep, streaming
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.message_reasons import NEITHER, NOT_JSON
 from tracecloak.schemas.events.tally import NO_CASE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.message_reasons import NEITHER, NOT_JSON
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.stream.assemble import AssembleCases

@@ -6,7 +6,7 @@ messages can have is here. The reference of release files says what mends each.
 
 from __future__ import annotations
 
-from tracecloak.schemas.events.tally import EMPTY_TIME, REJECT_REASONS
+from tracecloak.schemas.events.tally import EMPTY_TIME, LATE_START, NO_START, REJECT_REASONS
 
 EMPTY = "empty message"
 UNSTAMPED = "message without a time from a broker"
@@ -30,5 +30,6 @@ MESSAGE_REASONS = (
     NO_UNIT,
     FAR_TIME,
     EMPTY_TIME,
-    *REJECT_REASONS,
+    # A stream does not read when events began.
+    *(reason for reason in REJECT_REASONS if reason not in (NO_START, LATE_START)),
 )

@@ -1,0 +1,127 @@
+"""Releases of logs whose events have starts: their forms, runners, and who cannot make one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.releasing import digests, fix_key, tracecloak
+
+KNOWN = ["--vocabulary", "NAMES", "--first_date", "2026-01-01", "--last_date", "2026-03-01"]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of start and complete events, and the same with a column of starts."""
+    rng, folder = np.random.default_rng(1), tmp_path_factory.mktemp("log")
+    records, wide = [], []
+    for case in range(120):
+        time = np.datetime64("2026-01-02T08:00:00") + np.timedelta64(int(case * 7), "h")
+        for name in ("A", "B", "C"):
+            begin = time + np.timedelta64(int(rng.integers(0, 90)), "m")
+            time = begin + np.timedelta64(int(rng.integers(5, 50)), "m")
+            records += [f"c{case},{name},{begin}Z,start", f"c{case},{name},{time}Z,complete"]
+            wide.append(f"c{case},{name},{time}Z,{begin}Z")
+    head = "case_id,activity,timestamp"
+    (folder / "records.csv").write_text("\n".join([f"{head},phase", *records, ""]))
+    (folder / "wide.csv").write_text("\n".join([f"{head},begun", *wide, ""]))
+    (folder / "NAMES").write_text("A\nB\nC\n")
+    return folder
+
+
+def flags(log: Path, folder: Path, name: str, *more: object, method: str = "private-log") -> Any:
+    known = [log / flag if flag == "NAMES" else flag for flag in KNOWN]
+    return [
+        "--log", log / name, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", method, "--epsilon", "20", "--release_id", "r", "--parts", 2,
+        *(known if method == "private-log" else known[:2]), *more,
+    ]  # fmt: skip
+
+
+def released(log: Path, folder: Path, name: str, *more: object) -> Path:
+    forms = ("--formats", "parquet,xes,csv")
+    assert tracecloak("release", *flags(log, folder, name, *forms, *more)) == 0
+    return folder / "out/run_id=r"
+
+
+def test_both_drivers_and_all_shards_make_the_same_bytes(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whatever the starts are read from: the logs differ in nothing else but their columns."""
+    fix_key(monkeypatch)
+    lifecycle = ("records.csv", "--lifecycle", "phase")
+    memory = released(log, tmp_path / "memory", *lifecycle, "--runner", "InMemory")
+    beam = released(log, tmp_path / "beam", *lifecycle, "--shards", 5)
+    assert digests(beam) == digests(memory)
+    starts = pq.read_table(memory / "log").column("start_timestamp")
+    times = pq.read_table(memory / "log").column("timestamp")
+    assert starts.null_count < len(starts) / 10 and str(starts.type) == "timestamp[us, tz=UTC]"
+    both = zip(starts.to_pylist(), times.to_pylist(), strict=True)
+    assert all(start is None or start <= time for start, time in both)
+    assert "How long is worked, and waited for" in (memory / "report.html").read_text()
+    assert tracecloak("verify", memory) == 0
+
+
+def test_a_column_of_starts_is_released_and_evaluated(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("wide.csv", "--start_timestamp", "begun", "--runner", "InMemory")
+    folder = released(log, tmp_path, *given)
+    assert tracecloak("verify", folder) == 0
+    report = tmp_path / "numbers.json"
+    code = tracecloak(
+        "evaluate", folder, "--log", log / "wide.csv", "--start_timestamp", "begun",
+        "--output", report,
+    )  # fmt: skip
+    assert code == 0
+    body = json.loads(report.read_text())
+    assert 0 <= body["service_time_error"] < 1 and 0 <= body["waiting_time_error"] < 1
+    assert body["of_the_log"]["service_time_error"] == pytest.approx(0)
+
+
+@pytest.mark.parametrize("command", ["plan", "release"])
+@pytest.mark.parametrize(
+    "starts", [("records.csv", "--lifecycle", "phase"), ("wide.csv", "--start_timestamp", "begun")]
+)
+def test_a_method_without_starts_says_so_before_it_spends(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, starts: Any
+) -> None:
+    name, *mapped = starts
+    given = flags(log, tmp_path, name, *mapped, method="private-dfg")
+    assert tracecloak(command, *given) == 2
+    said = capsys.readouterr().err
+    assert "private-dfg does not release when events began" in said
+    assert not (tmp_path / "out").exists() and not (tmp_path / "keys").exists()
+    if name == "records.csv":  # with the mend that it names, it does
+        assert tracecloak("plan", *given, "--where", "lifecycle=complete") == 0
+
+
+@pytest.mark.parametrize("given", [("--start_timestamp", "begun"), ()])
+def test_service_times_follow_from_the_columns(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
+) -> None:
+    wrong = ("--service_times", "false" if given else "true")
+    assert tracecloak("plan", *flags(log, tmp_path, "wide.csv", *given, *wrong)) == 2
+    assert "service_times follows from --start_timestamp" in capsys.readouterr().err
+
+
+def test_a_plan_points_at_a_column_that_may_tell_starts(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its name alone."""
+    (tmp_path / "named.csv").write_text(
+        (log / "records.csv").read_text().replace("phase", "lifecycle:transition", 1)
+    )
+    hint = "lifecycle:transition is not read"
+    given = flags(log, tmp_path, str(tmp_path / "named.csv"))
+    assert tracecloak("plan", *given) == 0
+    assert hint in capsys.readouterr().out
+    assert tracecloak("plan", *given, "--lifecycle", "lifecycle:transition") == 0
+    assert hint not in capsys.readouterr().out
+    assert tracecloak("plan", *flags(log, tmp_path, "records.csv")) == 0
+    assert hint not in capsys.readouterr().out
