@@ -24,8 +24,9 @@ from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# The standard deviation of a correction, as a share of it.
-_OF_CORRECTION = 0.5
+# The standard deviation of a correction, as a share of it. Those of many arcs differ, so of their
+# sum it is a smaller share.
+_OF_CORRECTION, _OF_CORRECTION_OF_SUM = 0.5, 0.3
 # Rarer variants are no figures.
 _LEAST_OF_VARIANT = 50
 # A count just above a threshold is rather one that noise has raised: its lower end is lower by as
@@ -71,10 +72,13 @@ class _Released:
         own = words[:n]
         return cls(([*own, words[names.start]], [*own, words[names.end]]), whole, clipped)
 
-    def estimate(self, measure: Measure, whole: float, clipped: float) -> Estimate:
+    @staticmethod
+    def estimate(
+        measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
+    ) -> Estimate:
         """Returns what a sum over clipped cases says of one over whole cases."""
         ratio = whole / clipped if clipped > 0 else 1.0
-        correction = _OF_CORRECTION * (whole - clipped)
+        correction = share * (whole - clipped)
         variance = (measure.deviation * ratio) ** 2 + correction**2
         return Estimate(measure.value * ratio, variance)
 
@@ -142,23 +146,37 @@ def _by_occurrences(
     pairs, times = np.unique(row_of * n + variants.codes, return_counts=True)
     cases, code = variants.counts[pairs // n].astype(np.float64), pairs % n
     place = {name: i for i, name in enumerate(names.names.to_pylist())}
-    estimates: dict[str, Estimate] = {}
+    rows_of: dict[str, list[Measure]] = {}
     for row in measures.rows(sums.OCCURRENCES):
-        name, low = row.of[0], int(row.of[1])
-        high = int(row.of[2]) if row.of[2] else math.inf
-        is_here = (code == place.get(name, -1)) & (times >= low) & (times <= high)
-        total = float(cases[is_here].sum())
-        middle = (low + min(high, 2 * low)) / 2
-        mean = float((cases * times)[is_here].sum()) / total if total else middle
-        before = estimates.get(name, Estimate(0.0, 0.0))
-        variance = before.variance + (mean * row.deviation) ** 2
-        estimates[name] = Estimate(before.value + mean * row.value, variance)
+        rows_of.setdefault(row.of[0], []).append(row)
+    estimates = {}
+    for name, rows in rows_of.items():
+        is_own = code == place.get(name, -1)
+        bins = [_mean_of_bin(row, cases[is_own], times[is_own]) for row in rows]
+        total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
+        # The bin after the last that was counted may have cases that its noise would have hidden.
+        last = max(rows, key=lambda row: int(row.of[1]))
+        bins.append(int(last.of[2]) + 1.0 if last.of[2] else 0.0)
+        variance = sum((mean * last.deviation) ** 2 for mean in bins)
+        estimates[name] = Estimate(total, variance)
     return estimates
+
+
+def _mean_of_bin(row: Measure, cases: np.ndarray, times: np.ndarray) -> float:
+    """How often cases of a bin have the activity on average, by the released ones."""
+    low = int(row.of[1])
+    high = int(row.of[2]) if row.of[2] else math.inf
+    is_here = (times >= low) & (times <= high)
+    total = float(cases[is_here].sum())
+    middle = (low + min(high, 2 * low)) / 2
+    return float((cases * times)[is_here].sum()) / total if total else middle
 
 
 def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
     """The arcs of the log, and how many cases an arc can have that is none of them."""
     sources, targets = ({name: i for i, name in enumerate(of)} for of in released.labels)
+    n = len(measures.rows(sums.ACTIVITY))
+    threshold = math.sqrt(math.log(n * (n + 1)))  # as of `SumNoise.threshold`
     hidden = []
     for row in measures.rows(sums.ARC):
         source, target = (ends.get(row.of[i], -1) for i, ends in enumerate((sources, targets)))
@@ -166,14 +184,28 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         if not whole:
             hidden.append(row)
             continue
-        estimate = released.estimate(row, whole, float(released.clipped[source, target]))
-        yield estimate.figure("path", row.of, whole, MEASURED)
+        clipped = float(released.clipped[source, target])
+        estimate = released.estimate(row, whole, clipped, _OF_CORRECTION)
+        deviation = math.sqrt(estimate.variance)
+        near = _near_threshold(row.value / row.deviation, threshold)
+        ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
+        yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
     if hidden:
         # Cases with such an arc are taken to be as long as others are.
         ratio = max(float(released.whole.sum()) / max(float(released.clipped.sum()), 1.0), 1.0)
         most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
         yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
+
+
+def _near_threshold(value: float, threshold: float) -> float:
+    """By how many deviations more the lower end is lower, of a sum that is shown as it is large.
+
+    Args:
+        value: The sum, in deviations of its noise.
+        threshold: From what on it is shown, in the same.
+    """
+    return max(_FAR_FROM_THRESHOLD - max(value - threshold, 0.0), 0.0)
 
 
 def _variants(
@@ -192,7 +224,7 @@ def _variants(
         label = (" → ".join(of),)
         row = seen.get(of)
         if row is not None:
-            near = max(_FAR_FROM_THRESHOLD - (row.value - limits[0]) / row.deviation, 0.0)
+            near = _near_threshold(row.value / row.deviation, limits[0] / row.deviation)
             low = row.value - (Z95 + near) * row.deviation
             high = row.value + Z95 * row.deviation
             yield figure_within("variant", label, count, (low, high), MEASURED)
