@@ -1,7 +1,8 @@
 """Figures of when the cases of a released log begin, and how long they take.
 
 Cases by bin of their time from first to last event were counted with noise. Where in its bin a time
-lies was not: the released log says, and for that a share of each bin is added to its uncertainty.
+lies was not: times are taken to lie evenly in the logarithm, as they were drawn, and a share of
+each bin is added to its uncertainty. Times before and after the range of dates were cut.
 """
 
 from __future__ import annotations
@@ -13,76 +14,102 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecloak.anonymizers.logs.estimates import Z95, Estimate, figure_within
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.measures import ReleasedMeasures
-from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes
+from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 # The standard deviation of the place of a quantile, or of a mean, within its bin: as a share of the
 # cases of the bin, or of its width.
-_WITHIN_BIN = 0.125
+_OF_CASES, _OF_WIDTH = 0.2, 0.125
+# A bin counts as empty unless it and its neighbours together are so many deviations of the noise
+# above 0; as for the times that were drawn.
+_LEAST_DEVIATIONS = 2.5
+# Few cases that take long matter for the mean, and noise hides them: this many bins after the last
+# that is not empty are as uncertain as those that are not.
+_HIDDEN_BINS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class _Durations:
-    """Cases by duration, as measured and as released.
+    """Cases by duration, as they were counted with noise.
 
     Attributes:
-        borders: int64[k+1], of the bins of the measured ones, in microseconds.
-        counts: float64[k], noisy.
+        first: float64[k], the shortest time of each bin, in microseconds; 0 of the first.
+        last: float64[k], the longest.
+        counts: float64[k], noisy; 0 where noise could have made it.
+        n_used: How many bins are not empty.
         deviation: Of the noise of each.
-        times: float64[m], durations in the released log, ascending, in microseconds.
-        cases: int64[m], cases of each.
-        n_single: Released cases of one event, which take no time and are in no bin.
+        n_single: About how many cases have one event, which take no time and are in no bin.
     """
 
-    borders: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
     counts: np.ndarray
+    n_used: int
     deviation: float
-    times: np.ndarray
-    cases: np.ndarray
     n_single: int
 
     @classmethod
-    def of(
-        cls, measures: ReleasedMeasures, variants: VariantHistogram, times: LogTimes
-    ) -> _Durations | None:
+    def of(cls, measures: ReleasedMeasures, n_single: int) -> _Durations | None:
         rows = measures.rows(sums.DURATION)
-        if not rows or not len(times.spans):
+        if not rows:
             return None
-        borders = [int(rows[0].of[0]), *(int(row.of[1]) for row in rows)]
-        counts = np.array([row.value for row in rows])
-        lengths = np.diff(variants.offsets)
-        n_single = int(variants.counts[lengths == 1].sum())
-        released = times.span_counts.copy()
-        released[0] -= min(n_single, int(released[0])) if times.spans[0] == 0 else 0
-        return cls(
-            *(np.array(borders), counts, rows[0].deviation),
-            *(_middles(times.spans), released, n_single),
-        )
+        counts, deviation = np.array([row.value for row in rows]), rows[0].deviation
+        beside = np.convolve(counts, np.ones(3), "same")
+        n_summed = np.convolve(np.ones(len(counts)), np.ones(3), "same")
+        is_used = beside > _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
+        ends = np.array([[float(end) for end in row.of] for row in rows]).T
+        return cls(*ends, np.where(is_used, counts, 0.0), int(is_used.sum()), deviation, n_single)
 
     @property
-    def in_bins(self) -> np.ndarray:
-        """int64[m], the bin of each released duration."""
-        return np.clip(
-            np.searchsorted(self.borders[1:], self.times, side="right"), 0, len(self.counts) - 1
-        )
+    def n_cases(self) -> float:
+        """About how many cases there are, at least 1."""
+        return max(float(self.counts.sum()) + self.n_single, 1.0)
 
-    @property
-    def released(self) -> np.ndarray:
-        """float64[k], released cases of each bin."""
-        return np.bincount(self.in_bins, self.cases, len(self.counts))
+    def mean(self) -> Estimate:
+        """Returns the mean of the durations of all cases."""
+        low, high = np.maximum(self.first, 1.0), np.maximum(self.last, 1.0)
+        is_wide = high > low
+        logs = np.where(is_wide, elementary.log(high / low), 1.0)
+        middles = np.where(is_wide, (high - low) / logs, self.first)
+        n = self.n_cases
+        mean = float((self.counts * middles).sum()) / n
+        is_used = self.counts != 0
+        last = int(np.flatnonzero(is_used).max(initial=-1))
+        is_used[last + 1 : last + 1 + _HIDDEN_BINS] = True
+        of_noise = self.deviation**2 * float(((middles - mean)[is_used] ** 2).sum())
+        within = float(((_OF_WIDTH * (high - low) * self.counts) ** 2).sum())
+        return Estimate(mean, (of_noise + within) / n**2)
 
+    def quantile(self, quantile: float) -> tuple[float, float]:
+        """Returns the ends of the interval of a quantile of the durations of all cases."""
+        reached = self.n_single + np.cumsum(np.maximum(self.counts, 0.0))
+        n = max(float(reached[-1]), 1.0)
+        k = min(int(np.searchsorted(reached, quantile * n)), len(reached) - 1)
+        share = float(reached[k]) / n
+        n_below = int((self.counts[: k + 1] != 0).sum())
+        of_noise = n_below * (1 - share) ** 2 + (self.n_used - n_below) * share**2
+        of_bin = _OF_CASES * max(float(self.counts[k]), 0.0)
+        half = Z95 * math.sqrt(of_noise * self.deviation**2 + of_bin**2)
+        low, high = (self._at(reached, quantile * n + side * half) for side in (-1, 1))
+        return low, high
 
-def _middles(spans: np.ndarray) -> np.ndarray:
-    """float64[n], the geometric middle of each bin of released durations; 0 of the first."""
-    edges = BIN_EDGES_US.astype(np.float64)
-    low = edges[np.clip(spans - 1, 0, len(edges) - 1)]
-    high = edges[np.clip(spans, 0, len(edges) - 1)]
-    return np.where(spans == 0, 0.0, np.sqrt(low * high))
+    def _at(self, reached: np.ndarray, rank: float) -> float:
+        """The time at a rank: that in its bin, evenly in the logarithm."""
+        if rank <= self.n_single:
+            return 0.0
+        k = min(int(np.searchsorted(reached, rank)), len(reached) - 1)
+        before = float(reached[k - 1]) if k else float(self.n_single)
+        share = min((rank - before) / max(float(reached[k]) - before, 1e-9), 1.0)
+        first, last = float(self.first[k]), float(self.last[k])
+        if first <= 0:
+            return share * last
+        return first * float(elementary.power(last / first, share))
 
 
 def time_figures(
@@ -95,79 +122,19 @@ def time_figures(
         variants: Of the released log.
         times: Of the released log.
     """
-    durations = _Durations.of(measures, variants, times)
-    if durations is not None:
-        yield _mean(durations)
+    n_single = int(variants.counts[np.diff(variants.offsets) == 1].sum())
+    durations = _Durations.of(measures, n_single)
+    if durations is not None and len(times.spans):
+        middles = middles_us(times.spans)
+        reached = np.cumsum(times.span_counts)
+        mean = float((middles * times.span_counts).sum()) / float(reached[-1])
+        yield durations.mean().figure("mean_duration_us", (), mean, DERIVED)
         for quantile in _QUANTILES:
-            yield _quantile(durations, quantile)
+            value = float(middles[np.searchsorted(reached, quantile * float(reached[-1]))])
+            is_median = quantile == 0.5
+            name = "median_duration_us" if is_median else "quantile_duration_us"
+            of = () if is_median else (f"{quantile:g}",)
+            yield figure_within(name, of, value, durations.quantile(quantile), DERIVED)
     for row in measures.rows(sums.START):
         estimate = Estimate(row.value, row.deviation**2)
         yield estimate.figure("starts", row.of, max(row.value, 0.0), MEASURED)
-
-
-def _mean(durations: _Durations) -> Figure:
-    """The mean duration of all cases; those of one event take no time."""
-    cases, in_bins = durations.cases.astype(np.float64), durations.in_bins
-    released = durations.released
-    n = float(cases.sum()) + durations.n_single
-    value = float((cases * durations.times).sum()) / n
-    totals = np.bincount(in_bins, cases * durations.times, len(released))
-    low, high = durations.borders[:-1].astype(np.float64), durations.borders[1:].astype(np.float64)
-    middles = np.where(released > 0, totals / np.maximum(released, 1.0), np.sqrt(low * high))
-    middles[0] = 0.0
-    is_used = released > 0
-    counts = np.where(is_used, durations.counts, 0.0)
-    n_measured = max(float(counts.sum()) + durations.n_single, 1.0)
-    mean = float((counts * middles).sum()) / n_measured
-    of_noise = durations.deviation**2 * float(((middles - mean)[is_used] ** 2).sum())
-    widths = np.where(is_used, high - low, 0.0) * np.maximum(counts, 0.0)
-    within = float(((_WITHIN_BIN * widths) ** 2).sum())
-    estimate = Estimate(mean, (of_noise + within) / n_measured**2)
-    return estimate.figure("mean_duration_us", (), value, DERIVED)
-
-
-def _quantile(durations: _Durations, quantile: float) -> Figure:
-    """A quantile of the durations: the time below which that share of the cases lies."""
-    cases, times = durations.cases.astype(np.float64), durations.times
-    reached = np.cumsum(cases) + durations.n_single
-    n = reached[-1]
-    value = _at(times, reached, quantile * n)
-    released = durations.released
-    is_used = released > 0
-    k = int(np.clip(np.searchsorted(durations.borders[1:], value, side="right"), 0, len(released) - 1))
-    counts = np.where(is_used, durations.counts, 0.0)
-    n_measured = max(float(counts.sum()) + durations.n_single, 1.0)
-    # The measured share of the cases up to the middle of the bin, and the released one.
-    shares = [
-        (float(of[:k].sum() + of[k] / 2) + durations.n_single) / total
-        for of, total in ((counts, n_measured), (released, n))
-    ]
-    n_below, n_used = int(is_used[: k + 1].sum()), int(is_used.sum())
-    share = min(max(shares[0], 0.0), 1.0)
-    of_noise = n_below * (1 - share) ** 2 + (n_used - n_below) * share**2
-    of_bin = max(counts[k], 0.0) / n_measured
-    variance = of_noise * (durations.deviation / n_measured) ** 2 + (_WITHIN_BIN * of_bin) ** 2
-    rank = quantile + shares[1] - shares[0]
-    half = Z95 * math.sqrt(variance)
-    low, high = (_at(times, reached, (rank + side * half) * n) for side in (-1, 1))
-    name = "median_duration_us" if quantile == 0.5 else "quantile_duration_us"
-    of = () if quantile == 0.5 else (f"{quantile:g}",)
-    return figure_within(name, of, value, (low, high), DERIVED)
-
-
-def _at(times: np.ndarray, reached: np.ndarray, rank: float) -> float:
-    """The time at a rank, between those of the cases beside it; 0 below the first.
-
-    Args:
-        times: float64[m], ascending.
-        reached: float64[m], cases up to each.
-        rank: Of all cases.
-    """
-    place = int(np.searchsorted(reached, rank))
-    if place >= len(times):
-        return float(times[-1])
-    before = float(reached[place - 1]) if place else 0.0
-    if rank <= 0 or place == 0:
-        return float(times[0]) if rank > 0 else 0.0
-    share = (rank - before) / max(float(reached[place]) - before, 1.0)
-    return float(times[place - 1]) + share * float(times[place] - times[place - 1])

@@ -111,6 +111,5 @@ def note(
         return
     values = np.asarray(sums, np.float64).tolist()
     noting.noted.extend(
-        Measure(what, one, value, float(deviation))
-        for one, value in zip(of(), values, strict=True)
+        Measure(what, one, value, float(deviation)) for one, value in zip(of(), values, strict=True)
     )

@@ -156,10 +156,11 @@ def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
 
 def _note(decision: SpansDecision, tick_us: int, randomness: Randomness) -> None:
     """Notes how many cases take how long."""
-    borders = [0, *(decision.borders * tick_us).tolist(), decision.n_ticks * tick_us]
+    borders = [0, *decision.borders.tolist(), decision.n_ticks]
 
     def of() -> list[tuple[str, ...]]:
-        return [(str(low), str(high)) for low, high in pairwise(borders)]
+        ends = ((low * tick_us, (high - 1) * tick_us) for low, high in pairwise(borders))
+        return [(str(first), str(last)) for first, last in ends]
 
     note(randomness, DURATION, of, decision.counts, decision.deviation)
 

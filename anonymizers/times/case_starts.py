@@ -143,7 +143,7 @@ def decide_starts(
     )
 
     def dates() -> list[tuple[str, ...]]:
-        ends = (time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level]))
+        ends = time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level])
         return list(zip(*ends, strict=True))
 
     note(randomness, START, dates, noisy, noise.deviation)

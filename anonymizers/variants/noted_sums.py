@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -150,7 +151,7 @@ def note_variants(
     def variants() -> list[tuple[str, ...]]:
         words = names.names.take(pa.array(seen.codes)).to_pylist()
         ends = seen.offsets.tolist()
-        return [tuple(words[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [tuple(words[a:b]) for a, b in pairwise(ends)]
 
     note(randomness, measures.LEAST_OF_VARIANT, lambda: [()], np.array([least]), 0.0)
     note(randomness, measures.VARIANT, variants, seen.counts, noise.deviation)

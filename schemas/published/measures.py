@@ -49,7 +49,8 @@ LEAST_OF_VARIANT = "least cases of a variant"
 """From how many noisy cases on a variant could be counted."""
 
 DURATION = "cases by duration"
-"""Of the time from first to last event in microseconds, from and to; of two events or more."""
+"""Of the time from first to last event, the shortest and the longest of a bin in microseconds; of
+cases of two events or more, within the released range of dates."""
 
 START = "cases by start"
 """Of the first and the last local date."""

@@ -79,10 +79,10 @@ class MarginalCells:
         return self.first_cells + self.n_names * (self.n_names + 1)
 
     def occurrences(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns int64[n] three times: of each cell the activity, and its occurrences, from and to.
+        """Returns int64[n] thrice: of each cell the activity, and the occurrences, from and to.
 
-        Both are 0 for cases that lack the activity, and for the cells of other partitions. The last
-        of the bins has no largest number, and 0 in place of it.
+        The latter are 0 for cases that lack the activity, and for cells of other partitions. The
+        last of the bins has no largest number, and 0 in place of it.
         """
         place = cells - self._first_of_activities
         activity, bins = np.divmod(np.maximum(place, 0), len(_OCCURRENCES) + 1)

@@ -41,6 +41,7 @@ from tracecloak.transforms.publish.wording import (
 if TYPE_CHECKING:
     from tracecloak.schemas.events.vocabulary import ActivityVocabulary
     from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
@@ -198,6 +199,7 @@ class _Shown:
         variants: ReleasedVariants | None = _first(products, "variants")
         tree: ReleasedTree | None = _first(products, "tree")
         durations: ReleasedDurations | None = _first(products, "durations")
+        figures: ReleasedFigures | None = _first(products, "figures")
         medians: Medians = {}
         if graph is not None:
             medians = {} if durations is None else medians_of(durations, graph)
@@ -207,9 +209,11 @@ class _Shown:
                 "the interval of a path with a probability of about 95 %."
             )
         elif log is not None:
-            graph = graph_of_log(log.graph, log.names)
+            graph = graph_of_log(log.graph, log.names, figures)
             medians = log.times.medians_s()
             shown.map_told = "The numbers are those of the released log."
+            if figures is not None:
+                shown.map_told += _MEASURED_BESIDE
         elif variants is not None:
             graph = graph_of_variants(variants)
             shown.map_told = "The numbers are summed up from the released variants."
@@ -225,7 +229,7 @@ class _Shown:
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
-            shown._show_variants(variants)
+            shown._show_variants(variants, figures)
         if log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data
 
@@ -287,7 +291,7 @@ class _Shown:
         )
         return scripts, libraries
 
-    def _show_variants(self, variants: ReleasedVariants) -> None:
+    def _show_variants(self, variants: ReleasedVariants, figures: ReleasedFigures | None) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
         names = []
@@ -295,7 +299,7 @@ class _Shown:
             ends = (self.map["start"], self.map["end"])
             nodes = self.map["nodes"]
             names = ["" if i in ends else node["name"] for i, node in enumerate(nodes)]
-        self.variants = variants_data(variants, names)
+        self.variants = variants_data(variants, names, figures)
         sentences = f"The release has {variants.n_variants:,} of them, the most frequent first."
         n_shown = len(self.variants["rows"])
         if n_shown < variants.n_variants:
@@ -314,6 +318,11 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
 
 
+_MEASURED_BESIDE = (
+    " Each interval follows from noisy counts of the original beside it, and holds what the "
+    "original has with a probability of about 95 %. Times between two activities were drawn so "
+    "that the rest agrees: they are modelled, and have no interval."
+)
 _NOT_FOUND = (
     "No tree was found that is good enough, so this one follows from the names of the activities "
     "alone."
