@@ -11,6 +11,10 @@ _EXACT = {
     DFG_NAME: "directly-follows graph: activities, and paths with their counts",
     STATEMENT_NAME: "the promise in words, on a page, for the file of a privacy officer",
 }
+_BY_NAME = {
+    "figures": "numbers with their kinds and 95 % intervals",
+    "measures": "the noisy counts that the log was drawn from",
+}
 _BY_ENDING = {
     ".parquet": "table",
     ".json": "the same as JSON",
@@ -46,6 +50,9 @@ def what_is(path: str) -> str:
         return _EXACT[path]
     if path.startswith("log/"):
         return "a part of the log: case_id, activity, timestamp and attributes"
+    name, _, ending = path.partition(".")
+    if name in _BY_NAME and ending == "parquet":
+        return _BY_NAME[name]
     return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
 
 
