@@ -126,6 +126,7 @@ def report_html(
             context,
             data,
             *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
+            styles=("figures.css",) if shown.has_kinds else (),
         )
     )
 
@@ -191,6 +192,8 @@ class _Shown:
     tree: list[dict[str, Any]] | None = None
     tree_told: str = ""
     tree_text: str = ""
+    figures: dict[str, Any] | None = None
+    has_kinds: bool = False
 
     @classmethod
     def of(cls, products: list[ReleasedProduct], log: LogCounts | None) -> _Shown:
@@ -203,6 +206,7 @@ class _Shown:
         medians: Medians = {}
         if graph is not None:
             medians = {} if durations is None else medians_of(durations, graph)
+            shown.has_kinds = graph.has_kinds
             shown.map_told = (
                 "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
                 "it. What the method counted on the original, after any cut of long cases, lies in "
@@ -213,23 +217,38 @@ class _Shown:
             medians = log.times.medians_s()
             shown.map_told = "The numbers are those of the released log."
             if figures is not None:
+                shown.has_kinds = True
                 shown.map_told += _MEASURED_BESIDE
         elif variants is not None:
             graph = graph_of_variants(variants)
             shown.map_told = "The numbers are summed up from the released variants."
         if graph is not None and len(graph.counts):
             shown.map = map_data(graph, medians)
+            if shown.has_kinds:
+                from tracecloak.transforms.publish.figures_data import (
+                    mark_modelled_times,
+                    mark_unusable,
+                )
+
+                mark_unusable(shown.map, graph, figures)
+                if log is not None:
+                    mark_modelled_times(shown.map)
             if shown.map["n_left_out"]:
                 shown.map_told += (
                     f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
                     "page."
                 )
+        if figures is not None:
+            from tracecloak.transforms.publish.figures_data import figures_data
+
+            shown.figures = figures_data(figures)
+        is_product = variants is not None
         if variants is None and log is not None:
             from tracecloak.transforms.publish.variants_data import variants_of_log
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
-            shown._show_variants(variants, figures)
+            shown._show_variants(variants, figures, has_kinds=is_product)
         if log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data
 
@@ -247,6 +266,7 @@ class _Shown:
         """Returns what the template prints of the released graphs, variants, times and tree."""
         return {
             "has_map": self.map is not None,
+            "figures": self.figures,
             "map_told": self.map_told,
             "first_paths": _first_paths(self.map),
             "has_tree": self.tree is not None,
@@ -264,6 +284,7 @@ class _Shown:
         """Returns (anchor, title) of each section of the page."""
         sections = [
             ("process", "Process", self.map),
+            ("trust", "Trust", self.figures),
             ("tree-of-process", "Tree", self.tree),
             ("ways", "Variants", self.variants),
             ("times", "Times", self.times),
@@ -279,6 +300,7 @@ class _Shown:
         needs_map = self.map is not None or self.tree is not None
         scripts = (
             *(["layout.js"] if needs_map else []),
+            *(["figures.js"] if self.map is not None and self.has_kinds else []),
             *(["bpmn.js", "map.js"] if self.map is not None and self.map["nodes"] else []),
             *(["tree.js"] if self.tree is not None else []),
             *(["variants.js"] if self.variants is not None else []),
@@ -291,7 +313,13 @@ class _Shown:
         )
         return scripts, libraries
 
-    def _show_variants(self, variants: ReleasedVariants, figures: ReleasedFigures | None) -> None:
+    def _show_variants(
+        self,
+        variants: ReleasedVariants,
+        figures: ReleasedFigures | None,
+        *,
+        has_kinds: bool,
+    ) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
         names = []
@@ -310,6 +338,10 @@ class _Shown:
                 "the interval with a probability of about 95 %."
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
+        if has_kinds and variants.has_kinds:
+            from tracecloak.transforms.publish.figures_data import sentence_of_variants
+
+            sentences += sentence_of_variants(variants)
         self.variants_told = sentences
 
 
@@ -321,7 +353,7 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
 _MEASURED_BESIDE = (
     " Each interval follows from noisy counts of the original beside it, and holds what the "
     "original has with a probability of about 95 %. Times between two activities were drawn so "
-    "that the rest agrees: they are modelled, and have no interval."
+    "that the rest agrees: they are modelled, have no interval, and are grey."
 )
 _NOT_FOUND = (
     "No tree was found that is good enough, so this one follows from the names of the activities "
