@@ -60,11 +60,11 @@ class _Durations:
         if not rows:
             return None
         counts, deviation = np.array([row.value for row in rows]), rows[0].deviation
-        beside = np.convolve(counts, np.ones(3), "same")
-        n_summed = np.convolve(np.ones(len(counts)), np.ones(3), "same")
-        is_used = beside > _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
-        ends = np.array([[float(end) for end in row.of] for row in rows]).T
-        return cls(*ends, np.where(is_used, counts, 0.0), int(is_used.sum()), deviation, n_single)
+        least = _LEAST_DEVIATIONS * deviation * np.sqrt(_with_neighbours(np.ones(len(counts))))
+        is_used = _with_neighbours(counts) > least
+        first, last = (np.array([float(row.of[end]) for row in rows]) for end in (0, 1))
+        counts = np.where(is_used, counts, 0.0)
+        return cls(first, last, counts, int(is_used.sum()), deviation, n_single)
 
     @property
     def n_cases(self) -> float:
@@ -110,6 +110,11 @@ class _Durations:
         if first <= 0:
             return share * last
         return first * float(elementary.power(last / first, share))
+
+
+def _with_neighbours(row: np.ndarray) -> np.ndarray:
+    """Each number plus the one before it and the one after it, where there is one."""
+    return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
 
 
 def time_figures(
