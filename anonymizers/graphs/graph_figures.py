@@ -14,6 +14,7 @@ All of it looks at the noisy sums only and costs no privacy.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -147,6 +148,4 @@ def _one_sided(n_pairs: int, is_laplace: bool) -> float:
     tail = _ERROR / n_pairs
     if is_laplace:
         return -math.log(2 * tail)
-    from scipy.special import ndtri  # it takes long to load
-
-    return -float(ndtri(tail))
+    return -NormalDist().inv_cdf(tail)

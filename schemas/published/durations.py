@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import MEASURED, kind_columns
+from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -35,6 +35,7 @@ class ReleasedDurations:
     """
 
     wire_name: ClassVar[str] = "released-durations"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     edges_us: np.ndarray
@@ -44,7 +45,6 @@ class ReleasedDurations:
     counts: np.ndarray
     lows: np.ndarray
     highs: np.ndarray
-    has_kinds: bool = True
 
     def to_table(self) -> pa.Table:
         """Returns source, target, from_us, to_us, count, low, high, kind, usable.
@@ -101,8 +101,8 @@ class ReleasedDurations:
         )
         bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
         of_ends = codes("source"), codes("target")
-        has_kinds = not rows or "kind" in rows[0]
-        return cls(vocabulary.names, edges_us, *of_ends, bins, counts, lows, highs, has_kinds)
+        durations = cls(vocabulary.names, edges_us, *of_ends, bins, counts, lows, highs)
+        return durations if not rows or "kind" in rows[0] else without_kinds(durations)
 
     def came_out(self) -> Yield:
         """Returns nothing: the graph beside it has the numbers."""

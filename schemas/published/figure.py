@@ -12,6 +12,9 @@ A number whose interval is wider than the number to both sides is not usable: 12
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -47,3 +50,16 @@ def kind_columns(
         "kind": pa.array([kind] * len(values), pa.string()),
         "usable": pa.array(is_usable(values, lows, highs), pa.bool_()),
     }
+
+
+def without_kinds(product: Any) -> Any:
+    """Returns a product as version 0.1.0 released it: its table says nothing of kinds.
+
+    Which version that was is no field of a product, as noise depends on the fields.
+
+    Args:
+        product: With a class attribute `has_kinds`.
+    """
+    old = copy.copy(product)
+    object.__setattr__(old, "has_kinds", False)
+    return old

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named
-from tracecloak.schemas.published.figure import MEASURED, kind_columns
+from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -36,11 +36,12 @@ class ReleasedGraph:
             any cut of its cases at a length, around the counts, from noisy numbers and the public
             scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
-        has_kinds: Whether its table says that a count is measured, and whether it is usable;
-            those that were released by version 0.1.0 do not.
+        has_kinds: Whether its table says that a count is measured, and whether it is usable; see
+            `without_kinds`.
     """
 
     wire_name: ClassVar[str] = "released-graph"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     sources: np.ndarray
@@ -48,7 +49,6 @@ class ReleasedGraph:
     counts: np.ndarray
     lows: np.ndarray
     highs: np.ndarray
-    has_kinds: bool = True
 
     @property
     def start(self) -> int:
@@ -150,8 +150,8 @@ class ReleasedGraph:
             for name in ("count", "low", "high")
         )
         ends = codes("source"), codes("target")
-        has_kinds = not rows or "kind" in rows[0]
-        return cls(vocabulary.names, *ends, counts, lows, highs, has_kinds)
+        graph = cls(vocabulary.names, *ends, counts, lows, highs)
+        return graph if not rows or "kind" in rows[0] else without_kinds(graph)
 
     def came_out(self) -> Yield:
         """Returns its cases, which are those that begin, its activities and its edges."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named
-from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns
+from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -32,10 +32,11 @@ class ReleasedVariants:
             not negative. None where the cases were drawn from a model, which has no such interval.
         highs: int64[n_variants], its upper end, or None.
         has_kinds: Whether its table says that a count is measured, or modelled where it has no
-            interval; those that were released by version 0.1.0 do not.
+            interval; see `without_kinds`.
     """
 
     wire_name: ClassVar[str] = "released-variants"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     offsets: np.ndarray
@@ -43,7 +44,6 @@ class ReleasedVariants:
     counts: np.ndarray
     lows: np.ndarray | None
     highs: np.ndarray | None
-    has_kinds: bool = True
 
     @property
     def n_variants(self) -> int:
@@ -65,7 +65,6 @@ class ReleasedVariants:
             self.counts[rows],
             None if self.lows is None else self.lows[rows],
             None if self.highs is None else self.highs[rows],
-            self.has_kinds,
         )
 
     def resized(self, n_cases: int) -> ReleasedVariants:
@@ -121,15 +120,15 @@ class ReleasedVariants:
             np.array([row[name] for row in rows], np.int64)
             for name in ("count", *(("low", "high") if has_intervals else ("count", "count")))
         )
-        return cls(
+        variants = cls(
             names,
             offsets_of(np.array([len(row["variant"]) for row in rows], np.int64)),
             ActivityVocabulary(names).codes(words),
             counts,
             lows if has_intervals else None,
             highs if has_intervals else None,
-            not rows or "kind" in rows[0],
         )
+        return variants if not rows or "kind" in rows[0] else without_kinds(variants)
 
     def came_out(self) -> Yield:
         """Returns its cases, variants and activities."""

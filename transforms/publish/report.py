@@ -27,6 +27,7 @@ from tracecloak.transforms.publish.map_data import (
     graph_of_variants,
     map_data,
     medians_of,
+    tree_data,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
@@ -255,8 +256,6 @@ class _Shown:
             shown.times = times_data(log.times)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
         if tree is not None:
-            from tracecloak.transforms.publish.tree_data import tree_data
-
             shown.tree = tree_data(tree)
             shown.tree_text = tree.text
             shown.tree_told = "" if tree.is_found else _NOT_FOUND

@@ -13,6 +13,7 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.figure import without_kinds
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -149,11 +150,11 @@ NOTHING = ReleasedVariants(
         ReleasedGraph(pa.array(["A"]), *(np.zeros(0, np.int64) for _ in range(5))),
         VARIANTS,
         replace(VARIANTS, lows=None, highs=None),
-        replace(VARIANTS, has_kinds=False),
-        replace(VARIANTS, lows=None, highs=None, has_kinds=False),
+        without_kinds(VARIANTS),
+        without_kinds(replace(VARIANTS, lows=None, highs=None)),
         NOTHING,
         DURATIONS,
-        replace(DURATIONS, has_kinds=False),
+        without_kinds(DURATIONS),
         FIGURES,
         ReleasedFigures.of([]),
         replace(DURATIONS, edges_us=np.array([1_000, 60_000, 61_000, 62_000], np.int64)),
