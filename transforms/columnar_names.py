@@ -81,6 +81,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "released-durations": "tracecloak.schemas.published.durations:ReleasedDurations",
         "released-figures": "tracecloak.schemas.published.figures:ReleasedFigures",
         "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
+        "released-measures": "tracecloak.schemas.published.measures:ReleasedMeasures",
         "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
         "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",
         "service-times": "tracecloak.anonymizers.logs.service_times:ServiceDecision",

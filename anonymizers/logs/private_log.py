@@ -23,6 +23,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
+from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
@@ -35,6 +36,7 @@ from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.measures import ReleasedMeasures
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
 
@@ -42,9 +44,18 @@ if TYPE_CHECKING:
     from tracecloak.schemas.events.attributes import Attribute
 
 
+MEASURES = "measures"
+"""Among what a round decided: the noisy sums of its parts that are published."""
+
+
 def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
     """Returns what the parts decided, by their names, as the counters and later parts look for."""
-    return {name: part for decided in decisions.values() for name, part in decided.parts.items()}
+    return {
+        name: part
+        for decided in decisions.values()
+        for name, part in decided.parts.items()
+        if name != MEASURES
+    }
 
 
 @dataclass(frozen=True)
@@ -175,6 +186,23 @@ class PrivateLog(PartsMethod):
         """Returns what the parts of the rounds before decided, by their names."""
         return unfolded(decisions)
 
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: PrivateLogParams,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides the parts of a round, and keeps the noisy sums that are published."""
+        noting = Noting(randomness.noise)
+        listened = randomness.with_noise(noting) if params.is_timed else randomness
+        decision = super().decide(round_name, statistics, decisions, params, listened)
+        if not params.is_timed:
+            return decision
+        assert isinstance(decision, PartsDecision)
+        return PartsDecision({**decision.parts, MEASURES: noting.measures})
+
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: PrivateLogParams
     ) -> PartsDecision:
@@ -204,14 +232,16 @@ class PrivateLog(PartsMethod):
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns the name of the product."""
-        return () if params.is_timed else ("variants",)
+        return (MEASURES,) if params.is_timed else ("variants",)
 
     def products(
         self, decisions: contract.Decisions, params: PrivateLogParams
     ) -> contract.Products:
-        """Returns the variants, where they are all that is released."""
+        """Returns the noisy sums beside a log; or the variants, where they are all there is."""
         if params.is_timed:
-            return contract.Products({}, Yield(case_share=unfolded(decisions)["case_share"]))
+            sums = (decided.parts[MEASURES] for decided in decisions.values())
+            came_out = Yield(case_share=unfolded(decisions)["case_share"])
+            return contract.Products({MEASURES: ReleasedMeasures.joined(sums)}, came_out)
         return contract.Products({"variants": unfolded(decisions)["variants"]})
 
     def generate(

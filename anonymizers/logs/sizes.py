@@ -10,11 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.schemas.published.measures import CASES
 
 
 def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:
@@ -31,7 +33,9 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
         exact = np.array([given.statistics["lengths"].n_cases * noise.units], np.int64)
         cell = np.zeros(1, np.int64)
         noisy = noisy_sums(exact, noise, "number of cases", cell, given.randomness)
-        return max(round(int(noisy[0]) / noise.units), 0)
+        number = noisy / noise.units
+        note(given.randomness, CASES, lambda: [("sizes",)], number, noise.deviation)
+        return max(round(float(number[0])), 0)
 
     needs = (Sums("sizes", share, changed),)
     return Part("sizes", needs, sentence, decide, {"lengths": LengthsOfCases()}, round_name)

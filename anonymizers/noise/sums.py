@@ -58,6 +58,11 @@ class SumNoise:
         return self.width / self.units * (1 if self.is_laplace else math.sqrt(2 / math.pi))
 
     @property
+    def deviation(self) -> float:
+        """Its standard deviation, in occurrences."""
+        return math.sqrt(variance_of(self))
+
+    @property
     def half_width(self) -> int:
         """Half the interval that holds it with probability 0.95, in occurrences, rounded up."""
         quantile = math.log(20) if self.is_laplace else _Z95

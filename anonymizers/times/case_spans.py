@@ -9,17 +9,18 @@ discrete noise on each covers it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
@@ -29,7 +30,9 @@ from tracecloak.anonymizers.times.time_bins import (
     times_at,
 )
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.events.time_grid import GRID_US
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.measures import DURATION
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
@@ -131,7 +134,7 @@ def decide_spans(
     k = len(borders) + 1
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
     together, n_summed = _with_neighbours(noisy), _with_neighbours(np.ones(k))
-    deviation = math.sqrt(variance_of(noise))
+    deviation = noise.deviation
     least = _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
     shares_kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
     if not shares_kept.any():
@@ -157,6 +160,17 @@ def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
     return times_at(reached, nowhere, decision.borders, decision.n_ticks, ranks)
 
 
+def _note(decision: SpansDecision, tick_us: int, randomness: Randomness) -> None:
+    """Notes how many cases take how long."""
+    borders = [0, *decision.borders.tolist(), decision.n_ticks]
+
+    def of() -> list[tuple[str, ...]]:
+        ends = ((low * tick_us, (high - 1) * tick_us) for low, high in pairwise(borders))
+        return [(str(first), str(last)) for first, last in ends]
+
+    note(randomness, DURATION, of, decision.counts, decision.deviation)
+
+
 def spans_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_spans(params.max_units)
@@ -170,7 +184,7 @@ def spans_part(params: TimedParams, share: Fraction) -> Part:
 
     def decide(given: Given) -> SpansDecision:
         grid = params.log_time.grid(given.decisions)
-        return decide_spans(
+        decision = decide_spans(
             given.statistics["spans"],
             given.decisions["bins"].spans,
             grid.n_ticks,
@@ -178,6 +192,9 @@ def spans_part(params: TimedParams, share: Fraction) -> Part:
             given.randomness,
             grid.second,
         )
+        if params.log_time.calendar.is_always:  # else stamps are further apart than working time
+            _note(decision, GRID_US[grid.granularity], given.randomness)
+        return decision
 
     needs = (Sums("spans", share, changed),)
     return Part("spans", needs, sentence, decide, {"spans": CaseSpans(params.log_time)})

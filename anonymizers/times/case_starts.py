@@ -20,6 +20,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
@@ -27,6 +28,7 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
+from tracecloak.schemas.published.measures import START
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
@@ -136,13 +138,19 @@ def decide_starts(
     days = np.arange(time.n_days)
     by_date = [days // length for length in _BUCKET_DAYS]
     level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
-    buckets = _noisy_shares(
+    buckets, domain, noisy = _noisy_shares(
         counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness
     )
+
+    def dates() -> list[tuple[str, ...]]:
+        ends = time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level])
+        return list(zip(*ends, strict=True))
+
+    note(randomness, START, dates, noisy, noise.deviation)
     by_hour = _labels_of_hours()
     fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
     labels = by_hour[fineness]
-    cells = _noisy_shares(
+    cells, _, _ = _noisy_shares(
         counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness
     )
     open_cells = np.bincount(labels, open_hours, len(cells))
@@ -186,8 +194,8 @@ def _noisy_shares(
     noise: SumNoise,
     purpose: str,
     randomness: Randomness,
-) -> np.ndarray:
-    """float64[n_cells], shares of the cells of the first labelling, from counts with noise.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares of the cells of the first labelling, from counts with noise.
 
     Args:
         counts: int64[n], exact counts of the finest cells.
@@ -196,6 +204,10 @@ def _noisy_shares(
         noise: On each wanted cell that has working time.
         purpose: What the noise is for.
         randomness: The release's.
+
+    Returns:
+        float64[n_cells], the shares; int64[m], the cells that have working time; and float64[m],
+        their noisy counts.
     """
     wanted = labels[0]
     n_cells = int(wanted.max()) + 1
@@ -218,7 +230,7 @@ def _noisy_shares(
         shares = shares / np.bincount(group, shares)[group] * of_groups[group]
     dense = np.zeros(n_cells)
     dense[domain] = shares
-    return dense
+    return dense, domain, noisy
 
 
 def sample_starts(

@@ -35,6 +35,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_distinct_cells,
     of_one_cell,
 )
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
@@ -60,8 +61,10 @@ from tracecloak.anonymizers.variants.markov_sums import (
     lattice_units,
     sums_sensitivity,
 )
+from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.published.measures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
 from tracecloak.schemas.statistics.clipped_cells import clipped_counts
@@ -188,11 +191,12 @@ class JointVariants:
         # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
         from tracecloak.anonymizers.variants.reweight import agreeing_weights
 
-        rows, sums, deviations = measured.compared(proposals, randomness, self.name)
+        rows, sums, deviations = measured.compared(proposals, domain, randomness, self.name)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
         drawn = drawn_cases(
             proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
         )
+        measured.note_arcs(drawn, domain, randomness)
         return released(drawn, domain.vocabulary)
 
 
@@ -242,7 +246,11 @@ class _Measured:
         share = _seen_share(counted, whole, of_balance, about, m, name, randomness)
         division = REPEATED if share >= _REPEATED_FROM else SCATTERED
         prefix = f"{name}/variants"
-        seen = stable_variants(counted, whole.part(division.variants), m, randomness, prefix)
+        for_variants = whole.part(division.variants)
+        seen = stable_variants(counted, for_variants, m, randomness, prefix)
+        seen_noise = for_variants.noise(of_one_cell(m))
+        least = for_variants.threshold(of_one_cell(m)) / seen_noise.units
+        note_variants(seen, seen_noise, least, domain.vocabulary, randomness)
 
         for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
@@ -267,7 +275,7 @@ class _Measured:
         n_cases, deviation = _with_chain(number, chain, chain_noise, cells)
         return cls(
             seen,
-            whole.part(division.variants).noise(of_one_cell(m)),
+            seen_noise,
             cells,
             clip_units,
             chain,
@@ -322,8 +330,15 @@ class _Measured:
         exact = self.exact[cells] * self.marginals_noise.units
         return noisy_sums(exact, self.marginals_noise, f"{name}/marginals", cells, randomness)
 
+    def note_arcs(self, drawn: VariantHistogram, domain: Domain, randomness: Randomness) -> None:
+        """Notes the sums of the chain, as far as drawn cases have its arcs."""
+        clip = self.clip_units / self.chain_noise.units
+        note_arcs(
+            *(drawn, domain.vocabulary, self.chain, self.chain_noise, self.cells, clip), randomness
+        )
+
     def compared(
-        self, proposals: VariantHistogram, randomness: Randomness, name: str
+        self, proposals: VariantHistogram, domain: Domain, randomness: Randomness, name: str
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
         """Returns what proposals add to the cells that any of them reaches, and what is known.
 
@@ -340,6 +355,8 @@ class _Measured:
         row, cell = self.marginals.entries(proposals)
         used, place = np.unique(cell, return_inverse=True)
         noisy = self._noisy(used, randomness, name)
+        noise, names = self.marginals_noise, domain.vocabulary
+        note_occurrences(self.marginals, used, noisy, noise, names, randomness)
         reached, column = np.unique(flows.keys, return_inverse=True)
         of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
         n_seen = self.seen.n_variants
@@ -411,7 +428,9 @@ def _number(
     noise = allowance.noise(of_one_cell(max_units))
     exact = np.array([counted.n_cases * noise.units])
     [noisy] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
-    return float(noisy / noise.units), noise
+    number = np.array([noisy / noise.units])
+    note(randomness, CASES, lambda: [("variants",)], number, noise.deviation)
+    return float(number[0]), noise
 
 
 def _with_chain(

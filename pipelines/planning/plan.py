@@ -263,6 +263,8 @@ def _writes(config: ReleaseConfig) -> Iterator[str]:
     if method.writes(params):
         products = ", ".join(method.writes(params))
         yield f"  {products}, each as Parquet and JSON; graphs and trees in forms of their own"
+    if "measures" in method.writes(params):
+        yield "  figures, numbers of the log with intervals that follow from these measures"
     yield f"  {STATEMENT_NAME}, the promise in words"
     yield "  manifest.json, after all others"
     yield f"  and points {config.output}/latest.json at it"

@@ -32,6 +32,7 @@ from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.products import PRODUCTS
+from tracecloak.transforms.publish.release_files import products_of_log
 from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
@@ -171,6 +172,8 @@ class Contents:
         if self.logs and DFG_NAME in self.received.paths:
             self._check_graph_of_log()
             compared.append(f"the log and its graph, {DFG_NAME}")
+        if self.logs:
+            compared += self._check_products_of_log()
         if not compared:
             raise NotApplicable("Nothing is there in two forms.")
         return f"The same is said by {'; '.join(compared)}."
@@ -241,6 +244,22 @@ class Contents:
         if self.received.folder.json(DFG_NAME) != expected:
             self.require_names()
             raise Wrong(f"{DFG_NAME} is not the graph of {self.logs[0].name}.")
+
+    def _check_products_of_log(self) -> list[str]:
+        """Makes again what follows from the log and the other products, and returns it in words."""
+        known = {name: product for name, product in self.products.items() if product is not None}
+        following = products_of_log(known, self.counted)
+        for name, expected in following.items():
+            if name in known and known[name].to_json() == expected.to_json():
+                continue
+            self.require_names()
+            if not self.received.is_by_this_version:
+                raise Unsure(
+                    f"{name}.json is by tracecloak {self.received.version}, which alone can make "
+                    "it again."
+                )
+            raise Wrong(f"{name}.json is not what follows from {self.logs[0].name}.")
+        return [f"the log and its {name}" for name in following]
 
     def _came_out(self) -> Yield:
         if self.logs:

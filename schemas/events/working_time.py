@@ -159,6 +159,20 @@ class WorkingTime:
         """Number of days from that Monday to the last local day of the range."""
         return int(self._day(np.array([self.last_us - 1]))[0]) - self.first_monday + 1
 
+    def dates_of(self, days: np.ndarray, n_days: int) -> tuple[list[str], list[str]]:
+        """Returns the first and the last local date of each stretch of so many days, in ISO form.
+
+        Args:
+            days: int64[n], days since `first_monday` on which each stretch begins.
+            n_days: Its length; it ends with the range at the latest.
+        """
+        last = np.minimum(days + n_days - 1, self.n_days - 1)
+        first, end = (
+            (self.first_monday + of).astype("datetime64[D]").astype(str).tolist()
+            for of in (days, last)
+        )
+        return first, end
+
     def _day(self, times_us: np.ndarray) -> np.ndarray:
         return self.clock.local_us(times_us) // DAY_US
 

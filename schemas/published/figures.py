@@ -47,9 +47,13 @@ class ReleasedFigures:
     Attributes:
         figures: string[n], what each says: `cases`, `events`, `activity` (how often it occurs),
             `path_not_shown` (the largest count that any path has which the graph does not show) or
-            `median_time_us` (the median time between the two ends of a path, in microseconds).
-        sources: string[n], the activity, or the earlier one of a path; null of the whole log.
-        targets: string[n], the later activity of a path, else null.
+            `median_time_us` (the median time between the two ends of a path, in microseconds). Of
+            a log also `path` (how often it is taken), `variant` (its cases), `starts` (cases that
+            begin from a date to another), and of the time from first to last event of all cases
+            `mean_duration_us`, `median_duration_us` and `quantile_duration_us`.
+        sources: string[n], the activity, or the earlier one of a path, the activities of a variant,
+            the first date, or the share of a quantile; null of the whole log.
+        targets: string[n], the later activity of a path, or the last date, else null.
         values: int64[n].
         lows: int64[n], lower ends of 95 % intervals.
         highs: int64[n], upper ends.

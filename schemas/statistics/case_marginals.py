@@ -86,6 +86,17 @@ class MarginalCells:
         """int64[n_names, n_names+1], that of each last activity by the one before; none last."""
         return self.first_cells + self.n_names * (self.n_names + 1)
 
+    def occurrences(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns int64[n] thrice: of each cell the activity, and the occurrences, from and to.
+
+        The latter are 0 for cases that lack the activity, and for cells of other partitions. The
+        last of the bins has no largest number, and 0 in place of it.
+        """
+        place = cells - self._first_of_activities
+        activity, bins = np.divmod(np.maximum(place, 0), len(_OCCURRENCES) + 1)
+        least, most = np.append(0, _OCCURRENCES), np.append(0, np.append(_OCCURRENCES[1:] - 1, 0))
+        return activity, *(np.where(place >= 0, of[bins], 0) for of in (least, most))
+
     def entries(self, variants: VariantHistogram) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[n] twice: variants, and the cells that each of their cases is in.
 

@@ -173,6 +173,21 @@ def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:
     return float(np.sqrt(edges[0] * edges[-1]))
 
 
+def middles_us(bins: np.ndarray) -> np.ndarray:
+    """Returns float64[n], about the durations of some bins in microseconds.
+
+    That is the geometric middle of each, off by less than 5 %, and 0 of the first, below a second.
+
+    Args:
+        bins: int64[n].
+    """
+    low, high = (
+        BIN_EDGES_US[np.clip(edges, 0, len(BIN_EDGES_US) - 1)].astype(np.float64)
+        for edges in (bins - 1, bins)
+    )
+    return np.where(bins == 0, 0.0, np.sqrt(low * high))
+
+
 def _bins_of(durations_us: np.ndarray) -> np.ndarray:
     return np.searchsorted(BIN_EDGES_US, durations_us, side="right").astype(np.int64)
 

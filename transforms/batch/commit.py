@@ -10,7 +10,12 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.batch.job import Target
-from tracecloak.transforms.publish.release_files import write_report, write_statement
+from tracecloak.transforms.publish.release_files import (
+    products_of_log,
+    write_products,
+    write_report,
+    write_statement,
+)
 from tracecloak.transforms.publish.report import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
@@ -66,11 +71,14 @@ def commit(target: Target, written: Written) -> None:
     if not target.keeps_parts:
         folder.remove([part.path for part in parts])
     held, log = written.products.held, written.log
+    following = products_of_log(written.products.by_name, log)
+    others = [*written.others, *write_products(folder, target.manifest, Products(following))]
+    products = Products({**written.products.by_name, **following})
     came_out = held if log is None else log.came_out.beside(held)
     whole = replace(target.manifest, came_out=came_out)
     statement = write_statement(folder, whole, method.has_error_bars)
-    outputs = [*(parts if target.keeps_parts else []), *written.others, statement]
-    outputs.append(write_report(folder, whole, outputs, written.products, log))
+    outputs = [*(parts if target.keeps_parts else []), *others, statement]
+    outputs.append(write_report(folder, whole, outputs, products, log))
     if spec.check_open is not None:
         spec.check_open()
     sign = None if spec.signer is None else spec.signer.sign

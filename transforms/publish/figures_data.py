@@ -16,6 +16,11 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.models.plain_names import plain_name
 
 _WHOLE_LOG = ("cases", "events")
+_DURATIONS = {
+    "mean_duration_us": "mean",
+    "median_duration_us": "median",
+    "quantile_duration_us": "quantile",
+}
 _N_ROWS = 200
 _MICROSECONDS = 1e-6
 _UNITS = ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0)
@@ -42,12 +47,14 @@ def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
     """Returns totals, those of each activity, times, and the limit of what is hidden.
 
     Returns:
-        `totals`, `activities`, the most frequent first, and `times`, the usable ones first: lists
-        of `ShownFigure`; `most_hidden`, the limit of a path that is not shown, as a text.
+        `totals`, `activities`, the most frequent first, `times`, the usable ones first, and of a
+        log `durations` and `starts`: lists of `ShownFigure`; `most_hidden`, the limit of a path
+        that is not shown, as a text, empty where none is known.
     """
     rows = figures.rows()
     activities = sorted((r for r in rows if r.name == "activity"), key=lambda row: -row.value)
     times = sorted((r for r in rows if r.name == "median_time_us"), key=lambda r: not r.is_usable)
+    starts = [row for row in rows if row.name == "starts"]
     return {
         "totals": [_shown(row, row.name) for row in rows if row.name in _WHOLE_LOG],
         "activities": [_shown(row, plain_name(row.of[0])) for row in activities[:_N_ROWS]],
@@ -55,7 +62,13 @@ def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
             _shown(row, " → ".join(map(plain_name, row.of)), duration_in_words)
             for row in times[:_N_ROWS]
         ],
-        "most_hidden": next(f"{row.high:,}" for row in rows if row.name == "path_not_shown"),
+        "durations": [
+            _shown(row, " ".join([_DURATIONS[row.name], *row.of]), duration_in_words)
+            for row in rows
+            if row.name in _DURATIONS
+        ],
+        "starts": [_shown(row, " to ".join(row.of)) for row in starts[:_N_ROWS]],
+        "most_hidden": next((f"{r.high:,}" for r in rows if r.name == "path_not_shown"), ""),
     }
 
 
@@ -78,7 +91,8 @@ def mark_unusable(
     }
     by_name: dict[tuple[str, ...], Figure] = {}
     if figures is not None:
-        by_name = {tuple(map(plain_name, row.of)): row for row in figures.rows() if row.of}
+        marked = (row for row in figures.rows() if row.name in ("activity", "median_time_us"))
+        by_name = {tuple(map(plain_name, row.of)): row for row in marked}
     names = [node["name"] for node in shown["nodes"]]
     for edge in shown["edges"]:
         ends = names[edge["source"]], names[edge["target"]]
@@ -89,6 +103,12 @@ def mark_unusable(
     for node in shown["nodes"]:
         total = by_name.get((node["name"],))
         node["usable"] = total is None or total.is_usable
+
+
+def mark_modelled_times(shown: dict[str, Any]) -> None:
+    """Notes on the paths of a map that their times, without a figure, were drawn from a model."""
+    for edge in shown["edges"]:
+        edge.setdefault("time_usable", False)
 
 
 def sentence_of_variants(variants: ReleasedVariants) -> str:

@@ -12,6 +12,10 @@ _EXACT = {
     "figures.parquet": "totals, with their intervals, and the most that a path not shown can have",
     STATEMENT_NAME: "the promise in words, on a page, for the file of a privacy officer",
 }
+_BY_NAME = {
+    "figures": "numbers with their kinds and 95 % intervals",
+    "measures": "the noisy counts that the log was drawn from",
+}
 _BY_ENDING = {
     ".parquet": "table",
     ".json": "the same as JSON",
@@ -47,6 +51,9 @@ def what_is(path: str) -> str:
         return _EXACT[path]
     if path.startswith("log/"):
         return "a part of the log: case_id, activity, timestamp and attributes"
+    name, _, ending = path.partition(".")
+    if name in _BY_NAME and ending == "parquet":
+        return _BY_NAME[name]
     return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
 
 

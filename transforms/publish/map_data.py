@@ -18,6 +18,7 @@ from tracecloak.transforms.models.plain_names import plain_name
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
 
@@ -27,11 +28,26 @@ _MICROSECONDS = 1e-6
 Medians = Mapping[tuple[int, int], float]
 
 
-def graph_of_log(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> ReleasedGraph:
-    """Returns the graph of a released log; its numbers have no intervals of their own."""
-    return ReleasedGraph(
-        vocabulary.names, graph.sources, graph.targets, graph.counts, graph.counts, graph.counts
-    )
+def graph_of_log(
+    graph: DirectlyFollows,
+    vocabulary: ActivityVocabulary,
+    figures: ReleasedFigures | None = None,
+) -> ReleasedGraph:
+    """Returns the graph of a released log, whose numbers have the intervals that figures give.
+
+    Args:
+        graph: The log's.
+        vocabulary: What its codes mean.
+        figures: Those of the log; of None, or of a path without one, both ends are its number.
+    """
+    labels, lows, highs = vocabulary.labels, graph.counts.copy(), graph.counts.copy()
+    rows = () if figures is None else figures.rows()
+    of_path = {row.of: row for row in rows if row.name == "path"}
+    for i, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
+        row = of_path.get((labels[ends[0]], labels[ends[1]]))
+        if row is not None:
+            lows[i], highs[i] = row.low, row.high
+    return ReleasedGraph(vocabulary.names, graph.sources, graph.targets, graph.counts, lows, highs)
 
 
 def graph_of_variants(variants: ReleasedVariants) -> ReleasedGraph:

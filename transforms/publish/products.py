@@ -17,10 +17,14 @@ class ProductKind:
         product: Place of its class, which follows `ReleasedProduct`, as `module:attribute`.
         forms: Place of a function of a product, a title and the promise in a sentence, which
             returns its further files by the endings of their names; None: it has none.
+        of_log: Place of a function of a product and of what was counted on the released log
+            (`report.LogCounts`), which returns further products by name; None: none follow. It
+            reads nothing else, so that whoever has the release makes them again.
     """
 
     product: str
     forms: str | None = None
+    of_log: str | None = None
 
     def read(self, body: Any) -> ReleasedProduct:
         """Returns the product that has these JSON values.
@@ -40,6 +44,13 @@ class ProductKind:
         files: dict[str, bytes] = load(self.forms)(product, title, promise)
         return files
 
+    def products_of_log(self, product: ReleasedProduct, log: Any) -> dict[str, ReleasedProduct]:
+        """Returns what `of_log` returns."""
+        if self.of_log is None:
+            return {}
+        products: dict[str, ReleasedProduct] = load(self.of_log)(product, log)
+        return products
+
 
 def _checked(kind: Any) -> ProductKind:
     if not isinstance(kind, ProductKind):
@@ -57,6 +68,10 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
         ),
         "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
         "figures": ProductKind("tracecloak.schemas.published.figures:ReleasedFigures"),
+        "measures": ProductKind(
+            "tracecloak.schemas.published.measures:ReleasedMeasures",
+            of_log="tracecloak.anonymizers.logs.log_figures:figures_of_log",
+        ),
         "variants": ProductKind("tracecloak.schemas.published.variants:ReleasedVariants"),
         "tree": ProductKind(
             "tracecloak.schemas.published.tree:ReleasedTree",

@@ -215,18 +215,26 @@ class _Shown:
                 "the interval of a path with a probability of about 95 %."
             )
         elif log is not None:
-            graph = graph_of_log(log.graph, log.names)
+            graph = graph_of_log(log.graph, log.names, figures)
             medians = log.times.medians_s()
             shown.map_told = "The numbers are those of the released log."
+            if figures is not None:
+                shown.has_kinds = True
+                shown.map_told += _MEASURED_BESIDE
         elif variants is not None:
             graph = graph_of_variants(variants)
             shown.map_told = "The numbers are summed up from the released variants."
         if graph is not None and len(graph.counts):
             shown.map = map_data(graph, medians)
             if shown.has_kinds:
-                from tracecloak.transforms.publish.figures_data import mark_unusable
+                from tracecloak.transforms.publish.figures_data import (
+                    mark_modelled_times,
+                    mark_unusable,
+                )
 
                 mark_unusable(shown.map, graph, figures)
+                if log is not None:
+                    mark_modelled_times(shown.map)
             if shown.map["n_left_out"]:
                 shown.map_told += (
                     f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
@@ -242,7 +250,7 @@ class _Shown:
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
-            shown._show_variants(variants, has_kinds=is_product)
+            shown._show_variants(variants, figures, has_kinds=is_product)
         if log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data, work_rows
 
@@ -307,7 +315,13 @@ class _Shown:
         )
         return scripts, libraries
 
-    def _show_variants(self, variants: ReleasedVariants, *, has_kinds: bool) -> None:
+    def _show_variants(
+        self,
+        variants: ReleasedVariants,
+        figures: ReleasedFigures | None,
+        *,
+        has_kinds: bool,
+    ) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
         names = []
@@ -315,7 +329,7 @@ class _Shown:
             ends = (self.map["start"], self.map["end"])
             nodes = self.map["nodes"]
             names = ["" if i in ends else node["name"] for i, node in enumerate(nodes)]
-        self.variants = variants_data(variants, names)
+        self.variants = variants_data(variants, names, figures)
         sentences = f"The release has {variants.n_variants:,} of them, the most frequent first."
         n_shown = len(self.variants["rows"])
         if n_shown < variants.n_variants:
@@ -338,6 +352,11 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
 
 
+_MEASURED_BESIDE = (
+    " Each interval follows from noisy counts of the original beside it, and holds what the "
+    "original has with a probability of about 95 %. Times between two activities were drawn so "
+    "that the rest agrees: they are modelled, have no interval, and are grey."
+)
 _NOT_FOUND = (
     "No tree was found that is good enough, so this one follows from the names of the activities "
     "alone."

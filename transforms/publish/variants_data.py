@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.models.plain_names import plain_name
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.figures import ReleasedFigures
 
 MAX_VARIANTS = 300
 
@@ -19,13 +22,18 @@ def variants_of_log(variants: VariantHistogram, vocabulary: ActivityVocabulary) 
     return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
-def variants_data(variants: ReleasedVariants, map_names: list[str]) -> dict[str, Any]:
+def variants_data(
+    variants: ReleasedVariants, map_names: list[str], figures: ReleasedFigures | None = None
+) -> dict[str, Any]:
     """Returns the most frequent variants, with codes that are those of a map where it has them.
 
     Args:
         variants: The most frequent first.
         map_names: Names of the activities of the map by code, "" for its start and end.
+        figures: Intervals of some of them, where they are those of a log.
     """
+    known = {} if figures is None else {row.of: row for row in figures.rows()}
+    texts = variants.names.to_pylist()
     names = list(map_names)
     place = {name: code for code, name in enumerate(names) if name}
     words = [plain_name(name) for name in variants.names.to_pylist()]
@@ -38,13 +46,18 @@ def variants_data(variants: ReleasedVariants, map_names: list[str]) -> dict[str,
                 place[words[code]] = len(names)
                 names.append(words[code])
             codes.append(place[words[code]])
+        label = " → ".join(texts[code] for code in variants.codes[first:last].tolist())
+        figure = known.get((label,)) if figures is not None else None
+        low, high = (None, None) if figure is None else (figure.low, figure.high)
+        if variants.lows is not None and variants.highs is not None:
+            low, high = int(variants.lows[i]), int(variants.highs[i])
         rows.append(
             {
                 "codes": codes,
                 "n_events": int(last - first),
                 "count": int(variants.counts[i]),
-                "low": None if variants.lows is None else int(variants.lows[i]),
-                "high": None if variants.highs is None else int(variants.highs[i]),
+                "low": low,
+                "high": high,
             }
         )
     return {"names": names, "rows": rows, "n_cases": variants.n_cases}

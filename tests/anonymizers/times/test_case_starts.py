@@ -268,7 +268,7 @@ def test_coarser_counts_help_where_there_is_much_noise():
 
     def error(labels: list[np.ndarray]) -> float:
         found = [
-            case_starts._noisy_shares(counts, open_us, labels, noise, "test", randomness(i))
+            case_starts._noisy_shares(counts, open_us, labels, noise, "test", randomness(i))[0]
             for i in range(20)
         ]
         return float(np.mean([np.abs(shares - truth).sum() / 2 for shares in found]))

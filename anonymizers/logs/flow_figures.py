@@ -1,0 +1,233 @@
+"""Figures of what the cases of a released log do: totals, activities, arcs and variants.
+
+The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much the
+released log tells: its cases are scaled down likewise, and the sum is raised by the quotient of
+what its arc has before and after. How far the cases of the log may differ from those of the
+original in that is not known; half of the correction is taken for its standard deviation. That is
+an estimate and no bound: no interval of a bounded width could hold for cases of any length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecloak.anonymizers.logs.estimates import Z95, Estimate, figure_within
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published import measures as sums
+from tracecloak.schemas.published.figure import DERIVED, MEASURED
+from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# The standard deviation of a correction, as a share of it. Those of many arcs differ, so of their
+# sum it is a smaller share.
+_OF_CORRECTION, _OF_CORRECTION_OF_SUM = 0.5, 0.3
+# Rarer variants are no figures.
+_LEAST_OF_VARIANT = 50
+# A count just above a threshold is rather one that noise has raised: its lower end is lower by as
+# many deviations as it is nearer to the threshold than this.
+_FAR_FROM_THRESHOLD = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Released:
+    """How often a released log takes each arc, and how often its clipped cases do.
+
+    Attributes:
+        labels: Of START, which comes last among the sources, and END, last among the targets.
+        whole: float64[n+1, n+1].
+        clipped: float64[n+1, n+1], likewise.
+    """
+
+    labels: tuple[list[str], list[str]]
+    whole: np.ndarray
+    clipped: np.ndarray
+
+    @classmethod
+    def of(
+        cls, measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+    ) -> _Released:
+        n, words = len(names), names.labels
+        begins = [int(row.value) for row in measures.rows(sums.POSITION)]
+        longest = int(np.diff(variants.offsets).max(initial=0))
+        blocks = np.searchsorted(begins, np.arange(longest + 1), side="right") + 1
+        cells = FlowCells(n, blocks)
+        flows = VariantFlows.of(variants, cells)
+        clips = measures.rows(sums.CLIP)
+        clip = clips[0].value if clips else math.inf
+        scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))
+        is_once = flows.keys < 2 * cells.side**2  # the whole case, and the arc from START
+        rows, pairs = flows.rows[is_once], flows.keys[is_once] % cells.side**2
+        counts = (flows.counts * flows.cases[flows.rows])[is_once].astype(np.float64)
+        shape = cells.side, cells.side
+        whole, clipped = (
+            np.bincount(pairs, values, cells.side**2).reshape(shape)
+            for values in (counts, counts * scales[rows])
+        )
+        own = words[:n]
+        return cls(([*own, words[names.start]], [*own, words[names.end]]), whole, clipped)
+
+    @staticmethod
+    def estimate(
+        measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
+    ) -> Estimate:
+        """Returns what a sum over clipped cases says of one over whole cases."""
+        ratio = whole / clipped if clipped > 0 else 1.0
+        correction = share * (whole - clipped)
+        variance = (measure.deviation * ratio) ** 2 + correction**2
+        return Estimate(measure.value * ratio, variance)
+
+
+def flow_figures(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> Iterator[Figure]:
+    """Yields the figures that sums were measured of; see `ReleasedFigures.figures`.
+
+    Args:
+        measures: The sums.
+        variants: Of the released log.
+        names: What their codes mean.
+    """
+    cases = [Estimate(row.value, row.deviation**2) for row in measures.rows(sums.CASES)]
+    yield Estimate.of_several(cases).figure("cases", (), variants.n_cases, MEASURED)
+    if not measures.rows(sums.CLIP):
+        return
+    released = _Released.of(measures, variants, names)
+    n = len(names)
+    into, onward = released.whole[:, :n], released.clipped[:, :n]
+    by_bins = _by_occurrences(measures, variants, names)
+    events = [
+        released.estimate(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)
+    ]
+    if by_bins:
+        total = sum(estimate.value for estimate in by_bins.values())
+        events.append(Estimate(total, sum(one.variance for one in by_bins.values())))
+    yield Estimate.of_several(events).figure("events", (), float(into.sum()), DERIVED)
+    yield from _activities(measures, released, names, by_bins)
+    yield from _paths(measures, released)
+    yield from _variants(measures, variants, names)
+
+
+def _activities(
+    measures: ReleasedMeasures,
+    released: _Released,
+    names: ActivityVocabulary,
+    by_bins: dict[str, Estimate],
+) -> Iterator[Figure]:
+    n = len(names)
+    whole, clipped = (
+        (arcs[:, :n].sum(axis=0) + arcs[:n].sum(axis=1)) / 2
+        for arcs in (released.whole, released.clipped)
+    )
+    by_arcs = {row.of[0]: row for row in measures.rows(sums.ACTIVITY)}
+    for code, name in enumerate(names.names.to_pylist()):
+        if not whole[code] or name not in by_arcs:
+            continue
+        several = [released.estimate(by_arcs[name], float(whole[code]), float(clipped[code]))]
+        if name in by_bins:
+            several.append(by_bins[name])
+        yield Estimate.of_several(several).figure("activity", (name,), float(whole[code]), DERIVED)
+
+
+def _by_occurrences(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> dict[str, Estimate]:
+    """How often each activity occurs, by the cases that have it so and so often.
+
+    Where a bin has several numbers of occurrences, the mean is that of the released cases in it.
+    """
+    n = len(names)
+    row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
+    pairs, times = np.unique(row_of * n + variants.codes, return_counts=True)
+    cases, code = variants.counts[pairs // n].astype(np.float64), pairs % n
+    place = {name: i for i, name in enumerate(names.names.to_pylist())}
+    rows_of: dict[str, list[Measure]] = {}
+    for row in measures.rows(sums.OCCURRENCES):
+        rows_of.setdefault(row.of[0], []).append(row)
+    estimates = {}
+    for name, rows in rows_of.items():
+        is_own = code == place.get(name, -1)
+        bins = [_mean_of_bin(row, cases[is_own], times[is_own]) for row in rows]
+        total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
+        # The bin after the last that was counted may have cases that its noise would have hidden.
+        last = max(rows, key=lambda row: int(row.of[1]))
+        bins.append(int(last.of[2]) + 1.0 if last.of[2] else 0.0)
+        variance = sum((mean * last.deviation) ** 2 for mean in bins)
+        estimates[name] = Estimate(total, variance)
+    return estimates
+
+
+def _mean_of_bin(row: Measure, cases: np.ndarray, times: np.ndarray) -> float:
+    """How often cases of a bin have the activity on average, by the released ones."""
+    low = int(row.of[1])
+    high = int(row.of[2]) if row.of[2] else math.inf
+    is_here = (times >= low) & (times <= high)
+    total = float(cases[is_here].sum())
+    middle = (low + min(high, 2 * low)) / 2
+    return float((cases * times)[is_here].sum()) / total if total else middle
+
+
+def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
+    """The arcs of the log, and how many cases an arc can have that is none of them."""
+    sources, targets = ({name: i for i, name in enumerate(of)} for of in released.labels)
+    n = len(measures.rows(sums.ACTIVITY))
+    threshold = math.sqrt(math.log(n * (n + 1)))  # as of `SumNoise.threshold`
+    hidden = []
+    for row in measures.rows(sums.ARC):
+        source, target = (ends.get(row.of[i], -1) for i, ends in enumerate((sources, targets)))
+        whole = float(released.whole[source, target]) if min(source, target) >= 0 else 0.0
+        if not whole:
+            hidden.append(row)
+            continue
+        clipped = float(released.clipped[source, target])
+        estimate = released.estimate(row, whole, clipped, _OF_CORRECTION)
+        deviation = math.sqrt(estimate.variance)
+        near = _near_threshold(row.value / row.deviation, threshold)
+        ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
+        yield figure_within("path", row.of, whole, ends, MEASURED)
+    hidden += measures.rows(sums.ARC_NOT_SHOWN)
+    if hidden:
+        # Cases with such an arc are taken to be as long as others are.
+        ratio = max(float(released.whole.sum()) / max(float(released.clipped.sum()), 1.0), 1.0)
+        most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
+        yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
+
+
+def _near_threshold(value: float, threshold: float) -> float:
+    """By how many deviations more the lower end is lower, of a sum that is shown as it is large.
+
+    Args:
+        value: The sum, in deviations of its noise.
+        threshold: From what on it is shown, in the same.
+    """
+    return max(_FAR_FROM_THRESHOLD - max(value - threshold, 0.0), 0.0)
+
+
+def _variants(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> Iterator[Figure]:
+    """The frequent variants of the log."""
+    seen = {row.of: row for row in measures.rows(sums.VARIANT)}
+    limits = [row.value for row in measures.rows(sums.LEAST_OF_VARIANT)]
+    deviation = max((row.deviation for row in seen.values()), default=0.0)
+    words, ends = names.names.to_pylist(), variants.offsets.tolist()
+    frequent = np.flatnonzero(variants.counts >= _LEAST_OF_VARIANT)
+    order = frequent[np.argsort(-variants.counts[frequent], kind="stable")]
+    for variant in order.tolist():
+        count = int(variants.counts[variant])
+        of = tuple(words[code] for code in variants.codes[ends[variant] : ends[variant + 1]])
+        label = (" → ".join(of),)
+        row = seen.get(of)
+        if row is not None:
+            near = _near_threshold(row.value / row.deviation, limits[0] / row.deviation)
+            low = row.value - (Z95 + near) * row.deviation
+            high = row.value + Z95 * row.deviation
+            yield figure_within("variant", label, count, (low, high), MEASURED)
+        elif limits:
+            most = limits[0] + Z95 * deviation
+            yield figure_within("variant", label, count, (0.0, most), DERIVED)

@@ -1,0 +1,189 @@
+"""What `joint-variants` measured, as rows that a release publishes beside its cases.
+
+Arcs that no drawn case has are not listed one by one, as there are as many as the square of the
+activities: the largest of their sums says how many cases can have such an arc. Only noisy sums are
+looked at, so it costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.anonymizers.noise.noting import note
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published import measures
+from tracecloak.schemas.statistics.case_marginals import MarginalCells
+from tracecloak.schemas.statistics.variant_flows import FlowCells
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+def note_arcs(
+    drawn: VariantHistogram,
+    names: ActivityVocabulary,
+    chain: np.ndarray,
+    noise: SumNoise,
+    cells: FlowCells,
+    clip: float,
+    randomness: Randomness,
+) -> None:
+    """Notes how often arcs are taken, the number of cases, and how cases were clipped.
+
+    An arc within a case is counted twice: over the whole case, and in bins of positions. The mean
+    of both, each by its variance, is noted.
+
+    Args:
+        drawn: The variants that are released.
+        names: What their codes mean.
+        chain: int64[n_possible], the noisy sums, in lattice steps.
+        noise: Of each.
+        cells: What they are sums of.
+        clip: The norm that cases were scaled down to.
+        randomness: The release's.
+    """
+    n, side, n_bins = cells.n_names, cells.side, cells.n_blocks - 2
+    dense = np.zeros(cells.size)
+    dense[cells.possible] = chain / noise.units
+    blocks = dense.reshape(cells.n_blocks, side, side)
+    sums, deviations = blocks[2:].sum(axis=0), np.full((side, side), math.sqrt(n_bins))
+    if cells.has_whole:
+        sums = (blocks[0] + sums / n_bins) / (1 + 1 / n_bins)
+        deviations /= math.sqrt(n_bins + 1)
+    sums[n], deviations[n] = blocks[1][n], 1.0
+    deviations *= noise.deviation
+
+    is_taken = _taken(drawn, n)
+    is_possible = np.ones((side, side), bool)
+    is_possible[n, n] = False
+    for rows in (slice(0, n), slice(n, side)):
+        source, target = np.nonzero(is_taken[rows])
+        ends = (source + rows.start, target)
+        of = partial(_labels, names, *ends)
+        note(randomness, measures.ARC, of, sums[ends], float(deviations[rows.start, 0]))
+    others = np.where(is_possible & ~is_taken, sums, -np.inf)
+    if np.isfinite(others).any():
+        widest = float(deviations[is_possible & ~is_taken].max())
+        note(randomness, measures.ARC_NOT_SHOWN, lambda: [()], np.array([others.max()]), widest)
+    if cells.has_whole:
+        number = np.array([blocks[0][n, n]])
+        note(randomness, measures.CASES, lambda: [("arcs",)], number, noise.deviation)
+    _note_totals(names, np.where(is_possible, sums, 0), deviations, randomness)
+    note(randomness, measures.CLIP, lambda: [()], np.array([clip]), 0.0)
+    begins = np.flatnonzero(np.diff(cells.blocks, prepend=-1))[1:]
+    note(randomness, measures.POSITION, lambda: [()] * len(begins), begins, 0.0)
+
+
+def _note_totals(
+    names: ActivityVocabulary, sums: np.ndarray, deviations: np.ndarray, randomness: Randomness
+) -> None:
+    """Notes how often each activity occurs, and how many events there are, by all arcs together.
+
+    What leads to an activity and what leads on from it are as many arcs: the mean of both is noted.
+    An arc from an activity to itself is in both.
+
+    Args:
+        names: The activities.
+        sums: float64[n+1, n+1], the arcs; 0 where there can be none.
+        deviations: float64[n+1, n+1], of the noise of each.
+        randomness: The release's.
+    """
+    n = len(names)
+    variances = deviations**2
+    own = np.diagonal(variances)[:n]
+    totals = (sums[:, :n].sum(axis=0) + sums[:n].sum(axis=1)) / 2
+    # They differ by the arc from START alone, which is the same for all.
+    of_totals = (variances[:, :n].sum(axis=0) + variances[:n].sum(axis=1) + 2 * own) / 4
+    labels = [(name,) for name in names.names.to_pylist()]
+    widest = math.sqrt(float(of_totals.max()))
+    note(randomness, measures.ACTIVITY, lambda: labels, totals, widest)
+    events = np.array([sums[:, :n].sum()])
+    of_events = math.sqrt(float(variances[:, :n].sum()))
+    note(randomness, measures.EVENTS, lambda: [()], events, of_events)
+
+
+def _taken(drawn: VariantHistogram, n: int) -> np.ndarray:
+    """bool[n+1, n+1], the arcs of variants; n is START as a source, and END as a target."""
+    lengths = np.diff(drawn.offsets)
+    begins, ends = drawn.offsets[:-1][lengths > 0], drawn.offsets[1:][lengths > 0]
+    codes = drawn.codes.astype(np.int64)
+    is_inner = np.ones(len(codes), bool)
+    is_inner[begins] = False
+    later = np.flatnonzero(is_inner)
+    taken = np.zeros((n + 1, n + 1), bool)
+    taken[codes[later - 1], codes[later]] = True
+    taken[n, codes[begins]] = True
+    taken[codes[ends - 1], n] = True
+    return taken
+
+
+def _labels(
+    names: ActivityVocabulary, sources: np.ndarray, targets: np.ndarray
+) -> list[tuple[str, ...]]:
+    labels, n = names.labels, len(names)
+    of_source = [labels[names.start if code == n else code] for code in sources.tolist()]
+    of_target = [labels[names.end if code == n else code] for code in targets.tolist()]
+    return list(zip(of_source, of_target, strict=True))
+
+
+def note_variants(
+    seen: VariantHistogram,
+    noise: SumNoise,
+    least: float,
+    names: ActivityVocabulary,
+    randomness: Randomness,
+) -> None:
+    """Notes the cases of variants that enough cases have, and from how many on that is.
+
+    Args:
+        seen: With their noisy counts, each at or above the threshold.
+        noise: Of these counts.
+        least: The threshold, in cases.
+        names: What the codes mean.
+        randomness: The release's.
+    """
+
+    def variants() -> list[tuple[str, ...]]:
+        words = names.names.take(pa.array(seen.codes)).to_pylist()
+        ends = seen.offsets.tolist()
+        return [tuple(words[a:b]) for a, b in pairwise(ends)]
+
+    note(randomness, measures.LEAST_OF_VARIANT, lambda: [()], np.array([least]), 0.0)
+    note(randomness, measures.VARIANT, variants, seen.counts, noise.deviation)
+
+
+def note_occurrences(
+    cells: MarginalCells,
+    used: np.ndarray,
+    noisy: np.ndarray,
+    noise: SumNoise,
+    names: ActivityVocabulary,
+    randomness: Randomness,
+) -> None:
+    """Notes in how many cases each activity occurs so often.
+
+    Args:
+        cells: The partitions of the cases.
+        used: int64[n], cells that have noise.
+        noisy: int64[n], cases in each, in lattice steps.
+        noise: Of each.
+        names: What the codes mean.
+        randomness: The release's.
+    """
+    activity, least, most = cells.occurrences(used)
+    is_some = least > 0
+    labels = names.names.to_pylist()
+
+    def of() -> list[tuple[str, ...]]:
+        columns = (column[is_some].tolist() for column in (activity, least, most))
+        return [
+            (labels[code], str(low), str(high) if high else "")
+            for code, low, high in zip(*columns, strict=True)
+        ]
+
+    note(randomness, measures.OCCURRENCES, of, noisy[is_some] / noise.units, noise.deviation)

@@ -1,0 +1,280 @@
+"""Figures of a released log: what they say, what they are made of, and how often they are right."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tracecloak.anonymizers.logs
+from tests.support.generators import answer_of
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram
+from tracecloak.anonymizers.logs.estimates import Estimate, figure_within
+from tracecloak.anonymizers.logs.flow_figures import flow_figures
+from tracecloak.anonymizers.logs.log_figures import figures_of_log
+from tracecloak.anonymizers.logs.time_figures import time_figures
+from tracecloak.anonymizers.noise.noting import Noting
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.joint_variants import JointVariants
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published import measures as sums
+from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+NAMES = ("A", "B", "C", "D", "E")
+VOCABULARY = ActivityVocabulary.public(NAMES)
+SECOND, HOUR = 1_000_000, 3_600_000_000
+ZEROS = np.zeros(0, np.int64)
+NO_TIMES = LogTimes(*(ZEROS,) * 8)
+
+
+def variants(log: dict[Variant, int]) -> VariantHistogram:
+    return histogram(log, VOCABULARY.names.to_pylist())
+
+
+def figures(
+    rows: list[Measure], log: dict[Variant, int]
+) -> dict[tuple[str, tuple[str, ...]], Figure]:
+    made = flow_figures(ReleasedMeasures.of(rows), variants(log), VOCABULARY)
+    return {(figure.name, figure.of): figure for figure in made}
+
+
+# --- estimates ------------------------------------------------------------------------------------
+
+
+def test_the_interval_is_that_of_the_estimate_and_reaches_to_the_released_number() -> None:
+    near = Estimate(100.0, 25.0).figure("cases", (), 104, "measured")
+    assert (near.low, near.value, near.high) == (90, 104, 110)
+    far = Estimate(100.0, 25.0).figure("cases", (), 150, "measured")
+    assert (far.low, far.value, far.high) == (90, 150, 150)
+    assert figure_within("cases", (), 0, (-8.0, 3.2), "measured").low == 0
+
+
+def test_of_two_estimates_the_more_precise_one_weighs_more() -> None:
+    both = Estimate.of_several([Estimate(100, 1.0), Estimate(110, 4.0)])
+    assert both.value == pytest.approx(102) and both.variance == pytest.approx(0.8)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(0, 10**6))
+def test_every_interval_holds_its_number(value: float, deviation: float, released: int) -> None:
+    figure = Estimate(value, deviation**2).figure("cases", (), released, "measured")
+    assert 0 <= figure.low <= figure.value <= figure.high
+
+
+# --- what cases do --------------------------------------------------------------------------------
+
+CASES = Measure(sums.CASES, ("sizes",), 100.0, 5.0)
+UNCLIPPED = [
+    CASES,
+    Measure(sums.CLIP, (), 1000.0, 0.0),
+    Measure(sums.POSITION, (), 1.0, 0.0),
+    Measure(sums.ARC, ("▶", "A"), 101.0, 2.0),
+    Measure(sums.ARC, ("A", "B"), 90.0, 2.0),
+    Measure(sums.ARC_NOT_SHOWN, (), 3.0, 2.0),
+    Measure(sums.ACTIVITY, ("A",), 98.0, 4.0),
+    Measure(sums.EVENTS, (), 190.0, 6.0),
+]
+
+
+def test_a_sum_that_nothing_was_cut_of_has_the_interval_of_its_noise() -> None:
+    made = figures(UNCLIPPED, {("A", "B"): 95, ("A",): 5})
+    arc = made["path", ("A", "B")]
+    assert (arc.kind, arc.value) == ("measured", 95)
+    assert (arc.low, arc.high) == (math.floor(90 - 1.96 * 2), 95)
+    activity = made["activity", ("A",)]
+    assert (activity.kind, activity.value) == ("derived", 100)
+    assert (activity.low, activity.high) == (90, 106)
+    events = made["events", ()]
+    assert (events.value, events.low, events.high) == (195, 178, 202)
+    hidden = made["path_not_shown", ()]
+    assert (hidden.value, hidden.low, hidden.high) == (0, 0, math.ceil(3 + 1.96 * 2))
+    assert made["cases", ()].high == 110
+
+
+def test_what_was_clipped_of_the_released_cases_raises_the_sum_and_widens_it() -> None:
+    """A case `A` has two arcs in two counts each: norm 2 of START, END, and END's position."""
+    log = {("A",): 100}
+    plain = figures(UNCLIPPED, log)["path", ("▶", "A")]
+    clip = math.sqrt(3) / 2  # half of the norm: START's arc, END's, and its bin's
+    rows = [
+        Measure(sums.CLIP, (), clip, 0.0) if row.what == sums.CLIP else row for row in UNCLIPPED
+    ]
+    raised = figures(rows, log)["path", ("▶", "A")]
+    assert plain.high == math.ceil(101 + 1.96 * 2)
+    half = 1.96 * math.hypot(2 * 2.0, 0.5 * 50)
+    assert raised.high == math.ceil(2 * 101 + half)
+
+
+def test_a_number_without_a_sum_is_no_figure() -> None:
+    made = figures([CASES], {("A", "B"): 60, ("A",): 40})
+    assert set(made) == {("cases", ())}
+
+
+def test_arcs_that_were_noted_and_are_not_released_count_as_not_shown() -> None:
+    made = figures(UNCLIPPED, {("A",): 100})
+    assert ("path", ("A", "B")) not in made
+    assert made["path_not_shown", ()].high == math.ceil(90 + 1.96 * 2)
+
+
+def test_a_variant_just_above_the_threshold_has_a_longer_way_down() -> None:
+    least = Measure(sums.LEAST_OF_VARIANT, (), 60.0, 0.0)
+    for count, low in ((200.0, 180), (61.0, 22)):
+        seen = Measure(sums.VARIANT, ("A", "B"), count, 10.0)
+        made = figures([*UNCLIPPED, least, seen], {("A", "B"): int(count), ("A",): 70})
+        assert made["variant", ("A → B",)].low == low
+        unseen = made["variant", ("A",)]
+        assert (unseen.kind, unseen.low, unseen.high) == ("derived", 0, 80)
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+
+def test_without_noise_a_quantile_lies_in_its_bin() -> None:
+    bins = ((0, 0, 5), (HOUR, 2 * HOUR, 80), (3 * HOUR, 9 * HOUR, 15))
+    rows = [
+        Measure(sums.DURATION, (str(first), str(last)), float(n), 1e-9) for first, last, n in bins
+    ]
+    spans = np.searchsorted(BIN_EDGES_US, [0, 1.5 * HOUR, 5 * HOUR], side="right")
+    times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), ZEROS, ZEROS, ZEROS, ZEROS)
+    log = variants({("A", "B"): 100})
+    made = {(f.name, f.of): f for f in time_figures(ReleasedMeasures.of(rows), log, times)}
+    median = made["median_duration_us", ()]
+    assert HOUR < median.low < median.high < 2 * HOUR
+    assert 9 * HOUR > made["quantile_duration_us", ("0.9",)].high > 3 * HOUR
+    mean = made["mean_duration_us", ()]
+    assert mean.low < 0.8 * 1.45 * HOUR + 0.15 * 5.5 * HOUR < mean.high
+
+
+def test_starts_are_measured_by_their_own_counts() -> None:
+    row = Measure(sums.START, ("2026-01-05", "2026-01-11"), 40.4, 3.0)
+    [starts] = time_figures(ReleasedMeasures.of([row]), variants({}), NO_TIMES)
+    assert (starts.of, starts.value, starts.low, starts.high) == (row.of, 40, 34, 47)
+
+
+def test_durations_of_the_original_lie_within() -> None:
+    """Lognormal durations in bins of a factor of 2, over 60 draws of the noise.
+
+    Half the width, the control, holds them too seldom.
+    """
+    generator = np.random.default_rng(1)
+    truth = np.sort(generator.lognormal(math.log(20 * HOUR), 1.5, 1500))
+    borders = np.concatenate([[0], 60 * SECOND * 2.0 ** np.arange(20), [1e15]]).astype(np.int64)
+    exact = np.histogram(truth, borders)[0]
+    bins, cases = np.unique(np.searchsorted(BIN_EDGES_US, truth, side="right"), return_counts=True)
+    times = LogTimes(ZEROS, ZEROS, bins, cases, ZEROS, ZEROS, ZEROS, ZEROS)
+    log, ends = variants({("A", "B"): 1500}), [str(border) for border in borders]
+    quantiles = {"0.25": 0.25, "0.75": 0.75, "0.9": 0.9}
+    within, narrow = [], []
+    for _ in range(60):
+        noisy = exact + generator.normal(0, 12, len(exact))
+        rows = [
+            Measure(sums.DURATION, (low, str(int(high) - 1)), float(n), 12.0)
+            for low, high, n in zip(ends[:-1], ends[1:], noisy, strict=True)
+        ]
+        for figure in time_figures(ReleasedMeasures.of(rows), log, times):
+            share = quantiles[figure.of[0]] if figure.of else 0.5
+            is_mean = figure.name == "mean_duration_us"
+            exactly = truth.mean() if is_mean else np.quantile(truth, share)
+            middle, half = (figure.low + figure.high) / 2, (figure.high - figure.low) / 2
+            within.append(abs(exactly - middle) <= half)
+            narrow.append(abs(exactly - middle) <= half / 4)
+    assert np.mean(within) > 0.93 > np.mean(narrow)
+
+
+# --- how often they are right ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Made:
+    figures: list[Figure]
+    truths: dict[tuple[str, tuple[str, ...]], int]
+
+
+@cache
+def made_up_log() -> dict[Variant, int]:
+    """2,500 cases of a process with a choice, a loop and a rare way out."""
+    generator = np.random.default_rng(7)
+    log: Counter[Variant] = Counter()
+    for _ in range(2500):
+        case = ["A"]
+        while generator.random() < 0.4 and len(case) < 9:
+            case += ["B", "C"] if generator.random() < 0.7 else ["C"]
+        if generator.random() < 0.9:
+            case.append("D")
+        log[(*case, "E")] += 1
+    return dict(log)
+
+
+@cache
+def released(key: int, epsilon: int) -> _Made:
+    log, noting = made_up_log(), Noting()
+    listened = randomness(key).with_noise(noting)
+    where = Domain(VOCABULARY, 12, 1)
+    budget = Fraction(epsilon), Fraction(1, 10**6)
+    drawn = answer_of(JointVariants(), variants(log), where, *budget, listened)
+    rows = {tuple(row["variant"]): row["count"] for row in drawn.to_table().to_pylist()}
+    made = list(flow_figures(noting.measures, variants(rows), VOCABULARY))
+    truths: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for variant, n in log.items():
+        truths["cases", ()] += n
+        truths["events", ()] += n * len(variant)
+        truths["variant", (" → ".join(variant),)] += n
+        for name in variant:
+            truths["activity", (name,)] += n
+        for ends in zip(("▶", *variant), (*variant, "■"), strict=True):
+            truths["path", ends] += n
+    shown = {figure.of for figure in made if figure.name == "path"}
+    hidden = [n for (name, of), n in truths.items() if name == "path" and of not in shown]
+    truths["path_not_shown", ()] = max(hidden, default=0)
+    return _Made(made, dict(truths))
+
+
+@pytest.mark.parametrize("epsilon", [1, 4])
+def test_what_the_original_has_lies_within(epsilon: int) -> None:
+    """All figures of 6 releases; a fourth of the width, the control, is too little."""
+    within, narrow = [], []
+    for key in range(6):
+        made = released(key, epsilon)
+        for figure in made.figures:
+            truth = made.truths.get((figure.name, figure.of), 0)
+            middle, half = (figure.low + figure.high) / 2, (figure.high - figure.low) / 2
+            within.append(abs(truth - middle) <= half)
+            narrow.append(abs(truth - middle) <= half / 4)
+    assert len(within) > 6 * 20
+    assert np.mean(within) >= 0.93 > np.mean(narrow) + 0.1
+
+
+def test_figures_follow_from_what_is_released_alone() -> None:
+    """The same sums and the same log give the same figures; no other source is even at hand."""
+
+    @dataclass(frozen=True)
+    class Log:
+        variants: VariantHistogram
+        times: LogTimes
+        names: ActivityVocabulary
+
+    log = Log(variants({("A", "B"): 95, ("A",): 5}), NO_TIMES, VOCABULARY)
+    body = ReleasedMeasures.of(UNCLIPPED).to_json()
+    first, second = (
+        figures_of_log(ReleasedMeasures.from_json(body), log)["figures"].to_json() for _ in range(2)
+    )
+    assert first == second
+
+    folder = Path(tracecloak.anonymizers.logs.__path__[0])
+    for name in ("estimates", "flow_figures", "log_figures", "time_figures"):
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom):
+                rooms = (node.module or "").split(".")
+                assert not {"noise", "keys", "ledger", "contract", "random"} & set(rooms), name
