@@ -135,12 +135,17 @@ class ReleasedVariants:
         weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
         occurrences = np.bincount(self.codes, weights, len(self.names))
         n_activities, share = named(self.names, occurrences)
-        longest = longest_of(np.diff(self.offsets), self.counts)
+        max_events, longest_share = longest_of(np.diff(self.offsets), self.counts)
         unclear = None
         if self.lows is not None and self.highs is not None:
             unclear = unclear_share(self.counts, self.lows, self.highs)
         return Yield(
-            *(self.n_cases, self.n_variants, n_activities, None, share, None, *longest),
+            self.n_cases,
+            self.n_variants,
+            n_activities,
+            named_share=share,
+            max_events=max_events,
+            longest_share=longest_share,
             unclear_share=unclear,
         )
 
