@@ -130,7 +130,7 @@ def planned(
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
         "tracecloak.pipelines.planning.plan.plan_of",
-        lambda config, _: seen.append(config) or Plan((), ()),
+        lambda config: seen.append(config) or Plan((), (), is_refused=False),
     )
 
     def run(flags: list[str]) -> ReleaseConfig:
