@@ -108,5 +108,5 @@ def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None
     if not logs:
         return None
     files = match_files([FileSystems.join(folder, path) for path in logs])
-    begun = START_TIMESTAMP if manifest["params"].get("service_times") else None
+    begun = START_TIMESTAMP if manifest.get("params", {}).get("service_times") else None
     return EventSource(tuple(files), SourceFormat(), ColumnMapping(start_timestamp=begun))
