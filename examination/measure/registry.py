@@ -234,6 +234,12 @@ _ALL = (
         "own", 0, _INFINITY, "less", ("times",),
     ),
     Measure(
+        "misplaced_waiting_time", "misplaced waiting time",
+        "half the sum over directly-follows pairs of |share of the release's waiting time that "
+        "goes by at the pair - share of the log's|",
+        _TV, 0, 1, "less", ("times",),
+    ),
+    Measure(
         "drift", "drift",
         "total variation of the log's ten most frequent variants, all others as one, between the "
         "first and the second half of the cases by start",
