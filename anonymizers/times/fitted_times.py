@@ -10,7 +10,7 @@ Stephan 1940).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,12 @@ from tracecloak.anonymizers.times.split_times import (
     PairFactors,
     divided,
     sums_of_steps,
+    weights_of,
 )
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import decide_step_sums, ranks_of
+from tracecloak.anonymizers.times.step_sums import decide_step_sums
 from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -64,31 +66,44 @@ def fitted(
     steps = Steps.of(some, numbers, classes, case_classes)
     taken = sample_durations(durations, steps, randomness)
     sums = sums_of_steps(taken, steps, some.n_cases)
-    several = np.flatnonzero(~is_single)
-
-    together = np.zeros(some.n_cases, np.int64)
-    of_all = decide_step_sums(sums[several], together[several], 1)
-    ranks = ranks_of(of_all, sums, together, numbers, randomness)
+    ranks = _ranks(sums, is_single.astype(np.int64))
     n_bins = len(spans.reached)
     expected = np.where(is_single, n_bins, _bins(spans, ranks))
     tables, periods = decisions["tables"], decisions["periods"]
     times = decide_times(tables, spans, periods, classes, (case_classes, expected))
 
-    by_class = decide_step_sums(sums[several], case_classes[several], classes.size)
-    ranks = ranks_of(by_class, sums, case_classes, numbers, randomness)
     begun = sample_periods(times, case_classes, is_single, numbers, randomness)
-    ranks = ranks_among_all(times, spans, case_classes, begun, ranks)
-    wanted = np.where(is_single, 0, spans_at(spans, ranks))
+    several = np.flatnonzero(~is_single)
+
+    def wanted(sums: np.ndarray) -> np.ndarray:
+        ranks = _ranks(sums, case_classes * 2 + is_single)
+        among_all = ranks_among_all(times, spans, case_classes, begun, ranks)
+        return np.where(is_single, 0, spans_at(spans, among_all))
+
     share = variants.n_cases / max(some.n_cases, 1)
-    factors = decide_factors(decisions["pair times"], durations, steps, (taken, wanted), share)
+    measured = decisions["pair times"]
+    factors = decide_factors(measured, durations, steps, taken, wanted, some.n_cases, share)
+    sums = sums_of_steps(weights_of(taken, steps, durations, factors), steps, some.n_cases)
+    by_class = decide_step_sums(sums[several], case_classes[several], classes.size)
     return {"step sums": by_class, "case times": times, "pair factors": factors}
+
+
+def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """float64[n] in (0, 1), the rank of each sum within its class; the middle of its place."""
+    order = np.lexsort((sums, classes))
+    sizes = np.bincount(classes)
+    places = np.empty(len(sums), np.int64)
+    places[order] = ranges(np.zeros(len(sizes), np.int64), sizes)
+    return (places + 0.5) / sizes[classes]
 
 
 def decide_factors(
     measured: PairTimesDecision,
     durations: DurationsDecision,
     steps: Steps,
-    times: tuple[np.ndarray, np.ndarray],
+    taken: np.ndarray,
+    wanted: Callable[[np.ndarray], np.ndarray],
+    n_cases: int,
     share: float,
 ) -> PairFactors:
     """Finds the factors by which some cases like the released ones agree with the noisy sums.
@@ -97,10 +112,11 @@ def decide_factors(
         measured: Noisy sums of the time of each pair.
         durations: How long steps take.
         steps: Of these cases.
-        times: int64[m], drawn times of the steps; int64[n_cases], how long each case takes.
+        taken: int64[m], drawn times of the steps.
+        wanted: How long cases take by what the weights of their steps come to.
+        n_cases: Number of these cases.
         share: Number of released cases by the number of these.
     """
-    taken, wanted = times
     n_pairs = len(measured.sums)
     # Most pairs of many activities never follow each other, and keep the factor of 1.
     there, places = np.unique(steps.pairs, return_inverse=True)
@@ -108,9 +124,10 @@ def decide_factors(
     if not len(there):
         return PairFactors(logs)
     block = NoisySums((0,), measured.sums[there], measured.deviation)
-    sizes = len(wanted), len(there)
+    sizes = n_cases, len(there)
     for _ in range(_ROUNDS):
-        split = divided(wanted, taken, steps, durations, PairFactors(logs))
+        weights = weights_of(taken, steps, durations, PairFactors(logs))
+        split = divided(wanted(sums_of_steps(weights, steps, n_cases)), weights, steps)
         pairs, sums = clipped_times(
             split, steps.own, places, sizes, measured.clip, is_pure=measured.is_pure
         )

@@ -11,7 +11,7 @@ from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
 from tracecloak.anonymizers.times.case_times import CaseTimes, ranks_among_all, sample_periods
-from tracecloak.anonymizers.times.split_times import PairFactors, divided, sums_of_steps
+from tracecloak.anonymizers.times.split_times import PairFactors, divided, sums_of_steps, weights_of
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
 from tracecloak.schemas.events.time_grid import TimeGrid
@@ -70,11 +70,12 @@ def timed(
     taken = sample_durations(timing.durations, steps, randomness)
     is_single = traces.lengths == 1
     periods = sample_periods(timing.times, classes, is_single, case_numbers, randomness)
-    sums = sums_of_steps(taken, steps, traces.n_cases)
+    weights = weights_of(taken, steps, timing.durations, timing.factors)
+    sums = sums_of_steps(weights, steps, traces.n_cases)
     ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
     ranks = ranks_among_all(timing.times, timing.spans, classes, periods, ranks)
     wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
-    taken = divided(wanted, taken, steps, timing.durations, timing.factors)
+    taken = divided(wanted, weights, steps)
     since_start = np.zeros(traces.n_events, np.int64)
     since_start[steps.events] = taken
     reached = np.cumsum(since_start)  # may wrap around, its differences do not

@@ -17,11 +17,14 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps
 from tracecloak.schemas.arrays import elementary
 
-# Factors go from e^-6 to e^6, about 1/400 to 400, so that sums of a million products fit 64 bits.
-LARGEST_LOG = 6.0
-# Where all drawn times are 0 and the case takes time, its steps get shares by these parts of the
-# chance that such a step takes time.
-_PARTS = 1 << 20
+LARGEST_LOG = 10.0
+"""Factors go from e^-10 to e^10."""
+
+# A step that was drawn to take no time, of a pair of which some do, counts as this part of a tick:
+# nothing, unless the factor of its pair says that such steps take most of the time.
+_OF_A_TICK = 0.25
+# Weights are whole numbers of parts of a tick, and so small that a million of them fit 64 bits.
+_PARTS, _LARGEST_WEIGHT = 1 << 8, float(1 << 42)
 
 
 @dataclass(frozen=True)
@@ -37,53 +40,42 @@ class PairFactors(contract.Decision):
     logs: np.ndarray
 
 
-def weights_of(taken: np.ndarray, steps: Steps, factors: PairFactors) -> np.ndarray:
-    """Returns int64[m], drawn times multiplied by the factors of their pairs; 0 stays 0.
+def weights_of(
+    taken: np.ndarray, steps: Steps, durations: DurationsDecision, factors: PairFactors
+) -> np.ndarray:
+    """Returns int64[m], drawn times multiplied by the factors of their pairs, in parts of a tick.
+
+    Those of pairs of which no step takes time are 0.
 
     Args:
         taken: int64[m], drawn times, in ticks.
         steps: The steps.
+        durations: What they were drawn from.
         factors: Of all pairs.
     """
-    logs = factors.logs[steps.pairs]
-    return np.where(taken > 0, np.maximum(np.floor(taken * elementary.exp(logs)), 1), 0).astype(
-        np.int64
-    )
+    times = np.where(durations.is_idle[steps.pairs], 0.0, np.maximum(taken, _OF_A_TICK))
+    products = times * _PARTS * elementary.exp(factors.logs)[steps.pairs]
+    return np.floor(np.minimum(products, _LARGEST_WEIGHT)).astype(np.int64)
 
 
-def divided(
-    wanted: np.ndarray,
-    taken: np.ndarray,
-    steps: Steps,
-    durations: DurationsDecision,
-    factors: PairFactors,
-) -> np.ndarray:
-    """Divides the times of cases among their steps.
+def divided(wanted: np.ndarray, weights: np.ndarray, steps: Steps) -> np.ndarray:
+    """Divides the times of cases among their steps, in proportion to weights.
 
-    A case all of whose steps are of pairs that take no time takes none, whatever is wanted. Of
-    what rounding leaves the step with the largest share gets all.
+    A case all of whose steps have the weight 0 takes no time, whatever is wanted. Of what rounding
+    leaves the step with the largest weight gets all.
 
     Args:
         wanted: int64[n_cases], how long each case takes, in ticks.
-        taken: int64[m], the drawn times of its steps.
+        weights: int64[m], of its steps, not negative.
         steps: The steps.
-        durations: How often steps take time.
-        factors: Of the pairs.
 
     Returns:
         int64[m], in ticks; those of a case add up to its time.
     """
-    n_cases = len(wanted)
-    weights = weights_of(taken, steps, factors)
-    is_none = sums_of_steps(weights, steps, n_cases)[steps.own] == 0
-    if is_none.any():
-        few = steps.take(np.flatnonzero(is_none))
-        chances = 1 - durations.reached[durations.rows(few), 0]
-        weights[is_none] = np.ceil(chances * _PARTS).astype(np.int64)
-    sums = sums_of_steps(weights, steps, n_cases)
+    sums = sums_of_steps(weights, steps, len(wanted))
     shares = weights / np.maximum(sums, 1)[steps.own]
     times = np.floor(wanted[steps.own] * shares).astype(np.int64)
-    left = np.where(sums > 0, wanted, 0) - sums_of_steps(times, steps, n_cases)
+    left = np.where(sums > 0, wanted, 0) - sums_of_steps(times, steps, len(wanted))
     largest = largest_of_cases(weights, steps.own)
     times[largest] += left[steps.own[largest]]
     return times
