@@ -44,6 +44,9 @@ _CASES_OF_PERIOD = 40
 _WORTH = 300.0
 _TABLES = 3
 
+MOST_WIDE = 8
+"""So many bins of the times of cases are counted by class and by period at most."""
+
 
 def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
     """Returns how many periods the noise leaves something of: 2 to 24, by the size of the log.
@@ -56,6 +59,32 @@ def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
     deviation = math.sqrt(variance_of(allowance.noise(changed_tables(max_units))))
     worth = int(n_cases / (_CASES_OF_PERIOD * deviation))
     return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
+
+
+def wide_bins(spans: SpansDecision) -> np.ndarray:
+    """Returns int64[k], the wide bin of each bin of the times of cases: at most MOST_WIDE.
+
+    What takes no time is apart. The others are divided such that each wide bin has about as much
+    of the cases and of their time together: half of the one share plus half of the other. Within a
+    wide bin all classes take as long as all cases do.
+
+    Args:
+        spans: How long cases take.
+    """
+    shares = np.diff(spans.reached, prepend=0)
+    begins = np.concatenate([[0], spans.borders])
+    times = shares * begins
+    weights = shares / shares.sum() + times / max(float(times.sum()), 1.0)
+    weights[0] = 0
+    middles = (np.cumsum(weights) - weights / 2) / max(float(weights.sum()), 1e-9)
+    parts = 1 + np.minimum((middles * (MOST_WIDE - 1)).astype(np.int64), MOST_WIDE - 2)
+    parts[0] = 0
+    return np.unique(parts, return_inverse=True)[1].astype(np.int64)
+
+
+def _of_wide(row: np.ndarray, spans: SpansDecision) -> np.ndarray:
+    """float64[w], sums of numbers of bins over each wide bin."""
+    return np.bincount(wide_bins(spans), row)
 
 
 def changed_tables(max_units: int) -> Sensitivity:
@@ -101,7 +130,9 @@ class CaseTables:
         periods: Periods = decisions["periods"]
         working = self.time.working_time(decisions)
         starts = working.at_us(working.elapsed_us(traces.starts))
-        bins, n_bins = bins_of_spans(traces, self.time, None, decisions)
+        bins, _ = bins_of_spans(traces, self.time, None, decisions)
+        wide = wide_bins(decisions["spans"])
+        n_bins, bins = int(wide[-1]) + 1, wide[bins]
         sizes = _Sizes(classes.size, periods.size, n_bins + 1)
         columns = (
             classes.of_cases(traces),
@@ -194,7 +225,7 @@ def decide_times(
             the time by its steps' rank; k for a case of one event.
     """
     n_classes, width = tables.by_span.shape
-    shares_of_all = np.append(np.diff(of_all.reached, prepend=0), 0)
+    shares_of_all = np.append(_of_wide(np.diff(of_all.reached, prepend=0), of_all), 0)
     sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
     of_class = sums.reshape(n_classes, width) + shares_of_all
     of_class /= of_class.sum(axis=1, keepdims=True)
@@ -206,7 +237,7 @@ def decide_times(
         NoisySums((0, 2), tables.by_span[used], tables.deviation),
         NoisySums((0, 1), tables.by_period[used], tables.deviation),
         NoisySums((1, 2), tables.of_periods, tables.deviation),
-        NoisySums((2,), of_all.counts, of_all.deviation),
+        NoisySums((2,), _of_wide(of_all.counts, of_all), of_all.deviation),
         NoisySums((0,), sizes, 0.0),
         NoisySums((1,), sizes.sum() * of_period, tables.deviation),
     ]
@@ -290,8 +321,8 @@ def ranks_among_all(
     before = np.where(bins > 0, reached[rows, bins - 1], 0.0)
     share = reached[rows, bins] - before
     within = np.clip((ranks - before) / np.where(share > 0, share, 1), 0, 1 - 1e-9)
-    shares = np.diff(of_all.reached, prepend=0)
-    return (of_all.reached - shares)[bins] + within * shares[bins]
+    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    return (np.cumsum(shares) - shares)[bins] + within * shares[bins]
 
 
 def tables_part(params: TimedParams, share: Fraction) -> Part:
@@ -309,7 +340,7 @@ def tables_part(params: TimedParams, share: Fraction) -> Part:
     def decide(given: Given) -> TablesDecision:
         known = given.decisions
         classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
-        sizes = classes.size, known["periods"].size, len(known["spans"].reached) + 1
+        sizes = classes.size, known["periods"].size, int(wide_bins(known["spans"])[-1]) + 2
         noise = given.means["tables"].noise(changed)
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 

@@ -20,7 +20,12 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
-from tracecloak.anonymizers.times.case_times import decide_times, ranks_among_all, sample_periods
+from tracecloak.anonymizers.times.case_times import (
+    decide_times,
+    ranks_among_all,
+    sample_periods,
+    wide_bins,
+)
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
 from tracecloak.anonymizers.times.split_times import (
     LARGEST_LOG,
@@ -67,8 +72,8 @@ def fitted(
     taken = sample_durations(durations, steps, randomness)
     sums = sums_of_steps(taken, steps, some.n_cases)
     ranks = _ranks(sums, is_single.astype(np.int64))
-    n_bins = len(spans.reached)
-    expected = np.where(is_single, n_bins, _bins(spans, ranks))
+    wide = wide_bins(spans)
+    expected = np.where(is_single, wide[-1] + 1, wide[_bins(spans, ranks)])
     tables, periods = decisions["tables"], decisions["periods"]
     times = decide_times(tables, spans, periods, classes, (case_classes, expected))
 
