@@ -19,7 +19,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.times.case_spans import spans_at
 from tracecloak.anonymizers.times.case_times import (
     decide_times,
     ranks_among_all,
@@ -46,7 +46,7 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 _EVENTS = 50_000
 # What the histograms of single steps say weighs as much as so many cases whose time is added up.
 _WORTH = 60.0
-_ROUNDS = 30
+_ROUNDS = 20
 # The first is the share of the step that would meet the sum of one pair if the others stayed as
 # they are. The second is the largest step.
 _DAMPING, _LARGEST_STEP = 0.7, 1.0
@@ -56,6 +56,10 @@ def fitted(
     decisions: Mapping[str, Any], vocabulary: ActivityVocabulary, randomness: Randomness
 ) -> dict[str, Any]:
     """Returns the sums of steps, the times of cases and the factors of pairs, by these names.
+
+    First all cases are taken to have the times of one class, and factors are fitted. What the
+    weights of steps then come to says how long each class is expected to take. With the times of
+    the classes the factors are fitted on.
 
     Args:
         decisions: What the parts decided, by their names.
@@ -70,27 +74,30 @@ def fitted(
     case_classes, is_single = classes.of_cases(some), some.lengths == 1
     steps = Steps.of(some, numbers, classes, case_classes)
     taken = sample_durations(durations, steps, randomness)
-    sums = sums_of_steps(taken, steps, some.n_cases)
-    ranks = _ranks(sums, is_single.astype(np.int64))
+    fit = _Fit(
+        decisions["pair times"], durations, steps, taken, is_single,
+        variants.n_cases / max(some.n_cases, 1),
+    )  # fmt: skip
+
+    def of_all(sums: np.ndarray) -> np.ndarray:
+        return spans_at(spans, _ranks(sums, is_single.astype(np.int64)))
+
+    fit.rake(of_all)
     wide = wide_bins(spans)
-    expected = np.where(is_single, wide[-1] + 1, wide[_bins(spans, ranks)])
+    bins = wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
+    expected = np.where(is_single, wide[-1] + 1, bins)
     tables, periods = decisions["tables"], decisions["periods"]
     times = decide_times(tables, spans, periods, classes, (case_classes, expected))
-
     begun = sample_periods(times, case_classes, is_single, numbers, randomness)
-    several = np.flatnonzero(~is_single)
 
-    def wanted(sums: np.ndarray) -> np.ndarray:
+    def of_classes(sums: np.ndarray) -> np.ndarray:
         ranks = _ranks(sums, case_classes * 2 + is_single)
-        among_all = ranks_among_all(times, spans, case_classes, begun, ranks)
-        return np.where(is_single, 0, spans_at(spans, among_all))
+        return spans_at(spans, ranks_among_all(times, spans, case_classes, begun, ranks))
 
-    share = variants.n_cases / max(some.n_cases, 1)
-    measured = decisions["pair times"]
-    factors = decide_factors(measured, durations, steps, taken, wanted, some.n_cases, share)
-    sums = sums_of_steps(weights_of(taken, steps, durations, factors), steps, some.n_cases)
-    by_class = decide_step_sums(sums[several], case_classes[several], classes.size)
-    return {"step sums": by_class, "case times": times, "pair factors": factors}
+    fit.rake(of_classes)
+    several = np.flatnonzero(~is_single)
+    by_class = decide_step_sums(fit.sums()[several], case_classes[several], classes.size)
+    return {"step sums": by_class, "case times": times, "pair factors": PairFactors(fit.logs)}
 
 
 def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -102,55 +109,70 @@ def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return (places + 0.5) / sizes[classes]
 
 
-def decide_factors(
-    measured: PairTimesDecision,
-    durations: DurationsDecision,
-    steps: Steps,
-    taken: np.ndarray,
-    wanted: Callable[[np.ndarray], np.ndarray],
-    n_cases: int,
-    share: float,
-) -> PairFactors:
-    """Finds the factors by which some cases like the released ones agree with the noisy sums.
+class _Fit:
+    """The factors of pairs by which made cases agree with the noisy sums, while they are found.
 
     Args:
         measured: Noisy sums of the time of each pair.
         durations: How long steps take.
-        steps: Of these cases.
+        steps: Of the made cases.
         taken: int64[m], drawn times of the steps.
-        wanted: How long cases take by what the weights of their steps come to.
-        n_cases: Number of these cases.
+        is_single: bool[n_cases], which of these cases have one event.
         share: Number of released cases by the number of these.
     """
-    n_pairs = len(measured.sums)
-    # Most pairs of many activities never follow each other, and keep the factor of 1.
-    there, places = np.unique(steps.pairs, return_inverse=True)
-    logs, pulls = np.zeros(n_pairs), np.zeros(len(there))
-    if not len(there):
-        return PairFactors(logs)
-    block = NoisySums((0,), measured.sums[there], measured.deviation)
-    sizes = n_cases, len(there)
-    for _ in range(_ROUNDS):
-        weights = weights_of(taken, steps, durations, PairFactors(logs))
-        split = divided(wanted(sums_of_steps(weights, steps, n_cases)), weights, steps)
+
+    def __init__(
+        self,
+        measured: PairTimesDecision,
+        durations: DurationsDecision,
+        steps: Steps,
+        taken: np.ndarray,
+        is_single: np.ndarray,
+        share: float,
+    ) -> None:
+        self._measured, self._durations, self._share = measured, durations, share
+        self._steps, self._taken, self._is_single = steps, taken, is_single
+        # Most pairs of many activities never follow each other, and keep the factor of 1.
+        self._there, self._places = np.unique(steps.pairs, return_inverse=True)
+        self._pulls = np.zeros(len(self._there))
+        self.logs = np.zeros(len(measured.sums))
+
+    def weights(self) -> np.ndarray:
+        """Returns int64[m], the weights of the steps."""
+        return weights_of(self._taken, self._steps, self._durations, PairFactors(self.logs))
+
+    def sums(self) -> np.ndarray:
+        """Returns int64[n_cases], what the weights of each case's steps come to."""
+        return sums_of_steps(self.weights(), self._steps, len(self._is_single))
+
+    def rake(self, spans_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Moves the factors towards the noisy sums.
+
+        Args:
+            spans_of: How long cases take, by what the weights of their steps come to.
+        """
+        there = self._there
+        block = NoisySums((0,), self._measured.sums[there], self._measured.deviation)
+        for _ in range(_ROUNDS if len(there) else 0):
+            wanted = np.where(self._is_single, 0, spans_of(self.sums()))
+            expected = self._expected(divided(wanted, self.weights(), self._steps))
+            total = float(np.cumsum(expected)[-1])
+            if not total:
+                return
+            step = log_factors(expected, block, self._pulls, total, _WORTH)
+            step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
+            self._pulls -= step * (_WORTH / total)
+            self.logs[there] = np.clip(self.logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
+
+    def _expected(self, times: np.ndarray) -> np.ndarray:
+        """float64, the clipped sums of the pairs that there are, in clips, over released cases."""
+        measured, sizes = self._measured, (len(self._is_single), len(self._there))
         pairs, sums = clipped_times(
-            split, steps.own, places, sizes, measured.clip, is_pure=measured.is_pure
+            times, self._steps.own, self._places, sizes, measured.clip, is_pure=measured.is_pure
         )
-        expected = np.zeros(len(there))
-        expected[pairs] = sums * (share / UNITS)
-        total = float(expected.sum())
-        if not total:
-            break
-        step = log_factors(expected, block, pulls, total, _WORTH)
-        step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
-        pulls -= step * (_WORTH / total)
-        logs[there] = np.clip(logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
-    return PairFactors(logs)
-
-
-def _bins(spans: SpansDecision, ranks: np.ndarray) -> np.ndarray:
-    """int64[n], the bins of times with these ranks among all."""
-    return np.searchsorted(spans.borders, spans_at(spans, ranks), side="right")
+        expected = np.zeros(len(self._there))
+        expected[pairs] = sums * (self._share / UNITS)
+        return expected
 
 
 def _some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
