@@ -65,7 +65,9 @@ if TYPE_CHECKING:
 # How much an error by noise weighs against one by clipping when the clip is chosen. It weighs much,
 # because only the shares of the bins of each pair are used, and clipping hardly changes these.
 _WEIGHT_OF_NOISE = 8
-# Shares of a pair's steps that may take time, which are as likely as each other.
+# How much likelier it is beforehand that no step of a pair takes time than that a share does, and
+# these shares.
+_ODDS = 3.0
 _SHARES_THAT_WAIT = np.arange(0.1, 1.05, 0.1).tolist()
 # A bin of the whole log counts as empty if it is fewer deviations of its noise above 0 than this.
 _LEAST_DEVIATIONS = 3
@@ -329,7 +331,7 @@ def _idle_pairs(pairs: np.ndarray, deviation: float, of_log: np.ndarray) -> np.n
         a, b = 1 - share, share * math.sqrt(square)
         fits = (at_once * b - taking * a) ** 2 / (a * a + b * b)  # squared distance to the line
         ratios += elementary.exp(np.clip((taking**2 - fits) / 2, -600, 600))
-    return (ratios < len(_SHARES_THAT_WAIT)) & (at_once > _LEAST_DEVIATIONS)
+    return (ratios < _ODDS * len(_SHARES_THAT_WAIT)) & (at_once > _LEAST_DEVIATIONS)
 
 
 def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:
