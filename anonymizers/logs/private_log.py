@@ -30,8 +30,8 @@ from tracecloak.anonymizers.rigorous.parts import Given, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
-from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.times.fitted_times import fitted
+from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation

@@ -2,8 +2,9 @@
 
 Logs drift: what is frequent in spring is rare in autumn. And what takes long differs from variant
 to variant. So each case counts once by class and period, once by class and time from first to last
-event, and once by period and that time; one of a single event has a bin of its own for it. A case
-changes three counts by 1 each, in tables of their own: exact discrete noise on each covers it.
+event, and once by period and that time, in a few wide bins; one of a single event has a bin of its
+own for it. Where in a wide bin the time is, all cases say. A case changes three counts by 1 each,
+in tables of their own: exact discrete noise on each covers it.
 
 Classes follow from the variants, periods and bins from noisy counts, all decided before.
 """
@@ -44,9 +45,6 @@ _CASES_OF_PERIOD = 40
 _WORTH = 100.0
 _TABLES = 3
 
-MOST_WIDE = 8
-"""So many bins of the times of cases are counted by class and by period at most."""
-
 
 def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
     """Returns how many periods the noise leaves something of: 2 to 24, by the size of the log.
@@ -61,30 +59,9 @@ def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
     return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
 
 
-def wide_bins(spans: SpansDecision) -> np.ndarray:
-    """Returns int64[k], the wide bin of each bin of the times of cases: at most MOST_WIDE.
-
-    What takes no time is apart. The others are divided such that each wide bin has about as much
-    of the cases and of their time together: half of the one share plus half of the other. Within a
-    wide bin all classes take as long as all cases do.
-
-    Args:
-        spans: How long cases take.
-    """
-    shares = np.diff(spans.reached, prepend=0)
-    begins = np.concatenate([[0], spans.borders])
-    times = shares * begins
-    weights = shares / shares.sum() + times / max(float(times.sum()), 1.0)
-    weights[0] = 0
-    middles = (np.cumsum(weights) - weights / 2) / max(float(weights.sum()), 1e-9)
-    parts = 1 + np.minimum((middles * (MOST_WIDE - 1)).astype(np.int64), MOST_WIDE - 2)
-    parts[0] = 0
-    return np.unique(parts, return_inverse=True)[1].astype(np.int64)
-
-
 def _of_wide(row: np.ndarray, spans: SpansDecision) -> np.ndarray:
-    """float64[w], sums of numbers of bins over each wide bin."""
-    return np.bincount(wide_bins(spans), row)
+    """float64[n_wide], sums of numbers of bins over each wide bin."""
+    return np.bincount(spans.wide, row)
 
 
 def changed_tables(max_units: int) -> Sensitivity:
@@ -112,7 +89,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class CaseTables:
-    """Cases by class and period, by class and bin of their time, and by period and bin.
+    """Cases by class and period, by class and wide bin of their time, and by period and wide bin.
 
     Attributes:
         time: When the log takes place.
@@ -131,8 +108,8 @@ class CaseTables:
         working = self.time.working_time(decisions)
         starts = working.at_us(working.elapsed_us(traces.starts))
         bins, _ = bins_of_spans(traces, self.time, None, decisions)
-        wide = wide_bins(decisions["spans"])
-        n_bins, bins = int(wide[-1]) + 1, wide[bins]
+        spans: SpansDecision = decisions["spans"]
+        n_bins, bins = spans.n_wide, spans.wide[bins]
         sizes = _Sizes(classes.size, periods.size, n_bins + 1)
         columns = (
             classes.of_cases(traces),
@@ -153,8 +130,8 @@ class TablesDecision(contract.Decision):
 
     Attributes:
         by_period: float64[n_classes, n_periods].
-        by_span: float64[n_classes, k+1], the last bin for cases of a single event.
-        of_periods: float64[n_periods, k+1], likewise.
+        by_span: float64[n_classes, n_wide+1], the last bin for cases of a single event.
+        of_periods: float64[n_periods, n_wide+1], likewise.
         deviation: Of the noise of each.
     """
 
@@ -176,7 +153,7 @@ def decide_tables(
 
     Args:
         counted: What `CaseTables` counts, exactly.
-        sizes: Number of classes, of periods, and of bins, that of single events included.
+        sizes: Number of classes, of periods, and of wide bins, that of single events included.
         noise: Of each count; made for `changed_tables`.
         randomness: The release's.
     """
@@ -195,7 +172,7 @@ class CaseTimes(contract.Decision):
     Attributes:
         periods: float64[2 n_classes, n_periods], the chance of each period or an earlier one: of
             the cases of each class that have one event, then of those that have more.
-        spans: float64[n_classes, n_periods, k], the chance of each bin or a lower one.
+        spans: float64[n_classes, n_periods, n_wide], the chance of each wide bin or a lower one.
     """
 
     wire_name: ClassVar[str] = "case-times"
@@ -221,8 +198,8 @@ def decide_times(
         of_all: How long all cases take.
         periods: When they begin.
         classes: The classes of the released variants.
-        bins: int64[n] each: of some cases like those that are released the class, and the bin of
-            the time by its steps' rank; k for a case of one event.
+        bins: int64[n] each: of some cases like those that are released the class, and the wide bin
+            of the time by its steps' rank; n_wide for a case of one event.
     """
     n_classes, width = tables.by_span.shape
     shares_of_all = np.append(_of_wide(np.diff(of_all.reached, prepend=0), of_all), 0)
@@ -304,8 +281,8 @@ def ranks_among_all(
 ) -> np.ndarray:
     """Returns float64[m] in [0, 1), the ranks among all cases of those with ranks in their classes.
 
-    Class and period decide the bin, and the rank within them the rank within the bin; where in the
-    bin that is, all cases say, of whom there are more.
+    Class and period decide the wide bin, and the rank within them the rank within the bin; where in
+    the bin that is, all cases say, of whom there are more.
 
     Args:
         decision: How long cases of each class take.
@@ -340,7 +317,7 @@ def tables_part(params: TimedParams, share: Fraction) -> Part:
     def decide(given: Given) -> TablesDecision:
         known = given.decisions
         classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
-        sizes = classes.size, known["periods"].size, int(wide_bins(known["spans"])[-1]) + 2
+        sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
         noise = given.means["tables"].noise(changed)
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 

@@ -1,11 +1,12 @@
-"""What ties the times of steps, of cases and of variants: computed from noisy numbers, by made cases.
+"""What ties times of steps, cases and variants to each other: computed from noisy numbers.
 
-Some cases are made like those that will be released. What their drawn steps come to says how long
-each class is expected to take compared with others, by which the noisy tables are completed. Then
-the time of each case is divided among its steps, and the time that goes by at each pair of
-activities is compared with the noisy sums: the factor of a pair that has too little is raised, that
-of one with too much is lowered, again and again, as in iterative proportional fitting (Deming and
-Stephan 1940).
+Some cases are made like those that will be released. What the drawn times of their steps come to,
+times the factors of their pairs, says how long each takes compared with others. That time is
+divided among the steps (`split_times`), and the time that goes by at each pair of activities is
+compared with the noisy sums (`pair_times`): the factor of a pair that has too little is raised,
+that of one with too much is lowered, again and again, as in iterative proportional fitting (Deming
+and Stephan 1940). As the made cases are clipped like those that were counted, the clip biases
+nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import spans_at
-from tracecloak.anonymizers.times.case_times import (
-    decide_times,
-    ranks_among_all,
-    sample_periods,
-    wide_bins,
-)
+from tracecloak.anonymizers.times.case_times import decide_times, ranks_among_all, sample_periods
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
 from tracecloak.anonymizers.times.split_times import (
     LARGEST_LOG,
@@ -83,9 +79,8 @@ def fitted(
         return spans_at(spans, _ranks(sums, is_single.astype(np.int64)))
 
     fit.rake(of_all)
-    wide = wide_bins(spans)
-    bins = wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
-    expected = np.where(is_single, wide[-1] + 1, bins)
+    bins = spans.wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
+    expected = np.where(is_single, spans.n_wide, bins)
     tables, periods = decisions["tables"], decisions["periods"]
     times = decide_times(tables, spans, periods, classes, (case_classes, expected))
     begun = sample_periods(times, case_classes, is_single, numbers, randomness)

@@ -1,4 +1,4 @@
-"""Stamps for generated cases: a drawn start, and drawn times of steps added up in working time."""
+"""Stamps for generated cases: a drawn start, and times of steps added up in working time."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def timed(
 
     A case's class decides in which period it begins, and with it how long it takes; of the cases of
     a class that whose steps come to the most takes longest, and so on (`step_sums`). That time is
-    divided among its steps (`split_times`), after which the events follow each other. All is added up in working time, so stamps do not decrease within a case. A case that
-    would outlast the range begins as much earlier.
+    divided among its steps (`split_times`), by which the events follow each other. All is added up
+    in working time, so stamps do not decrease within a case. A case that would outlast the range
+    begins as much earlier.
 
     A case's stamps depend on its number and its activities alone, not on the other cases of the
     batch.
@@ -84,4 +85,3 @@ def timed(
     begun = grid.ticks(sample_starts(timing.starts, case_numbers, randomness, within))
     begun = np.minimum(begun, grid.n_ticks - 1 - since_start[traces.offsets[1:] - 1])
     return replace(traces, times=grid.at_us(np.repeat(begun, traces.lengths) + since_start))
-

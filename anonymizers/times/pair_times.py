@@ -68,7 +68,7 @@ def clip_of(spans: SpansDecision, n_names: int) -> int:
         spans: How long cases take.
         n_names: Activities.
     """
-    n_cases = max(float(spans.counts.sum()), 1.0)
+    n_cases = max(float(np.cumsum(spans.counts)[-1]), 1.0)
     rank = rank_of_clip(spans.deviation, n_names * n_names, n_names, 1)
     share = min(rank / n_cases, _LARGEST_SHARE)
     return max(int(spans_at(spans, np.array([1 - share]))[0]), 1)

@@ -254,9 +254,7 @@ class CaseTimes:
                 durations, classes, others, other_classes, self._top.n_variants, _LEAST_DURATION_US
             ),
             "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
-            "big_pair_wait_error": big_pair_wait_error(
-                waits, other_waits, self.original.n_cases
-            ),
+            "big_pair_wait_error": big_pair_wait_error(waits, other_waits, self.original.n_cases),
             "misplaced_waiting_time": misplaced_waiting_time(waits, other_waits),
             "drift": half_difference(released.starts, other_classes),
         }

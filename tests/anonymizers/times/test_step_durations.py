@@ -554,7 +554,7 @@ def one_pair(shares: list[float]) -> DurationsDecision:
     reached[0] = np.cumsum(shares)
     reached[4] = np.cumsum(shares[::-1])  # of the one place
     reached[:, -1] = 1
-    return DurationsDecision(BORDERS, reached, 2, 10**8)
+    return DurationsDecision(BORDERS, reached, np.zeros(4, np.bool_), 2, 10**8)
 
 
 def steps(
@@ -619,20 +619,6 @@ def test_case_and_position_decide_and_nothing_else():
     part = sample_durations(decided, of_few, randomness())
     assert np.array_equal(part, whole[few])
     assert len(np.unique(whole[whole > 10**6])) > 0.9 * (whole > 10**6).sum()
-
-
-def test_what_shall_be_below_a_time_is_in_its_bin_or_a_lower_one():
-    decided = one_pair([0.2, 0.1, 0.6, 0.1, 0])
-    n = 50_000
-    zeros = np.zeros(n, np.int64)
-    own = steps(zeros, zeros, np.arange(n), zeros)
-    drawn = sample_durations(decided, own, randomness(), "again", np.full(n, 500))
-    observed = np.bincount(np.searchsorted(BORDERS, drawn, side="right"), minlength=5)
-    assert not observed[3:].any()
-    assert p_value(observed[:3], n * np.array([2, 1, 6]) / 9) > ALPHA
-    # Of what has no lower bin anything is drawn.
-    far = steps(zeros + 1, zeros, np.arange(n), zeros)
-    assert (sample_durations(decided, far, randomness(), "again", zeros) >= 10**6).all()
 
 
 def test_steps_are_those_of_a_loop():

@@ -77,7 +77,7 @@ FIELDS = {
     "kept-variants": "counted fresh measured measured_fresh",
     "known-cases": "rows counts n_sensitive",
     "log-times": "steps step_counts spans span_counts days day_counts hours hour_counts",
-    "longest-steps": "counts deviation",
+    "pair-times": "sums deviation clip is_pure",
     "noisy-counts": "counts half_width",
     "open-cases": (
         "keys individuals closes latest offsets publish times orders event_ids activities closed"
@@ -91,7 +91,7 @@ FIELDS = {
     "pripel-contents": "sources released replica durations values",
     "pripel-query": "offsets codes matched raw released cases starts",
     "products": "by_name came_out",
-    "propensities": "logs",
+    "pair-factors": "logs",
     "read-tally": "n_events counts first",
     "released-durations": "names edges_us sources targets bins counts lows highs",
     "released-graph": "names sources targets counts lows highs",
