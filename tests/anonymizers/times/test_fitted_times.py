@@ -21,6 +21,7 @@ from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
 from tracecloak.anonymizers.times.fitted_times import fitted
 from tracecloak.anonymizers.times.generated_times import timed
+from tracecloak.anonymizers.times.split_times import PairFactors
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -290,3 +291,54 @@ def test_cases_of_one_event_have_starts_by_variant_and_take_no_time():
     again = replace(traces, times=traces.times[::-1].copy())
     timing = timing_from(known | found, LOG_TIME, WORDS)
     assert np.array_equal(timed(again, np.arange(900), timing, randomness()).times, made.times)
+
+
+# --- where time goes by ---------------------------------------------------------------------------
+
+
+def times_by_pair(traces: TraceBatch) -> np.ndarray:
+    """Share of all waiting time, by pair."""
+    later = np.flatnonzero(~traces.is_first)
+    pairs = traces.activities[later - 1].astype(np.int64) * len(WORDS) + traces.activities[later]
+    sums = np.bincount(pairs, traces.durations[later], len(WORDS) ** 2)
+    return sums / sums.sum()
+
+
+def uneven(n: int) -> list[Case]:
+    """Cases A B C A: from A to B goes no time, from B to C minutes, from C to A days or weeks."""
+    rng = np.random.default_rng(12)
+    cases: list[Case] = []
+    for _ in range(n):
+        steps = [0, int(rng.integers(1, 9)) * MINUTE, int(rng.exponential(9 * DAY)) + HOUR]
+        cases.append(("ABCA", int(rng.integers(0, 200 * DAY)), steps))
+    return cases
+
+
+def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
+    """The control is drawn steps that nobody has fitted, with factors the wrong way round."""
+    traces = log_of(uneven(300))
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    known |= fitted(known, WORDS, randomness(3))
+    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
+    first = np.diff(made.times.reshape(-1, 4))[:, 0]
+    assert (first == 0).all()
+    assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 < 0.02
+    wrong = np.zeros(len(WORDS) ** 2)
+    wrong[1 * 3 + 2] = 10.0
+    timing = timing_from(known | {"pair factors": PairFactors(wrong)}, LOG_TIME, WORDS)
+    made = timed(traces, np.arange(300), timing, randomness())
+    assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
+
+
+def test_noisy_sums_decide_where_time_goes_if_steps_say_something_else():
+    """Of A B C A the sums say that half of the time is from B to C: factors bring it there."""
+    traces = log_of(uneven(300))
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    own = known["pair times"]
+    sums = np.zeros_like(own.sums)
+    sums[[1 * 3 + 2, 2 * 3 + 0]] = own.sums.sum() / 2
+    known["pair times"] = replace(own, sums=sums, deviation=1.0)
+    known |= fitted(known, WORDS, randomness(3))
+    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
+    assert times_by_pair(made)[1 * 3 + 2] == pytest.approx(0.5, abs=0.15)
+    assert times_by_pair(traces)[1 * 3 + 2] < 0.01

@@ -634,3 +634,23 @@ def test_steps_are_those_of_a_loop():
     assert found.places.tolist() == [3, 4, 1, -1, -1]
     few = found.take(np.array([3, 0]))
     assert few.cases.tolist() == [30, 7] and few.places.tolist() == [-1, 3]
+
+
+def test_a_pair_is_idle_if_its_counts_say_so_clearly():
+    """By hand, with a deviation of 10: 100 at once are idle, not if 60 others take time, nor 20."""
+    of_log = np.array([0.4, 0.3, 0.3])
+    pairs = np.array(
+        [[100, 3, -4], [100, 30, 30], [20, 0, 0], [0, 0, 0], [0, 50, 50], [100, -20, -5]], float
+    )
+    found = step_durations._idle_pairs(pairs, 10.0, of_log)
+    assert found.tolist() == [True, False, False, False, False, True]
+    # Where nothing of the log takes time, there is nothing to compare with.
+    assert not step_durations._idle_pairs(pairs, 10.0, np.array([1.0, 0, 0])).any()
+
+
+def test_steps_of_idle_pairs_take_no_time():
+    log = {f"c{i}": f"A B@0 A@{10 + i % 7}" for i in range(300)}
+    decided = decided_on(log)
+    n = decided.n_names
+    assert decided.is_idle.tolist() == [i == 1 for i in range(n * n)]
+    assert (decided.reached[1] == 1).all() and decided.reached[n, 0] == 0
