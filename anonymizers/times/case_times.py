@@ -42,7 +42,7 @@ _FEWEST_PERIODS, _MOST_PERIODS = 2, 24
 # of one count.
 _CASES_OF_PERIOD = 40
 # What is expected before a class is counted weighs as much as so many counted cases.
-_WORTH = 100.0
+_WORTH = 300.0
 _TABLES = 3
 
 

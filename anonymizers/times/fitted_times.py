@@ -30,7 +30,7 @@ from tracecloak.anonymizers.times.split_times import (
     sums_of_steps,
     weights_of,
 )
-from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
+from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import decide_step_sums
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.schemas.arrays.merging import ranges
@@ -46,6 +46,8 @@ _ROUNDS = 20
 # The first is the share of the step that would meet the sum of one pair if the others stayed as
 # they are. The second is the largest step.
 _DAMPING, _LARGEST_STEP = 0.7, 1.0
+# A sum is clearly above the noise if it is so many deviations above 0.
+_LEAST_DEVIATIONS = 3.0
 
 
 def fitted(
@@ -71,7 +73,7 @@ def fitted(
     steps = Steps.of(some, numbers, classes, case_classes)
     taken = sample_durations(durations, steps, randomness)
     fit = _Fit(
-        decisions["pair times"], durations, steps, taken, is_single,
+        decisions["pair times"], durations.is_idle, steps, taken, is_single,
         variants.n_cases / max(some.n_cases, 1),
     )  # fmt: skip
 
@@ -92,7 +94,7 @@ def fitted(
     fit.rake(of_classes)
     several = np.flatnonzero(~is_single)
     by_class = decide_step_sums(fit.sums()[several], case_classes[several], classes.size)
-    return {"step sums": by_class, "case times": times, "pair factors": PairFactors(fit.logs)}
+    return {"step sums": by_class, "case times": times, "pair factors": fit.factors}
 
 
 def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -109,7 +111,8 @@ class _Fit:
 
     Args:
         measured: Noisy sums of the time of each pair.
-        durations: How long steps take.
+        is_idle: bool[n n], pairs whose steps take no time by their counts; if the time of a pair is
+            clearly above the noise, it is none of these.
         steps: Of the made cases.
         taken: int64[m], drawn times of the steps.
         is_single: bool[n_cases], which of these cases have one event.
@@ -119,22 +122,23 @@ class _Fit:
     def __init__(
         self,
         measured: PairTimesDecision,
-        durations: DurationsDecision,
+        is_idle: np.ndarray,
         steps: Steps,
         taken: np.ndarray,
         is_single: np.ndarray,
         share: float,
     ) -> None:
-        self._measured, self._durations, self._share = measured, durations, share
+        self._measured, self._share = measured, share
         self._steps, self._taken, self._is_single = steps, taken, is_single
         # Most pairs of many activities never follow each other, and keep the factor of 1.
         self._there, self._places = np.unique(steps.pairs, return_inverse=True)
         self._pulls = np.zeros(len(self._there))
-        self.logs = np.zeros(len(measured.sums))
+        is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
+        self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)
 
     def weights(self) -> np.ndarray:
         """Returns int64[m], the weights of the steps."""
-        return weights_of(self._taken, self._steps, self._durations, PairFactors(self.logs))
+        return weights_of(self._taken, self._steps, self.factors)
 
     def sums(self) -> np.ndarray:
         """Returns int64[n_cases], what the weights of each case's steps come to."""
@@ -157,7 +161,8 @@ class _Fit:
             step = log_factors(expected, block, self._pulls, total, _WORTH)
             step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
             self._pulls -= step * (_WORTH / total)
-            self.logs[there] = np.clip(self.logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
+            logs = self.factors.logs
+            logs[there] = np.clip(logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
 
     def _expected(self, times: np.ndarray) -> np.ndarray:
         """float64, the clipped sums of the pairs that there are, in clips, over released cases."""

@@ -71,7 +71,7 @@ def timed(
     taken = sample_durations(timing.durations, steps, randomness)
     is_single = traces.lengths == 1
     periods = sample_periods(timing.times, classes, is_single, case_numbers, randomness)
-    weights = weights_of(taken, steps, timing.durations, timing.factors)
+    weights = weights_of(taken, steps, timing.factors)
     sums = sums_of_steps(weights, steps, traces.n_cases)
     ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
     ranks = ranks_among_all(timing.times, timing.spans, classes, periods, ranks)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps
+from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.schemas.arrays import elementary
 
 LARGEST_LOG = 10.0
@@ -33,27 +33,26 @@ class PairFactors(contract.Decision):
 
     Attributes:
         logs: float64[n n], the logarithm, at most LARGEST_LOG in size; only differences matter.
+        is_idle: bool[n n], the pairs whose steps take no time.
     """
 
     wire_name: ClassVar[str] = "pair-factors"
 
     logs: np.ndarray
+    is_idle: np.ndarray
 
 
-def weights_of(
-    taken: np.ndarray, steps: Steps, durations: DurationsDecision, factors: PairFactors
-) -> np.ndarray:
+def weights_of(taken: np.ndarray, steps: Steps, factors: PairFactors) -> np.ndarray:
     """Returns int64[m], drawn times multiplied by the factors of their pairs, in parts of a tick.
 
-    Those of pairs of which no step takes time are 0.
+    Those of pairs whose steps take no time are 0.
 
     Args:
         taken: int64[m], drawn times, in ticks.
         steps: The steps.
-        durations: What they were drawn from.
         factors: Of all pairs.
     """
-    times = np.where(durations.is_idle[steps.pairs], 0.0, np.maximum(taken, _OF_A_TICK))
+    times = np.where(factors.is_idle[steps.pairs], 0.0, np.maximum(taken, _OF_A_TICK))
     products = times * _PARTS * elementary.exp(factors.logs)[steps.pairs]
     return np.floor(np.minimum(products, _LARGEST_WEIGHT)).astype(np.int64)
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _WEIGHT_OF_NOISE = 8
 # How much likelier it is beforehand that no step of a pair takes time than that a share does, and
 # these shares.
-_ODDS = 1.0
+_ODDS = 3.0
 _SHARES_THAT_WAIT = np.arange(0.1, 1.05, 0.1).tolist()
 # A bin of the whole log counts as empty if it is fewer deviations of its noise above 0 than this.
 _LEAST_DEVIATIONS = 3

@@ -20,6 +20,7 @@ _SUMMARY = (
     "top_variant_duration_error",
     "duration_eta_squared",
     "big_pair_wait_error",
+    "misplaced_waiting_time",
     "drift",
     "next_activity_accuracy",
     "tree_fitness",

@@ -325,7 +325,7 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 < 0.02
     wrong = np.zeros(len(WORDS) ** 2)
     wrong[1 * 3 + 2] = 10.0
-    timing = timing_from(known | {"pair factors": PairFactors(wrong)}, LOG_TIME, WORDS)
+    timing = timing_from(known | {"pair factors": PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS)
     made = timed(traces, np.arange(300), timing, randomness())
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
 

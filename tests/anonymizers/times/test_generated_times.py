@@ -114,7 +114,7 @@ def timing_of(
         CaseTimes(np.ones((4, 1)), np.tile(spans.reached, (2, 1, 1))),
         durations,
         sums,
-        PairFactors(np.array([0.0, 1.5, 0.0, 0.0])),
+        PairFactors(np.array([0.0, 1.5, 0.0, 0.0]), durations.is_idle),
     )
 
 
@@ -176,7 +176,7 @@ def test_stamps_are_those_of_a_loop(name):
         classes = NO_CLASSES.of_cases(case)
         steps = Steps.of(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
-        weights = weights_of(taken, steps, durations, timing.factors)
+        weights = weights_of(taken, steps, timing.factors)
         ranks = ranks_of(sums, weights.sum(keepdims=True), classes, own, randomness())
         [span] = spans_at(spans, ranks)
         since = np.zeros(1, np.int64)

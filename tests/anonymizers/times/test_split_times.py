@@ -14,11 +14,10 @@ from tracecloak.anonymizers.times.split_times import (
     sums_of_steps,
     weights_of,
 )
-from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps
+from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.schemas.arrays.columnar import decode, encode
 
 IDLE = np.array([False, False, True, False])
-DURATIONS = DurationsDecision(np.array([1]), np.ones((4, 2)), IDLE, 2, 2**33)
 
 some_steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**33)), max_size=5)
 some_cases = st.lists(st.tuples(some_steps, st.integers(0, 2**33)), max_size=6)
@@ -38,8 +37,8 @@ def test_times_add_up_are_not_negative_and_are_in_proportion(cases, logs):
     steps = steps_of([[pair for pair, _ in case] for case, _ in cases])
     taken = np.array([x for case, _ in cases for _, x in case], np.int64)
     wanted = np.array([span for _, span in cases], np.int64)
-    factors = decode(encode(PairFactors(np.array(logs))))
-    weights = weights_of(taken, steps, DURATIONS, factors)
+    factors = decode(encode(PairFactors(np.array(logs), IDLE)))
+    weights = weights_of(taken, steps, factors)
     assert ((weights == 0) | ~IDLE[steps.pairs]).all() and (weights[IDLE[steps.pairs]] == 0).all()
     found = divided(wanted, weights, steps)
     assert found.dtype == np.int64 and (found >= 0).all() and (found[weights == 0] == 0).all()
@@ -61,21 +60,21 @@ def test_by_hand():
     steps, wanted = steps_of([[0, 1, 2]]), np.array([80])
     taken = np.array([10, 30, 50])
     for first, expected in ((1.0, [20, 60, 0]), (3.0, [40, 40, 0])):
-        factors = PairFactors(np.log([first, 1, 1, 1]))
-        weights = weights_of(taken, steps, DURATIONS, factors)
+        factors = PairFactors(np.log([first, 1, 1, 1]), IDLE)
+        weights = weights_of(taken, steps, factors)
         assert np.abs(divided(wanted, weights, steps) - expected).max() <= 1
     # A step that takes no time gets some only where its factor is large.
     none = np.array([0, 1000, 0])
     for log, least, most in ((0.0, 0, 0), (LARGEST_LOG, 60, 80)):
-        weights = weights_of(none, steps, DURATIONS, PairFactors(np.array([log, 0, 0, 0])))
+        weights = weights_of(none, steps, PairFactors(np.array([log, 0, 0, 0]), IDLE))
         assert least <= divided(wanted, weights, steps)[0] <= most
 
 
 def test_a_million_steps_of_a_case_do_not_overflow():
     n = 1_000_000
     steps = steps_of([[0] * n])
-    factors = PairFactors(np.full(4, LARGEST_LOG))
-    weights = weights_of(np.full(n, 2**33), steps, DURATIONS, factors)
+    factors = PairFactors(np.full(4, LARGEST_LOG), IDLE)
+    weights = weights_of(np.full(n, 2**33), steps, factors)
     found = divided(np.array([2**33]), weights, steps)
     assert found.sum() == 2**33 and found.min() > 0
 

@@ -91,7 +91,7 @@ FIELDS = {
     "pripel-contents": "sources released replica durations values",
     "pripel-query": "offsets codes matched raw released cases starts",
     "products": "by_name came_out",
-    "pair-factors": "logs",
+    "pair-factors": "logs is_idle",
     "read-tally": "n_events counts first",
     "released-durations": "names edges_us sources targets bins counts lows highs",
     "released-graph": "names sources targets counts lows highs",
