@@ -100,7 +100,7 @@ class SpansDecision(contract.Decision):
         wide: int64[k], the wide bin of each bin, ascending from 0; see `wide_bins`.
     """
 
-    wire_name: ClassVar[str] = "case-spans"
+    wire_name: ClassVar[str] = "binned-spans"
 
     borders: np.ndarray
     reached: np.ndarray

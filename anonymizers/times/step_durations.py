@@ -229,7 +229,7 @@ class DurationsDecision(contract.Decision):
         n_ticks: Each step takes less: the working time of the range.
     """
 
-    wire_name: ClassVar[str] = "step-durations"
+    wire_name: ClassVar[str] = "binned-steps"
 
     borders: np.ndarray
     reached: np.ndarray

@@ -113,7 +113,7 @@ def test_misplaced_waiting_time_by_hand() -> None:
     assert figures(cases, released)["misplaced_waiting_time"] == pytest.approx(0.5)
     assert figures(cases, cases)["misplaced_waiting_time"] == 0
     # Only where the time goes counts, and not how much there is; and how often does not either.
-    half = {"x": f"A B@{HOUR // 2} C@{HOUR}", "y": f"A B@{HOUR}", "z": "A B"}
+    half = {"x": f"A B@{HOUR // 2} C@{HOUR}", "y": f"A B@{HOUR}", "z": "A B@0"}
     assert figures(cases, half)["misplaced_waiting_time"] == pytest.approx(0)
     assert figures(cases, {"x": "A B"})["misplaced_waiting_time"] == 1
     assert figures({"x": "A B"}, cases)["misplaced_waiting_time"] is None

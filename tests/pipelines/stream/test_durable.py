@@ -48,7 +48,7 @@ FIELDS = {
     "case-norms": "buckets counts",
     "case-ranks": "groups cases",
     "case-sketch": "digests",
-    "case-spans": "borders reached n_ticks counts deviation",
+    "binned-spans": "borders reached n_ticks counts deviation wide",
     "case-starts": "time bucket_days buckets n_hours rates",
     "case-tables": "by_period by_span of_periods deviation",
     "case-times": "periods spans",
@@ -99,7 +99,7 @@ FIELDS = {
     "released-variants": "names offsets codes counts lows highs",
     "start-range": "first_us last_us",
     "statistics": "by_name",
-    "step-durations": "borders reached n_names n_ticks",
+    "binned-steps": "borders reached is_idle n_names n_ticks",
     "step-log": (
         "release_id epoch step start_us end_us n_steps_left epsilon delta traces product view"
     ),
