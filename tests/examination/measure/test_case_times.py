@@ -115,8 +115,8 @@ def test_misplaced_waiting_time_by_hand() -> None:
     # Only where the time goes counts, and not how much there is; and how often does not either.
     half = {"x": f"A B@{HOUR // 2} C@{HOUR}", "y": f"A B@{HOUR}", "z": "A B@0"}
     assert figures(cases, half)["misplaced_waiting_time"] == pytest.approx(0)
-    assert figures(cases, {"x": "A B"})["misplaced_waiting_time"] == 1
-    assert figures({"x": "A B"}, cases)["misplaced_waiting_time"] is None
+    assert figures(cases, {"x": "A B@0"})["misplaced_waiting_time"] == 1
+    assert figures({"x": "A B@0"}, cases)["misplaced_waiting_time"] is None
 
 
 def test_two_per_cent_of_many_cases_are_more_than_twenty() -> None:
