@@ -10,7 +10,7 @@ from typing import Any
 from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED: frozenset[str] = frozenset()
+REMOVED = frozenset({"case-spans", "longest-steps", "propensities", "step-durations"})
 """Names that columnar classes had once; none is given again."""
 
 COLUMNAR: Plugins[type[Any]] = Plugins(
@@ -26,6 +26,8 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "amun-sampling": "tracecloak.anonymizers.amun.params:SamplingDecision",
         "amun-selection": "tracecloak.anonymizers.amun.params:SelectionDecision",
         "attribute-shares": "tracecloak.anonymizers.logs.attributes:AttributeDecision",
+        "binned-spans": "tracecloak.anonymizers.times.case_spans:SpansDecision",
+        "binned-steps": "tracecloak.anonymizers.times.step_durations:DurationsDecision",
         "bought-clip": "tracecloak.anonymizers.rigorous.clips:ClipDecision",
         "bought-length": "tracecloak.anonymizers.rigorous.bought_length:LengthDecision",
         "bought-time-range": "tracecloak.anonymizers.times.time_range:TimeRangeDecision",
@@ -35,7 +37,6 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "case-norms": "tracecloak.schemas.statistics.clipped_flows:CaseNorms",
         "case-ranks": "tracecloak.schemas.arrays.ranks:CaseRanks",
         "case-sketch": "tracecloak.anonymizers.contract.case_sketch:CaseSketch",
-        "case-spans": "tracecloak.anonymizers.times.case_spans:SpansDecision",
         "case-starts": "tracecloak.anonymizers.times.case_starts:StartsDecision",
         "case-tables": "tracecloak.anonymizers.times.case_times:TablesDecision",
         "case-times": "tracecloak.anonymizers.times.case_times:CaseTimes",
@@ -46,8 +47,8 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "closed-run": "tracecloak.schemas.streams.closed_keys:ClosedRun",
         "counted-cases": "tracecloak.schemas.streams.stream_caps:CountedCases",
         "counted-units": "tracecloak.anonymizers.contract.counted_units:CountedUnits",
-        "decision": "tracecloak.anonymizers.contract.method:Decision",
         "dafsa": "tracecloak.schemas.statistics.dafsa:Dafsa",
+        "decision": "tracecloak.anonymizers.contract.method:Decision",
         "directly-follows": "tracecloak.schemas.statistics.directly_follows:DirectlyFollows",
         "duration-index": "tracecloak.schemas.statistics.durations:DurationIndex",
         "duration-table": "tracecloak.schemas.statistics.durations:DurationTable",
@@ -64,10 +65,11 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "kept-variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
         "known-cases": "tracecloak.schemas.statistics.background_knowledge:KnownCases",
         "log-times": "tracecloak.schemas.statistics.log_times:LogTimes",
-        "longest-steps": "tracecloak.anonymizers.times.longest_steps:LongestDecision",
         "noisy-counts": "tracecloak.anonymizers.rigorous.counts_part:NoisyCounts",
         "open-cases": "tracecloak.schemas.streams.open_cases:OpenCases",
+        "pair-factors": "tracecloak.anonymizers.times.split_times:PairFactors",
         "pair-graph": "tracecloak.anonymizers.queries.pair_query:DfgDecision",
+        "pair-times": "tracecloak.anonymizers.times.pair_times:PairTimesDecision",
         "parts": "tracecloak.anonymizers.rigorous.parts:PartsDecision",
         "periods": "tracecloak.anonymizers.times.case_starts:Periods",
         "pretsa-merging": "tracecloak.anonymizers.pretsa.method:MergingDecision",
@@ -76,7 +78,6 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "pripel-contents": "tracecloak.anonymizers.pripel.enrichment:ContentsDecision",
         "pripel-query": "tracecloak.anonymizers.pripel.enrichment:QueryDecision",
         "products": "tracecloak.anonymizers.contract.method:Products",
-        "propensities": "tracecloak.anonymizers.times.longest_steps:Propensities",
         "read-tally": "tracecloak.schemas.events.tally:ReadTally",
         "released-durations": "tracecloak.schemas.published.durations:ReleasedDurations",
         "released-figures": "tracecloak.schemas.published.figures:ReleasedFigures",
@@ -87,7 +88,6 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "service-times": "tracecloak.anonymizers.logs.service_times:ServiceDecision",
         "start-range": "tracecloak.schemas.events.timeline:StartRange",
         "statistics": "tracecloak.schemas.arrays.merging:Statistics",
-        "step-durations": "tracecloak.anonymizers.times.step_durations:DurationsDecision",
         "step-log": "tracecloak.schemas.published.step:StepLog",
         "step-sums": "tracecloak.anonymizers.times.step_sums:StepSums",
         "time-bins": "tracecloak.anonymizers.times.time_bins:TimeBins",

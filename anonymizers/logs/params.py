@@ -24,7 +24,7 @@ from tracecloak.anonymizers.times.case_spans import spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
 from tracecloak.anonymizers.times.granularity import granularity_part
-from tracecloak.anonymizers.times.longest_steps import longest_part
+from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.step_durations import (
     durations_part,
     excess_of_durations,
@@ -146,9 +146,9 @@ class PrivateLogParams(ListedParams):
         default_factory=dict
     )
     """Weights of the parts, as a flag also variants=0.5,starts=0.2. By default variants 0.4,
-    durations (between events) 0.25, longest steps 0.08, spans (of whole cases) 0.18, starts 0.12,
-    tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2, service times
-    (where events have starts) 0.15,
+    durations (between events) 0.25, pair times (sums of these) 0.16, spans (of whole cases) 0.18,
+    starts 0.12, tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
+    service times (where events have starts) 0.15,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
     vocabulary 0.15.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
@@ -490,7 +490,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(_before(spans_part), "spans", Fraction(18, 100)),
     Kind(_before(starts_part), "starts", Fraction(12, 100)),
     Kind(_timed(_durations), "durations", Fraction(25, 100)),
-    Kind(_timed(longest_part), "longest steps", Fraction(8, 100)),
+    Kind(_timed(pair_times_part), "pair times", Fraction(16, 100)),
     Kind(_timed(tables_part), "tables", Fraction(15, 100)),
     Kind(_attributes, "attributes", Fraction(20, 100)),
     Kind(_handovers, "handovers", Fraction(10, 100)),

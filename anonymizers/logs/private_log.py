@@ -31,8 +31,8 @@ from tracecloak.anonymizers.rigorous.parts import Given, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
+from tracecloak.anonymizers.times.fitted_times import fitted
 from tracecloak.anonymizers.times.generated_times import Timing, timed
-from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
@@ -223,7 +223,7 @@ class PrivateLog(PartsMethod):
         if round_name == LOG and params.is_timed:
             together = {**known, **parts}
             vocabulary = known_vocabulary(params.words, together)
-            parts |= tied(together, vocabulary, given.randomness)
+            parts |= fitted(together, vocabulary, given.randomness)
             if params.handed_over:
                 from tracecloak.anonymizers.logs.handovers import decided_handovers
 
@@ -270,7 +270,7 @@ class PrivateLog(PartsMethod):
             drawn["case times"],
             drawn["durations"],
             drawn["step sums"],
-            drawn["propensities"],
+            drawn["pair factors"],
         )
         traces = timed(traces, cases, timing, randomness)
         if params.declared:

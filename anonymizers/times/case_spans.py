@@ -38,9 +38,13 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
 
+# For counts by class and by period bins are wider. There are more of these only while each has so
+# many cases, in deviations of the noise of one count.
+_FEWEST_WIDE, _CASES_OF_WIDE = 8, 40
 # A bin counts as empty unless it and its neighbours together are so many deviations of the noise
 # above 0. Noise alone often makes one far bin large, but seldom three in a row.
 _LEAST_DEVIATIONS = 2.5
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -96,15 +100,22 @@ class SpansDecision(contract.Decision):
         n_ticks: Each case takes less: the working time of the range.
         counts: float64[k], the noisy counts that it is made of.
         deviation: Of the noise of each.
+        wide: int64[k], the wide bin of each bin, ascending from 0; see `wide_bins`.
     """
 
-    wire_name: ClassVar[str] = "case-spans"
+    wire_name: ClassVar[str] = "binned-spans"
 
     borders: np.ndarray
     reached: np.ndarray
     n_ticks: int
     counts: np.ndarray
     deviation: float
+    wide: np.ndarray
+
+    @property
+    def n_wide(self) -> int:
+        """Number of wide bins."""
+        return int(self.wide[-1]) + 1
 
 
 def changed_spans(max_units: int) -> Sensitivity:
@@ -140,7 +151,34 @@ def decide_spans(
     if not shares_kept.any():
         shares_kept = np.ones(k)
     reached = np.cumsum(shares_kept)
-    return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation)
+    n_wide = int(reached[-1] / (_CASES_OF_WIDE * deviation))
+    wide = wide_bins(shares_kept / reached[-1], borders, max(n_wide, _FEWEST_WIDE))
+    return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation, wide)
+
+
+def wide_bins(shares: np.ndarray, borders: np.ndarray, n_wide: int) -> np.ndarray:
+    """Returns int64[k], the wide bin of each bin, numbered from 0.
+
+    The first bin, for what takes no time, is one by itself. The others are divided such that each
+    wide bin has about as much of the cases and of their time: of the sum of the two shares. So
+    where a few cases have most of the time, these are told apart, too.
+
+    Args:
+        shares: float64[k], of the cases, by bin.
+        borders: int64[k-1], borders of the bins, in ticks.
+        n_wide: So many there are at most, at least 2.
+    """
+    if n_wide >= len(shares):
+        return np.arange(len(shares))
+    times = shares * np.concatenate([[0], borders])
+    both = shares / max(float(np.cumsum(shares)[-1]), _TINY)
+    both = both + times / max(float(np.cumsum(times)[-1]), _TINY)
+    both[0] = 0
+    upto = np.cumsum(both)
+    middles = (upto - both / 2) / max(float(upto[-1]), _TINY)
+    parts = 1 + np.minimum((middles * (n_wide - 1)).astype(np.int64), n_wide - 2)
+    parts[0] = 0
+    return np.unique(parts, return_inverse=True)[1].astype(np.int64)
 
 
 def _with_neighbours(row: np.ndarray) -> np.ndarray:

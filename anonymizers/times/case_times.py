@@ -2,8 +2,9 @@
 
 Logs drift: what is frequent in spring is rare in autumn. And what takes long differs from variant
 to variant. So each case counts once by class and period, once by class and time from first to last
-event, and once by period and that time; one of a single event has a bin of its own for it. A case
-changes three counts by 1 each, in tables of their own: exact discrete noise on each covers it.
+event, and once by period and that time, in a few wide bins; one of a single event has a bin of its
+own for it. Where in a wide bin the time is, all cases say. A case changes three counts by 1 each,
+in tables of their own: exact discrete noise on each covers it.
 
 Classes follow from the variants, periods and bins from noisy counts, all decided before.
 """
@@ -58,6 +59,11 @@ def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
     return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
 
 
+def _of_wide(row: np.ndarray, spans: SpansDecision) -> np.ndarray:
+    """float64[n_wide], sums of numbers of bins over each wide bin."""
+    return np.bincount(spans.wide, row)
+
+
 def changed_tables(max_units: int) -> Sensitivity:
     """Returns what one unit changes of the three tables."""
     return of_distinct_cells(_TABLES, max_units)
@@ -83,7 +89,7 @@ class _Sizes:
 
 @dataclass(frozen=True)
 class CaseTables:
-    """Cases by class and period, by class and bin of their time, and by period and bin.
+    """Cases by class and period, by class and wide bin of their time, and by period and wide bin.
 
     Attributes:
         time: When the log takes place.
@@ -101,7 +107,9 @@ class CaseTables:
         periods: Periods = decisions["periods"]
         working = self.time.working_time(decisions)
         starts = working.at_us(working.elapsed_us(traces.starts))
-        bins, n_bins = bins_of_spans(traces, self.time, None, decisions)
+        bins, _ = bins_of_spans(traces, self.time, None, decisions)
+        spans: SpansDecision = decisions["spans"]
+        n_bins, bins = spans.n_wide, spans.wide[bins]
         sizes = _Sizes(classes.size, periods.size, n_bins + 1)
         columns = (
             classes.of_cases(traces),
@@ -122,8 +130,8 @@ class TablesDecision(contract.Decision):
 
     Attributes:
         by_period: float64[n_classes, n_periods].
-        by_span: float64[n_classes, k+1], the last bin for cases of a single event.
-        of_periods: float64[n_periods, k+1], likewise.
+        by_span: float64[n_classes, n_wide+1], the last bin for cases of a single event.
+        of_periods: float64[n_periods, n_wide+1], likewise.
         deviation: Of the noise of each.
     """
 
@@ -145,7 +153,7 @@ def decide_tables(
 
     Args:
         counted: What `CaseTables` counts, exactly.
-        sizes: Number of classes, of periods, and of bins, that of single events included.
+        sizes: Number of classes, of periods, and of wide bins, that of single events included.
         noise: Of each count; made for `changed_tables`.
         randomness: The release's.
     """
@@ -164,7 +172,7 @@ class CaseTimes(contract.Decision):
     Attributes:
         periods: float64[2 n_classes, n_periods], the chance of each period or an earlier one: of
             the cases of each class that have one event, then of those that have more.
-        spans: float64[n_classes, n_periods, k], the chance of each bin or a lower one.
+        spans: float64[n_classes, n_periods, n_wide], the chance of each wide bin or a lower one.
     """
 
     wire_name: ClassVar[str] = "case-times"
@@ -190,11 +198,11 @@ def decide_times(
         of_all: How long all cases take.
         periods: When they begin.
         classes: The classes of the released variants.
-        bins: int64[n] each: of some cases like those that are released the class, and the bin of
-            the time by its steps' rank; k for a case of one event.
+        bins: int64[n] each: of some cases like those that are released the class, and the wide bin
+            of the time by its steps' rank; n_wide for a case of one event.
     """
     n_classes, width = tables.by_span.shape
-    shares_of_all = np.append(np.diff(of_all.reached, prepend=0), 0)
+    shares_of_all = np.append(_of_wide(np.diff(of_all.reached, prepend=0), of_all), 0)
     sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
     of_class = sums.reshape(n_classes, width) + shares_of_all
     of_class /= of_class.sum(axis=1, keepdims=True)
@@ -206,7 +214,7 @@ def decide_times(
         NoisySums((0, 2), tables.by_span[used], tables.deviation),
         NoisySums((0, 1), tables.by_period[used], tables.deviation),
         NoisySums((1, 2), tables.of_periods, tables.deviation),
-        NoisySums((2,), of_all.counts, of_all.deviation),
+        NoisySums((2,), _of_wide(of_all.counts, of_all), of_all.deviation),
         NoisySums((0,), sizes, 0.0),
         NoisySums((1,), sizes.sum() * of_period, tables.deviation),
     ]
@@ -273,8 +281,8 @@ def ranks_among_all(
 ) -> np.ndarray:
     """Returns float64[m] in [0, 1), the ranks among all cases of those with ranks in their classes.
 
-    Class and period decide the bin, and the rank within them the rank within the bin; where in the
-    bin that is, all cases say, of whom there are more.
+    Class and period decide the wide bin, and the rank within them the rank within the bin; where in
+    the bin that is, all cases say, of whom there are more.
 
     Args:
         decision: How long cases of each class take.
@@ -290,8 +298,8 @@ def ranks_among_all(
     before = np.where(bins > 0, reached[rows, bins - 1], 0.0)
     share = reached[rows, bins] - before
     within = np.clip((ranks - before) / np.where(share > 0, share, 1), 0, 1 - 1e-9)
-    shares = np.diff(of_all.reached, prepend=0)
-    return (of_all.reached - shares)[bins] + within * shares[bins]
+    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    return (np.cumsum(shares) - shares)[bins] + within * shares[bins]
 
 
 def tables_part(params: TimedParams, share: Fraction) -> Part:
@@ -309,7 +317,7 @@ def tables_part(params: TimedParams, share: Fraction) -> Part:
     def decide(given: Given) -> TablesDecision:
         known = given.decisions
         classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
-        sizes = classes.size, known["periods"].size, len(known["spans"].reached) + 1
+        sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
         noise = given.means["tables"].noise(changed)
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 

@@ -52,6 +52,7 @@ from tracecloak.anonymizers.times.time_bins import (
     times_at,
 )
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -64,6 +65,10 @@ if TYPE_CHECKING:
 # How much an error by noise weighs against one by clipping when the clip is chosen. It weighs much,
 # because only the shares of the bins of each pair are used, and clipping hardly changes these.
 _WEIGHT_OF_NOISE = 8
+# How much likelier it is beforehand that no step of a pair takes time than that a share does, and
+# these shares.
+_ODDS = 3.0
+_SHARES_THAT_WAIT = np.arange(0.1, 1.05, 0.1).tolist()
 # A bin of the whole log counts as empty if it is fewer deviations of its noise above 0 than this.
 _LEAST_DEVIATIONS = 3
 
@@ -219,16 +224,23 @@ class DurationsDecision(contract.Decision):
         reached: float64[n n + n_places, k], the chance of each bin or a lower one; the last is 1.
             Row a n + b is that of steps from a to b, and row n n + p that of steps to place p in
             the variants that are classes.
+        is_idle: bool[n n], whether clearly no step from a to b takes time; its chances say so.
         n_names: n, number of activities.
         n_ticks: Each step takes less: the working time of the range.
     """
 
-    wire_name: ClassVar[str] = "step-durations"
+    wire_name: ClassVar[str] = "binned-steps"
 
     borders: np.ndarray
     reached: np.ndarray
+    is_idle: np.ndarray
     n_names: int
     n_ticks: int
+
+    def rows(self, steps: Steps) -> np.ndarray:
+        """Returns int64[m], the row of each step: of its place, else of its pair."""
+        n = self.n_names
+        return np.where(steps.places < 0, steps.pairs, n * n + steps.places)
 
 
 def decide_durations(
@@ -277,6 +289,7 @@ def decide_durations(
     is_large = targets > largest_noise(targets.size) * deviation_of_targets
     of_log = _shares_of_log(targets, deviation_of_targets, is_large)
     of_targets = estimated_shares(targets, deviation_of_targets, of_log, is_large)
+    is_idle = _idle_pairs(pairs.reshape(n * n, k), deviation, of_log)
     # One target after the other: memory for one copy of the cells is enough.
     reached = np.empty((n * n + len(places), k))
     for target in range(n):
@@ -285,11 +298,42 @@ def decide_durations(
         reached[target : n * n : n] = estimated_shares(
             rows, deviation, of_targets[target], is_large
         )
+    reached[: n * n][is_idle] = np.eye(1, k)
     is_large = places > largest_noise(max(places.size, 2)) * deviation
-    reached[n * n :] = estimated_shares(places, deviation, reached[classes.pairs(n)], is_large)
+    pair_of_place = classes.pairs(n)
+    is_large[is_idle[pair_of_place]] = False  # what their coarser level has none of stays so
+    reached[n * n :] = estimated_shares(places, deviation, reached[pair_of_place], is_large)
     np.cumsum(reached, axis=1, out=reached)
     reached /= reached[:, -1:]
-    return DurationsDecision(borders, reached, n, n_ticks)
+    return DurationsDecision(borders, reached, is_idle, n, n_ticks)
+
+
+def _idle_pairs(pairs: np.ndarray, deviation: float, of_log: np.ndarray) -> np.ndarray:
+    """bool[n n], of which pairs it is more likely that no step takes time than that some do.
+
+    A step that takes time is taken to fall into the bins as those of the whole log that do. If
+    a share of a pair's steps takes time, two numbers tell it: the noisy count of the first bin,
+    and the least-squares estimate of how many steps take time. The likelihood that the share is 0
+    is compared with the mean over all shares, each with the number of steps that fits best. What
+    is not clearly above the noise is never taken to be idle.
+
+    Args:
+        pairs: float64[n n, k], noisy counts.
+        deviation: Of the noise of each.
+        of_log: float64[k], shares of the bins in the whole log.
+    """
+    shares = of_log[1:] / max(float(of_log[1:].sum()), np.finfo(np.float64).tiny)
+    square = float((shares**2).sum())
+    if not square:
+        return np.zeros(len(pairs), np.bool_)
+    at_once, taking = pairs[:, 0] / deviation, (pairs[:, 1:] * shares).sum(axis=1) / square
+    taking *= math.sqrt(square) / deviation
+    ratios = np.zeros(len(pairs))
+    for share in _SHARES_THAT_WAIT:
+        a, b = 1 - share, share * math.sqrt(square)
+        fits = (at_once * b - taking * a) ** 2 / (a * a + b * b)  # squared distance to the line
+        ratios += elementary.exp(np.clip((taking**2 - fits) / 2, -600, 600))
+    return (ratios < _ODDS * len(_SHARES_THAT_WAIT)) & (at_once > _LEAST_DEVIATIONS)
 
 
 def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:
@@ -369,11 +413,7 @@ class Steps:
 
 
 def sample_durations(
-    decision: DurationsDecision,
-    steps: Steps,
-    randomness: Randomness,
-    purpose: str = "step duration of a case",
-    below: np.ndarray | None = None,
+    decision: DurationsDecision, steps: Steps, randomness: Randomness
 ) -> np.ndarray:
     """Draws the times of steps; see `times_at`.
 
@@ -381,20 +421,11 @@ def sample_durations(
         decision: What from.
         steps: The steps.
         randomness: The release's.
-        purpose: What the randomness is for.
-        below: int64[m], in ticks; what is drawn is in no bin above that of this time, unless the
-            step has no lower one. None: anything.
 
     Returns:
         int64[m], in ticks.
     """
-    n = decision.n_names
-    rows = np.where(steps.places < 0, steps.pairs, n * n + steps.places)
-    ranks = steps.uniforms(purpose, randomness)
-    if below is not None:
-        bins = np.searchsorted(decision.borders, below, side="right")
-        most = decision.reached[rows, bins]
-        ranks = ranks * np.where(most > 0, most, 1)
+    rows, ranks = decision.rows(steps), steps.uniforms("step duration of a case", randomness)
     return times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
 
 

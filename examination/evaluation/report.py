@@ -20,6 +20,7 @@ _SUMMARY = (
     "top_variant_duration_error",
     "duration_eta_squared",
     "big_pair_wait_error",
+    "misplaced_waiting_time",
     "service_time_error",
     "waiting_time_error",
     "drift",

@@ -234,6 +234,12 @@ _ALL = (
         "own", 0, _INFINITY, "less", ("times",),
     ),
     Measure(
+        "misplaced_waiting_time", "misplaced waiting time",
+        "half the sum over directly-follows pairs of |share of the release's waiting time that "
+        "goes by at the pair - share of the log's|",
+        _TV, 0, 1, "less", ("times",),
+    ),
+    Measure(
         "service_time_error", "service error",
         "sum over activities of events x |released mean service time - mean| over the log's sum of "
         "service times; service goes from the start, or the completion before if that is later, to "

@@ -42,7 +42,8 @@ ROOMS = ("noise", "accounting", "contract", "rigorous")
 CALIBRATION = (
     "graphs/noisy_graph", "graphs/private_dfg", "logs/attributes", "logs/handovers",
     "logs/private_log", "queries/pair_query", "streams/matrix_mechanism", "times/case_spans",
-    "times/case_starts", "times/case_times", "times/longest_steps", "times/step_durations",
+    "times/case_starts", "times/case_times", "times/pair_times", "times/split_times",
+    "times/step_durations",
     "trees/process_tree_params", "variants/privtree", "variants/split_tree",
     "variants/sparse_histogram", "variants/stability_histogram",
 )  # fmt: skip

@@ -14,10 +14,10 @@ from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import CaseSpans, decide_spans
 from tracecloak.anonymizers.times.case_starts import CaseStarts, decide_starts, periods_of
 from tracecloak.anonymizers.times.case_times import CaseTables, decide_tables
+from tracecloak.anonymizers.times.fitted_times import fitted
 from tracecloak.anonymizers.times.generated_times import Timing
-from tracecloak.anonymizers.times.longest_steps import LongestSteps, decide_longest
+from tracecloak.anonymizers.times.pair_times import PairTimes, clip_of, decide_pair_times
 from tracecloak.anonymizers.times.step_durations import StepDurations, decide_durations
-from tracecloak.anonymizers.times.tied_times import tied
 from tracecloak.anonymizers.times.time_bins import TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.traces import TraceBatch
@@ -45,7 +45,7 @@ def decided_on(
     n_periods: int,
     variants: ReleasedVariants | None = None,
 ) -> dict[str, Any]:
-    """Returns the decisions of all parts that `tied` looks at, by their names.
+    """Returns the decisions of all parts that `fitted` looks at, by their names.
 
     Args:
         traces: The log.
@@ -66,11 +66,13 @@ def decided_on(
     known["durations"] = decide_durations(
         counts, words, classes, BINS.steps, grid.n_ticks, EXACT, randomness()
     )
-    counts = LongestSteps(log_time).count(traces, known, randomness())
-    k = len(known["spans"].reached)
-    known["longest steps"] = decide_longest(counts, len(words), k, LITTLE, randomness())
+    counts = PairTimes(log_time, False).count(traces, known, randomness())
+    clip = clip_of(known["spans"], len(words))
+    known["pair times"] = decide_pair_times(
+        counts, len(words), clip, EXACT, randomness(), is_pure=False
+    )
     counts = CaseTables(log_time).count(traces, known, randomness())
-    sizes = classes.size, known["periods"].size, k + 1
+    sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
     known["tables"] = decide_tables(counts, sizes, LITTLE, randomness())
     return known
 
@@ -79,7 +81,7 @@ def timing_from(known: dict[str, Any], log_time: LogTime, words: ActivityVocabul
     """Returns what stamps are drawn from.
 
     Args:
-        known: All decisions, those of `tied` included.
+        known: All decisions, those of `fitted` included.
         log_time: When the log takes place.
         words: Its vocabulary.
     """
@@ -92,7 +94,7 @@ def timing_from(known: dict[str, Any], log_time: LogTime, words: ActivityVocabul
         known["case times"],
         known["durations"],
         known["step sums"],
-        known["propensities"],
+        known["pair factors"],
     )
 
 
@@ -104,5 +106,5 @@ def timing_of_log(
 ) -> Timing:
     """Returns what stamps are drawn from; see `decided_on`."""
     known = decided_on(traces, log_time, n_periods, variants)
-    known |= tied(known, traces.vocabulary, randomness(3))
+    known |= fitted(known, traces.vocabulary, randomness(3))
     return timing_from(known, log_time, traces.vocabulary)

@@ -65,7 +65,7 @@ WEIGHTS = {
     "spans": 18,
     "starts": 12,
     "durations": 25,
-    "longest steps": 8,
+    "pair times": 16,
     "tables": 15,
 }
 
@@ -184,7 +184,7 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
         assert [spend.what for spend in spends] == list(budget.means)
     expected = {"variants", *(part.name for part in params.parts if part.chosen)}
     if products == "log":
-        expected |= {"sizes", "durations", "longest steps", "spans", "starts", "tables"}
+        expected |= {"sizes", "durations", "pair times", "spans", "starts", "tables"}
         expected |= {f"attribute {name}" for name in attributes}
     parts = params.parts
     assert {part.name for part in parts} == expected
@@ -221,7 +221,7 @@ def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
     budget = params.spending
     [joint] = METHOD.spends(params)
     blocks = {block.what: block for block in joint.blocks}
-    assert set(blocks) >= {"sizes", "starts", "spans", "durations", "longest steps", "tables"}
+    assert set(blocks) >= {"sizes", "starts", "spans", "durations", "pair times", "tables"}
     assert blocks["sizes"].sensitivity == UNITS * params.max_units
     for name, block in blocks.items():
         ratio = block.squared_loss * budget.deviation**2 / budget.means[name].share
@@ -229,7 +229,7 @@ def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
     pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
     spends = METHOD.spends(params_of(max_cases_per_individual=max_cases_per_individual, **pure))
     parts = [part for part in spends if part.mechanism == "discrete_laplace"]
-    assert {"sizes", "starts", "spans", "durations", "longest steps", "tables"} <= {
+    assert {"sizes", "starts", "spans", "durations", "pair times", "tables"} <= {
         part.what for part in parts
     }
     for part in parts:

@@ -347,7 +347,9 @@ def test_times_of_even_ranks_have_the_shares_of_the_bins():
     shares = np.zeros(N_BINS)
     shares[[0, 1, 5, 15]] = 0.2, 0.1, 0.35, 0.35
     reached = np.cumsum(shares) / shares.sum()
-    decided = SpansDecision(np.array(BORDERS), reached, N_TICKS, shares, 1.0)
+    decided = SpansDecision(
+        np.array(BORDERS), reached, N_TICKS, shares, 1.0, np.arange(len(shares))
+    )
     n = 10_000
     drawn = spans_at(decided, (np.arange(n) + 0.5) / n)
     bins = np.searchsorted(BORDERS, drawn, side="right")

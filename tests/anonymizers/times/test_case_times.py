@@ -63,7 +63,10 @@ RELEASED = ReleasedVariants(
 """AB, A and ABB."""
 VARIANTS = ["AB", "A", "ABB"]
 CLASSES = CaseClasses.of(RELEASED, WORDS)
+WIDE = np.arange(N_BINS)
+SPANS = SpansDecision(np.array(BORDERS), np.ones(N_BINS), N_TICKS, np.zeros(N_BINS), 1.0, WIDE)
 DECISIONS: dict[str, Any] = {
+    "spans": SPANS,
     "variants": RELEASED,
     "periods": PERIODS,
     "bins": TimeBins(4, N_BINS),
@@ -188,7 +191,7 @@ def test_larger_logs_have_more_periods(n_cases, expected):
 
 def spans_of(shares: list[float], n_cases: float) -> SpansDecision:
     counts = np.array(shares) * n_cases
-    return SpansDecision(np.array(BORDERS), np.cumsum(shares), N_TICKS, counts, 1e-3)
+    return SpansDecision(np.array(BORDERS), np.cumsum(shares), N_TICKS, counts, 1e-3, WIDE)
 
 
 def exact_times(truth: np.ndarray, deviation: float) -> tuple[CaseTimes, SpansDecision]:

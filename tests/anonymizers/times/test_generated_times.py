@@ -1,6 +1,6 @@
 """Stamps of generated cases: a plain loop, the range, working hours, and any number of pieces.
 
-Drawn times of steps are brought to the time of their case; `fitted` does so by a loop.
+How the time of a case is divided among its steps is tested with `split_times`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.timed_logs import EXACT, LITTLE, timing_of_log, variants_of
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times import generated_times
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_starts import (
@@ -30,7 +29,7 @@ from tracecloak.anonymizers.times.case_starts import (
 )
 from tracecloak.anonymizers.times.case_times import CaseTimes
 from tracecloak.anonymizers.times.generated_times import Timing, timed
-from tracecloak.anonymizers.times.longest_steps import Propensities, sample_longest
+from tracecloak.anonymizers.times.split_times import PairFactors, divided, weights_of
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     StepDurations,
@@ -93,20 +92,19 @@ def reached_of(bins: tuple[int, ...], n_ticks: int) -> tuple[np.ndarray, np.ndar
 def durations_of(n_ticks: int, *bins: int) -> DurationsDecision:
     """Every step is in one of these bins, with equal chances."""
     borders, reached = reached_of(bins, n_ticks)
-    return DurationsDecision(borders, np.tile(reached, (4, 1)), 2, n_ticks)
+    return DurationsDecision(borders, np.tile(reached, (4, 1)), np.zeros(4, np.bool_), 2, n_ticks)
 
 
 def spans_of(n_ticks: int, *bins: int) -> SpansDecision:
     """Every case takes as long as one of these bins says, with equal chances."""
     borders, reached = reached_of(bins, n_ticks)
-    return SpansDecision(borders, reached, n_ticks, reached, 1.0)
+    return SpansDecision(borders, reached, n_ticks, reached, 1.0, np.arange(len(reached)))
 
 
 def timing_of(
     grid: TimeGrid, durations: DurationsDecision, spans: SpansDecision, sums: StepSums = EVEN
 ) -> Timing:
-    """One period, both classes take as long as all cases, and any step can be the longest."""
-    k = len(spans.reached)
+    """One period, both classes take as long as all cases, and of A B and B A one has a factor."""
     return Timing(
         grid,
         NO_CLASSES,
@@ -116,7 +114,7 @@ def timing_of(
         CaseTimes(np.ones((4, 1)), np.tile(spans.reached, (2, 1, 1))),
         durations,
         sums,
-        Propensities(np.zeros((4, k))),
+        PairFactors(np.array([0.0, 1.5, 0.0, 0.0]), durations.is_idle),
     )
 
 
@@ -132,67 +130,8 @@ def check(made: TraceBatch, grid: TimeGrid) -> None:
         assert np.array_equal(time.at_us(time.elapsed_us(made.times)), made.times)
 
 
-def fitted(taken: list[int], again: list[int], longest: int, span: int) -> list[int]:
-    """The times of one case's steps brought to a sum, by a loop.
-
-    Args:
-        taken: What was drawn.
-        again: What was drawn again, of which what takes more than half of the sum is taken.
-        longest: Which step takes what the others leave.
-        span: The sum.
-    """
-    found = [min(b, span // 2) if a > span // 2 else a for a, b in zip(taken, again, strict=True)]
-    others = [x for i, x in enumerate(found) if i != longest]
-    return limited(others, longest, span)
-
-
-def limited(others: list[int], longest: int, span: int) -> list[int]:
-    """No step takes more than a limit, the largest with which the longest can take as much."""
-    low, high = 0, span
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = middle + sum(min(x, middle) for x in others) <= span
-        low, high = (middle, high) if fits else (low, middle - 1)
-    kept = [min(x, low) for x in others]
-    return [*kept[:longest], span - sum(kept), *kept[longest:]]
-
-
 lengths_of_cases = st.lists(st.integers(1, 9), max_size=12)
 some_bins = st.lists(st.integers(0, 11), min_size=1, max_size=4)
-
-
-# --- steps brought to the time of their case ------------------------------------------------------
-
-some_time = st.one_of(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 2**33))
-
-
-@given(
-    st.lists(st.tuples(st.lists(some_time, max_size=6), some_time, st.integers(0, 6)), max_size=6)
-)
-def test_no_step_takes_more_than_what_is_left(cases):
-    """The longest takes no time yet, wherever it comes."""
-    cases = [(others, span, min(place, len(others))) for others, span, place in cases]
-    own = np.repeat(np.arange(len(cases)), [len(others) + 1 for others, _, _ in cases])
-    steps = [[*others[:place], 0, *others[place:]] for others, _, place in cases]
-    taken = np.array([x for case in steps for x in case], np.int64)
-    before, spans = taken.copy(), np.array([span for _, span, _ in cases], np.int64)
-    found = generated_times._limited(taken, own.astype(np.int64), spans)
-    assert found.dtype == np.int64 and np.array_equal(taken, before)
-    for number, (others, span, place) in enumerate(cases):
-        kept = found[own == number].tolist()
-        assert kept.pop(place) == 0
-        expected = limited(others, place, span)
-        longest = expected.pop(place)
-        assert kept == expected
-        assert longest >= max(expected, default=0) and min(expected, default=0) >= 0
-        assert sum(expected) + longest == span
-
-
-def test_limits_by_hand():
-    assert limited([2, 5, 5], 1, 30) == [2, 18, 5, 5]
-    assert limited([20, 60, 10], 3, 50) == [13, 13, 10, 14]
-    assert limited([4, 4, 4], 0, 6) == [3, 1, 1, 1]
-    assert limited([], 0, 9) == [9] and limited([7, 3], 2, 0) == [0, 0, 0]
 
 
 # --- stamps ---------------------------------------------------------------------------------------
@@ -226,7 +165,7 @@ def test_stamps_are_those_of_a_loop(name):
     numbers = np.arange(traces.n_cases)[::-1].copy()
     durations = durations_of(grid.n_ticks, 0, *range(12))
     spans = spans_of(grid.n_ticks, 0, *range(3, 12))
-    kept = np.geomspace(1, grid.n_ticks, 40).astype(np.int64)
+    kept = np.geomspace(1, 1000 * grid.n_ticks, 40).astype(np.int64)
     sums = StepSums(np.concatenate([kept[::2], kept]), np.array([0, 20, 60]))
     timing = timing_of(grid, durations, spans, sums)
     made = timed(traces, numbers, timing, randomness())
@@ -237,19 +176,13 @@ def test_stamps_are_those_of_a_loop(name):
         classes = NO_CLASSES.of_cases(case)
         steps = Steps.of(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
-        ranks = ranks_of(sums, taken.sum(keepdims=True), classes, own, randomness())
+        weights = weights_of(taken, steps, timing.factors)
+        ranks = ranks_of(sums, weights.sum(keepdims=True), classes, own, randomness())
         [span] = spans_at(spans, ranks)
         since = np.zeros(1, np.int64)
         if len(taken):
             kinds["shortened" if taken.sum() > span else "lengthened"] += 1
-            half = np.full(len(taken), span // 2)
-            purpose = "shorter step of a case"
-            again = sample_durations(durations, steps, randomness(), purpose, half)
-            bins = np.searchsorted(spans.borders, [span], side="right")
-            [longest] = sample_longest(timing.longest, steps, bins, randomness())
-            of_steps = fitted(taken.tolist(), again.tolist(), int(longest), int(span))
-            kinds["limited"] += sum(a > span // 2 for a in taken.tolist()) > 1
-            since = np.cumsum([0, *of_steps])
+            since = np.cumsum([0, *divided(np.array([span]), weights, steps)])
         begin = int(begun[i])
         if begin + since[-1] >= grid.n_ticks:
             kinds["moved"] += 1
@@ -257,7 +190,7 @@ def test_stamps_are_those_of_a_loop(name):
         found = made.times[made.offsets[i] : made.offsets[i + 1]]
         assert found.tolist() == grid.at_us(begin + since).tolist()
     assert min(kinds.values()) > 9
-    assert set(kinds) == {"shortened", "lengthened", "limited", "moved"}
+    assert set(kinds) == {"shortened", "lengthened", "moved"}
 
 
 def test_ties_stay_ties():
@@ -267,13 +200,19 @@ def test_ties_stay_ties():
     def made(durations: DurationsDecision, spans: SpansDecision) -> TraceBatch:
         return timed(traces, np.arange(50), timing_of(grid, durations, spans), randomness())
 
-    for durations in (durations_of(n, 0), durations_of(n, 3, 8)):
+    idle = replace(durations_of(n, 0), is_idle=np.array([False, True, False, False]))
+    for durations in (durations_of(n, 0), durations_of(n, 3, 8), idle):
         tied = made(durations, spans_of(n, 0))
         assert np.array_equal(tied.times, np.repeat(tied.starts, 4))
         assert len(np.unique(tied.starts)) == 50
-    # Where a case takes time, the other steps' ties stay.
-    steps = np.diff(made(durations_of(n, 0), spans_of(n, 8)).times.reshape(50, 4))
-    assert ((steps > 0).sum(axis=1) == 1).all() and len(np.unique((steps > 0).argmax(axis=1))) == 3
+    # Where a case takes time, steps of a pair that never does take none: of A B A B the first and
+    # the last.
+    steps = np.diff(made(idle, spans_of(n, 8)).times.reshape(50, 4))
+    assert ((steps > 0) == [False, True, False]).all()
+    # If all its pairs are like that, the case takes no time.
+    idle = replace(idle, is_idle=np.ones(4, np.bool_))
+    tied = made(idle, spans_of(n, 8))
+    assert np.array_equal(tied.times, np.repeat(tied.starts, 4))
 
 
 def test_long_cases_do_not_overflow():
@@ -317,22 +256,6 @@ def test_stamps_do_not_depend_on_the_number_of_pieces(lengths, n_pieces, first, 
     if len(lengths) > 2 and grid.granularity not in ("hour", "day"):
         others = timed(traces, numbers + 1, timing, randomness())
         assert not np.array_equal(others.times, whole.times)
-
-
-def test_the_longest_step_is_the_one_drawn_and_none_takes_more():
-    """Whatever was drawn, even where any step is as long as the whole range."""
-    grid = GRIDS["always second"]
-    traces, n = traces_of([5] * 400), grid.n_ticks
-    numbers = np.arange(400)
-    timing = timing_of(grid, durations_of(n, 0, *range(12)), spans_of(n, *range(3, 12)))
-    steps = Steps.of(traces, numbers, NO_CLASSES, NO_CLASSES.of_cases(traces))
-    ticks = grid.ticks(timed(traces, numbers, timing, randomness()).times).reshape(400, 5)
-    took = np.diff(ticks)
-    bins = np.searchsorted(timing.spans.borders, took.sum(axis=1), side="right")
-    longest = sample_longest(timing.longest, steps, bins, randomness())
-    assert np.array_equal(took[numbers, longest % 4], took.max(axis=1))
-    # Ties of the longest are the exception.
-    assert (took.argmax(axis=1) == longest % 4).mean() > 0.5
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -460,7 +383,7 @@ def test_cases_last_as_long_though_their_steps_depend_on_each_other():
 
 @given(st.data())
 def test_stamps_of_a_decided_log_do_not_depend_on_the_pieces(data):
-    """With classes, periods, sums and propensities of all kinds; also of cases not seen before."""
+    """With classes, periods, sums and factors of all kinds; also of cases not seen before."""
     timing = timing_of_mixed()
     assert timing.periods.size == 4 and timing.classes.n_variants == 6
     lengths = data.draw(lengths_of_cases)

@@ -554,7 +554,7 @@ def one_pair(shares: list[float]) -> DurationsDecision:
     reached[0] = np.cumsum(shares)
     reached[4] = np.cumsum(shares[::-1])  # of the one place
     reached[:, -1] = 1
-    return DurationsDecision(BORDERS, reached, 2, 10**8)
+    return DurationsDecision(BORDERS, reached, np.zeros(4, np.bool_), 2, 10**8)
 
 
 def steps(
@@ -621,20 +621,6 @@ def test_case_and_position_decide_and_nothing_else():
     assert len(np.unique(whole[whole > 10**6])) > 0.9 * (whole > 10**6).sum()
 
 
-def test_what_shall_be_below_a_time_is_in_its_bin_or_a_lower_one():
-    decided = one_pair([0.2, 0.1, 0.6, 0.1, 0])
-    n = 50_000
-    zeros = np.zeros(n, np.int64)
-    own = steps(zeros, zeros, np.arange(n), zeros)
-    drawn = sample_durations(decided, own, randomness(), "again", np.full(n, 500))
-    observed = np.bincount(np.searchsorted(BORDERS, drawn, side="right"), minlength=5)
-    assert not observed[3:].any()
-    assert p_value(observed[:3], n * np.array([2, 1, 6]) / 9) > ALPHA
-    # Of what has no lower bin anything is drawn.
-    far = steps(zeros + 1, zeros, np.arange(n), zeros)
-    assert (sample_durations(decided, far, randomness(), "again", zeros) >= 10**6).all()
-
-
 def test_steps_are_those_of_a_loop():
     log = {"c": "A B A", "d": "B", "e": "A B", "f": "X A B"}
     traces = public(log)
@@ -648,3 +634,23 @@ def test_steps_are_those_of_a_loop():
     assert found.places.tolist() == [3, 4, 1, -1, -1]
     few = found.take(np.array([3, 0]))
     assert few.cases.tolist() == [30, 7] and few.places.tolist() == [-1, 3]
+
+
+def test_a_pair_is_idle_if_its_counts_say_so_clearly():
+    """By hand, with a deviation of 10: 100 at once are idle, not if 60 others take time, nor 20."""
+    of_log = np.array([0.4, 0.3, 0.3])
+    pairs = np.array(
+        [[100, 3, -4], [100, 30, 30], [20, 0, 0], [0, 0, 0], [0, 50, 50], [100, -20, -5]], float
+    )
+    found = step_durations._idle_pairs(pairs, 10.0, of_log)
+    assert found.tolist() == [True, False, False, False, False, True]
+    # Where nothing of the log takes time, there is nothing to compare with.
+    assert not step_durations._idle_pairs(pairs, 10.0, np.array([1.0, 0, 0])).any()
+
+
+def test_steps_of_idle_pairs_take_no_time():
+    log = {f"c{i}": f"A B@0 A@{10 + i % 7}" for i in range(300)}
+    decided = decided_on(log)
+    n = decided.n_names
+    assert decided.is_idle.tolist() == [i == 1 for i in range(n * n)]
+    assert (decided.reached[1] == 1).all() and decided.reached[n, 0] == 0

@@ -106,6 +106,19 @@ def test_the_wait_of_big_pairs_by_hand() -> None:
     assert case_times.PairWaits.of(log(often)).cases.tolist() == [10, 10]
 
 
+def test_misplaced_waiting_time_by_hand() -> None:
+    """Of 4 hours 3 are at A B; in the release a quarter of all is there, a quarter at C D."""
+    cases = {"x": f"A B@{HOUR} C@{2 * HOUR}", "y": f"A B@{2 * HOUR}"}
+    released = {"x": f"A B@{HOUR} C@{3 * HOUR}", "y": f"C D@{HOUR}"}
+    assert figures(cases, released)["misplaced_waiting_time"] == pytest.approx(0.5)
+    assert figures(cases, cases)["misplaced_waiting_time"] == 0
+    # Only where the time goes counts, and not how much there is; and how often does not either.
+    half = {"x": f"A B@{HOUR // 2} C@{HOUR}", "y": f"A B@{HOUR}", "z": "A B@0"}
+    assert figures(cases, half)["misplaced_waiting_time"] == pytest.approx(0)
+    assert figures(cases, {"x": "A B@0"})["misplaced_waiting_time"] == 1
+    assert figures({"x": "A B@0"}, cases)["misplaced_waiting_time"] is None
+
+
 def test_two_per_cent_of_many_cases_are_more_than_twenty() -> None:
     cases = {str(i): f"A B@{HOUR}" if i < 24 else "A" for i in range(1250)}
     assert figures(cases, cases)["big_pair_wait_error"] is None

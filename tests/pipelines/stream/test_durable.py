@@ -48,7 +48,7 @@ FIELDS = {
     "case-norms": "buckets counts",
     "case-ranks": "groups cases",
     "case-sketch": "digests",
-    "case-spans": "borders reached n_ticks counts deviation",
+    "binned-spans": "borders reached n_ticks counts deviation wide",
     "case-starts": "time bucket_days buckets n_hours rates",
     "case-tables": "by_period by_span of_periods deviation",
     "case-times": "periods spans",
@@ -77,7 +77,7 @@ FIELDS = {
     "kept-variants": "counted fresh measured measured_fresh",
     "known-cases": "rows counts n_sensitive",
     "log-times": "steps step_counts spans span_counts days day_counts hours hour_counts",
-    "longest-steps": "counts deviation",
+    "pair-times": "sums deviation clip is_pure",
     "noisy-counts": "counts half_width",
     "open-cases": (
         "keys individuals closes latest offsets publish times orders event_ids activities closed"
@@ -91,7 +91,7 @@ FIELDS = {
     "pripel-contents": "sources released replica durations values",
     "pripel-query": "offsets codes matched raw released cases starts",
     "products": "by_name came_out",
-    "propensities": "logs",
+    "pair-factors": "logs is_idle",
     "read-tally": "n_events counts first",
     "released-durations": "names edges_us sources targets bins counts lows highs",
     "released-figures": "figures sources targets values lows highs kinds",
@@ -100,7 +100,7 @@ FIELDS = {
     "released-variants": "names offsets codes counts lows highs",
     "start-range": "first_us last_us",
     "statistics": "by_name",
-    "step-durations": "borders reached n_names n_ticks",
+    "binned-steps": "borders reached is_idle n_names n_ticks",
     "step-log": (
         "release_id epoch step start_us end_us n_steps_left epsilon delta traces product view"
     ),

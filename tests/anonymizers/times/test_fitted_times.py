@@ -16,11 +16,13 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
 from tests.support.timed_logs import decided_on, timing_from, variants_of
-from tracecloak.anonymizers.times import tied_times
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
-from tracecloak.anonymizers.times.generated_times import sums_of_cases, timed
-from tracecloak.anonymizers.times.longest_steps import Propensities, decide_propensities
-from tracecloak.anonymizers.times.tied_times import tied
+from tracecloak.anonymizers.times.fitted_times import fitted
+from tracecloak.anonymizers.times.generated_times import timed
+from tracecloak.anonymizers.times.split_times import PairFactors
+from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.traces import TraceBatch
@@ -58,7 +60,7 @@ def timed_anew(
 ) -> TraceBatch:
     """The same cases with drawn times."""
     known = decided_on(traces, LOG_TIME, N_PERIODS, variants)
-    known |= tied(known, WORDS, randomness(number))
+    known |= fitted(known, WORDS, randomness(number))
     timing = timing_from(known, LOG_TIME, WORDS)
     return timed(traces, np.arange(traces.n_cases), timing, randomness())
 
@@ -133,7 +135,7 @@ def test_how_long_a_variant_takes_changes_with_the_periods():
     assert is_long.mean() == pytest.approx((spans_of(traces)[rows] > 24).mean(), abs=0.08)
 
 
-def test_which_step_takes_longest_depends_on_the_time_of_the_case():
+def test_which_step_takes_most_depends_on_the_time_of_the_case():
     """Short cases A B A wait for B, long ones for A; the control is each other's share."""
     rng = np.random.default_rng(9)
     cases: list[Case] = []
@@ -180,18 +182,18 @@ def test_rare_variants_are_as_others_that_end_alike():
 @pytest.mark.parametrize("n_events", [300, 10**6])
 def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(monkeypatch, n_events):
     """Of 1,500 cases with 3,300 events; spans come out alike."""
-    monkeypatch.setattr(tied_times, "_EVENTS", n_events)
+    monkeypatch.setattr(fitted_times, "_EVENTS", n_events)
     asked: list[int] = []
 
-    def noting(taken: np.ndarray, traces: TraceBatch) -> np.ndarray:
-        asked.append(traces.n_events)
-        return sums_of_cases(taken, traces)
+    def noting(decision: DurationsDecision, steps: Steps, randomness: Randomness) -> np.ndarray:
+        asked.append(len(steps.events))
+        return sample_durations(decision, steps, randomness)
 
-    monkeypatch.setattr(tied_times, "sums_of_cases", noting)
+    monkeypatch.setattr(fitted_times, "sample_durations", noting)
     cases = drifting(300)
     traces = log_of(cases)
     made = timed_anew(traces)
-    assert asked == [pytest.approx(n_events, rel=0.25)]
+    assert asked == [pytest.approx(n_events * 18 / 33, rel=0.25)]
     for variant in ("AB", "CBA", "BBA"):
         rows = rows_of(cases, variant)
         wanted = spans_of(traces)[rows].mean()
@@ -204,7 +206,7 @@ def test_variants_that_the_log_does_not_have_get_times_too():
     traces = log_of(cases)
     own = variants_of(log_of([*cases, *[("BCA", 0, [0, 0])] * 50]))
     known = decided_on(traces, LOG_TIME, N_PERIODS, own)
-    known |= tied(known, WORDS, randomness(3))
+    known |= fitted(known, WORDS, randomness(3))
     more = log_of([("BCA", 0, [0, 0])] * 200)
     made = timed(more, np.arange(200), timing_from(known, LOG_TIME, WORDS), randomness())
     assert (np.diff(made.times.reshape(-1, 3)) >= 0).all()
@@ -217,8 +219,8 @@ def test_variants_that_the_log_does_not_have_get_times_too():
 
 
 def tied_by(known: dict[str, Any], number: int) -> dict[str, bytes]:
-    found = tied(known, WORDS, randomness(number))
-    assert set(found) == {"step sums", "case times", "propensities"}
+    found = fitted(known, WORDS, randomness(number))
+    assert set(found) == {"step sums", "case times", "pair factors"}
     return {name: encode(part) for name, part in found.items()}
 
 
@@ -237,29 +239,14 @@ def check_chances(found: dict[str, Any], n_classes: int, n_periods: int, k: int)
     assert times.spans.shape == (n_classes, n_periods, k)
     for reached in (times.periods, times.spans):
         assert (reached[..., -1] == 1).all() and (np.diff(reached, prepend=0) >= -1e-12).all()
-    assert found["propensities"].logs.shape == (len(WORDS) ** 2, k)
-    assert np.isfinite(found["propensities"].logs).all()
-
-
-def test_propensities_are_those_of_released_cases_that_have_a_step(monkeypatch):
-    """Of 100 cases, of which 20 have one event, 2 of each variant with more are made."""
-    monkeypatch.setattr(tied_times, "_EVENTS", 22)
-    asked: list[tuple[int, int, int]] = []
-
-    def noting(*given: Any) -> Propensities:
-        _, _, _, steps, bins, n_cases = given
-        asked.append((n_cases, len(np.unique(steps.own)), len(bins)))
-        return decide_propensities(*given)
-
-    monkeypatch.setattr(tied_times, "decide_propensities", noting)
-    tied(decided_on(log_of(drifting(20)), LOG_TIME, N_PERIODS), WORDS, randomness())
-    assert asked == [(80, 8, 10)]
+    assert found["pair factors"].logs.shape == (len(WORDS) ** 2,)
+    assert np.isfinite(found["pair factors"].logs).all()
 
 
 def test_a_single_case_is_one_to_make_others_from():
     cases: list[Case] = [("AB", 5 * DAY, [3 * HOUR])]
     known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
-    found = tied(known, WORDS, randomness())
+    found = fitted(known, WORDS, randomness())
     assert np.diff(found["step sums"].offsets)[0] == len(found["step sums"].sums) > 100
     made = timed(
         log_of(cases), np.arange(1), timing_from(known | found, LOG_TIME, WORDS), randomness()
@@ -272,8 +259,8 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     """Such as where noise has left none, whatever the log has."""
     empty = variants_of(log_of([]))
     known = decided_on(log_of(drifting(n_cases)), LOG_TIME, N_PERIODS, empty)
-    found = tied(known, WORDS, randomness())
-    check_chances(found, len(WORDS), known["periods"].size, len(known["spans"].reached))
+    found = fitted(known, WORDS, randomness())
+    check_chances(found, len(WORDS), known["periods"].size, known["spans"].n_wide)
     assert found["step sums"].offsets.tolist() == [0] * (len(WORDS) + 1)
     timing = timing_from(known | found, LOG_TIME, WORDS)
     assert timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
@@ -291,8 +278,8 @@ def test_cases_of_one_event_have_starts_by_variant_and_take_no_time():
     ]
     traces = log_of(cases)
     known = decided_on(traces, LOG_TIME, N_PERIODS)
-    found = tied(known, WORDS, randomness(3))
-    check_chances(found, 3 + len(WORDS), known["periods"].size, len(known["spans"].reached))
+    found = fitted(known, WORDS, randomness(3))
+    check_chances(found, 3 + len(WORDS), known["periods"].size, known["spans"].n_wide)
     assert len(found["step sums"].sums) == 0
     made = timed(traces, np.arange(900), timing_from(known | found, LOG_TIME, WORDS), randomness())
     for name in "ABC":
@@ -304,3 +291,54 @@ def test_cases_of_one_event_have_starts_by_variant_and_take_no_time():
     again = replace(traces, times=traces.times[::-1].copy())
     timing = timing_from(known | found, LOG_TIME, WORDS)
     assert np.array_equal(timed(again, np.arange(900), timing, randomness()).times, made.times)
+
+
+# --- where time goes by ---------------------------------------------------------------------------
+
+
+def times_by_pair(traces: TraceBatch) -> np.ndarray:
+    """Share of all waiting time, by pair."""
+    later = np.flatnonzero(~traces.is_first)
+    pairs = traces.activities[later - 1].astype(np.int64) * len(WORDS) + traces.activities[later]
+    sums = np.bincount(pairs, traces.durations[later], len(WORDS) ** 2)
+    return sums / sums.sum()
+
+
+def uneven(n: int) -> list[Case]:
+    """Cases A B C A: from A to B goes no time, from B to C minutes, from C to A days or weeks."""
+    rng = np.random.default_rng(12)
+    cases: list[Case] = []
+    for _ in range(n):
+        steps = [0, int(rng.integers(1, 9)) * MINUTE, int(rng.exponential(9 * DAY)) + HOUR]
+        cases.append(("ABCA", int(rng.integers(0, 200 * DAY)), steps))
+    return cases
+
+
+def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
+    """The control is drawn steps that nobody has fitted, with factors the wrong way round."""
+    traces = log_of(uneven(300))
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    known |= fitted(known, WORDS, randomness(3))
+    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
+    first = np.diff(made.times.reshape(-1, 4))[:, 0]
+    assert (first == 0).all()
+    assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 < 0.02
+    wrong = np.zeros(len(WORDS) ** 2)
+    wrong[1 * 3 + 2] = 10.0
+    timing = timing_from(known | {"pair factors": PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS)
+    made = timed(traces, np.arange(300), timing, randomness())
+    assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
+
+
+def test_noisy_sums_decide_where_time_goes_if_steps_say_something_else():
+    """Of A B C A the sums say that half of the time is from B to C: factors bring it there."""
+    traces = log_of(uneven(300))
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    own = known["pair times"]
+    sums = np.zeros_like(own.sums)
+    sums[[1 * 3 + 2, 2 * 3 + 0]] = own.sums.sum() / 2
+    known["pair times"] = replace(own, sums=sums, deviation=1.0)
+    known |= fitted(known, WORDS, randomness(3))
+    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
+    assert times_by_pair(made)[1 * 3 + 2] == pytest.approx(0.5, abs=0.15)
+    assert times_by_pair(traces)[1 * 3 + 2] < 0.01

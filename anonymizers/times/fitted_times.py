@@ -1,0 +1,182 @@
+"""What ties times of steps, cases and variants to each other: computed from noisy numbers.
+
+Some cases are made like those that will be released. What the drawn times of their steps come to,
+times the factors of their pairs, says how long each takes compared with others. That time is
+divided among the steps (`split_times`), and the time that goes by at each pair of activities is
+compared with the noisy sums (`pair_times`): the factor of a pair that has too little is raised,
+that of one with too much is lowered, again and again, as in iterative proportional fitting (Deming
+and Stephan 1940). As the made cases are clipped like those that were counted, the clip biases
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
+from tracecloak.anonymizers.times.case_classes import CaseClasses
+from tracecloak.anonymizers.times.case_spans import spans_at
+from tracecloak.anonymizers.times.case_times import decide_times, ranks_among_all, sample_periods
+from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
+from tracecloak.anonymizers.times.split_times import (
+    LARGEST_LOG,
+    PairFactors,
+    divided,
+    sums_of_steps,
+    weights_of,
+)
+from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
+from tracecloak.anonymizers.times.step_sums import decide_step_sums
+from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.variants import ReleasedVariants
+
+# About so many events are made.
+_EVENTS = 50_000
+# What the histograms of single steps say weighs as much as so many cases whose time is added up.
+_WORTH = 60.0
+_ROUNDS = 20
+# The first is the share of the step that would meet the sum of one pair if the others stayed as
+# they are. The second is the largest step.
+_DAMPING, _LARGEST_STEP = 0.7, 1.0
+# A sum is clearly above the noise if it is so many deviations above 0.
+_LEAST_DEVIATIONS = 3.0
+
+
+def fitted(
+    decisions: Mapping[str, Any], vocabulary: ActivityVocabulary, randomness: Randomness
+) -> dict[str, Any]:
+    """Returns the sums of steps, the times of cases and the factors of pairs, by these names.
+
+    First all cases are taken to have the times of one class, and factors are fitted. What the
+    weights of steps then come to says how long each class is expected to take. With the times of
+    the classes the factors are fitted on.
+
+    Args:
+        decisions: What the parts decided, by their names.
+        vocabulary: The activities, public or bought.
+        randomness: The release's.
+    """
+    variants: ReleasedVariants = decisions["variants"]
+    spans, durations = decisions["spans"], decisions["durations"]
+    classes = CaseClasses.of(variants, vocabulary)
+    some = _some_of(variants, randomness).recode(vocabulary)
+    numbers = np.arange(some.n_cases)
+    case_classes, is_single = classes.of_cases(some), some.lengths == 1
+    steps = Steps.of(some, numbers, classes, case_classes)
+    taken = sample_durations(durations, steps, randomness)
+    fit = _Fit(
+        decisions["pair times"], durations.is_idle, steps, taken, is_single,
+        variants.n_cases / max(some.n_cases, 1),
+    )  # fmt: skip
+
+    def of_all(sums: np.ndarray) -> np.ndarray:
+        return spans_at(spans, _ranks(sums, is_single.astype(np.int64)))
+
+    fit.rake(of_all)
+    bins = spans.wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
+    expected = np.where(is_single, spans.n_wide, bins)
+    tables, periods = decisions["tables"], decisions["periods"]
+    times = decide_times(tables, spans, periods, classes, (case_classes, expected))
+    begun = sample_periods(times, case_classes, is_single, numbers, randomness)
+
+    def of_classes(sums: np.ndarray) -> np.ndarray:
+        ranks = _ranks(sums, case_classes * 2 + is_single)
+        return spans_at(spans, ranks_among_all(times, spans, case_classes, begun, ranks))
+
+    fit.rake(of_classes)
+    several = np.flatnonzero(~is_single)
+    by_class = decide_step_sums(fit.sums()[several], case_classes[several], classes.size)
+    return {"step sums": by_class, "case times": times, "pair factors": fit.factors}
+
+
+def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """float64[n] in (0, 1), the rank of each sum within its class; the middle of its place."""
+    order = np.lexsort((sums, classes))
+    sizes = np.bincount(classes)
+    places = np.empty(len(sums), np.int64)
+    places[order] = ranges(np.zeros(len(sizes), np.int64), sizes)
+    return (places + 0.5) / sizes[classes]
+
+
+class _Fit:
+    """The factors of pairs by which made cases agree with the noisy sums, while they are found.
+
+    Args:
+        measured: Noisy sums of the time of each pair.
+        is_idle: bool[n n], pairs whose steps take no time by their counts; if the time of a pair is
+            clearly above the noise, it is none of these.
+        steps: Of the made cases.
+        taken: int64[m], drawn times of the steps.
+        is_single: bool[n_cases], which of these cases have one event.
+        share: Number of released cases by the number of these.
+    """
+
+    def __init__(
+        self,
+        measured: PairTimesDecision,
+        is_idle: np.ndarray,
+        steps: Steps,
+        taken: np.ndarray,
+        is_single: np.ndarray,
+        share: float,
+    ) -> None:
+        self._measured, self._share = measured, share
+        self._steps, self._taken, self._is_single = steps, taken, is_single
+        # Most pairs of many activities never follow each other, and keep the factor of 1.
+        self._there, self._places = np.unique(steps.pairs, return_inverse=True)
+        self._pulls = np.zeros(len(self._there))
+        is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
+        self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)
+
+    def weights(self) -> np.ndarray:
+        """Returns int64[m], the weights of the steps."""
+        return weights_of(self._taken, self._steps, self.factors)
+
+    def sums(self) -> np.ndarray:
+        """Returns int64[n_cases], what the weights of each case's steps come to."""
+        return sums_of_steps(self.weights(), self._steps, len(self._is_single))
+
+    def rake(self, spans_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Moves the factors towards the noisy sums.
+
+        Args:
+            spans_of: How long cases take, by what the weights of their steps come to.
+        """
+        there = self._there
+        block = NoisySums((0,), self._measured.sums[there], self._measured.deviation)
+        for _ in range(_ROUNDS if len(there) else 0):
+            wanted = np.where(self._is_single, 0, spans_of(self.sums()))
+            expected = self._expected(divided(wanted, self.weights(), self._steps))
+            total = float(np.cumsum(expected)[-1])
+            if not total:
+                return
+            step = log_factors(expected, block, self._pulls, total, _WORTH)
+            step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
+            self._pulls -= step * (_WORTH / total)
+            logs = self.factors.logs
+            logs[there] = np.clip(logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
+
+    def _expected(self, times: np.ndarray) -> np.ndarray:
+        """float64, the clipped sums of the pairs that there are, in clips, over released cases."""
+        measured, sizes = self._measured, (len(self._is_single), len(self._there))
+        pairs, sums = clipped_times(
+            times, self._steps.own, self._places, sizes, measured.clip, is_pure=measured.is_pure
+        )
+        expected = np.zeros(len(self._there))
+        expected[pairs] = sums * (self._share / UNITS)
+        return expected
+
+
+def _some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
+    """Evenly chosen cases of a large log; of a small one each several times."""
+    n_events = int((variants.counts * np.diff(variants.offsets)).sum())
+    some = log_of(variants, 0, max(n_events // _EVENTS, 1), randomness)
+    return some.take(np.tile(np.arange(some.n_cases), max(_EVENTS // max(n_events, 1), 1)))
