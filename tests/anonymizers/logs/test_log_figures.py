@@ -37,7 +37,7 @@ NAMES = ("A", "B", "C", "D", "E")
 VOCABULARY = ActivityVocabulary.public(NAMES)
 SECOND, HOUR = 1_000_000, 3_600_000_000
 ZEROS = np.zeros(0, np.int64)
-NO_TIMES = LogTimes(*(ZEROS,) * 8)
+NO_TIMES = LogTimes(*(ZEROS,) * 12)
 
 
 def variants(log: dict[Variant, int]) -> VariantHistogram:
