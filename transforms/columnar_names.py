@@ -79,6 +79,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "propensities": "tracecloak.anonymizers.times.longest_steps:Propensities",
         "read-tally": "tracecloak.schemas.events.tally:ReadTally",
         "released-durations": "tracecloak.schemas.published.durations:ReleasedDurations",
+        "released-figures": "tracecloak.schemas.published.figures:ReleasedFigures",
         "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
         "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
         "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",

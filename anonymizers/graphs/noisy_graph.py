@@ -33,6 +33,7 @@ class NoisyCells:
         scales: float64[n], of the noise of each, in occurrences: the deviation, or Laplace's scale.
         noise: What was added to each number that was measured.
         beyond: What clipping takes from all of them, a likely upper limit, in occurrences.
+        clip: Norm of a case's sums from which on it is scaled down, in occurrences.
     """
 
     cells: np.ndarray
@@ -40,15 +41,22 @@ class NoisyCells:
     scales: np.ndarray
     noise: SumNoise
     beyond: float = 0.0
+    clip: float = 1.0
 
     @classmethod
     def measured(
-        cls, cells: np.ndarray, noisy: np.ndarray, noise: SumNoise, beyond: float = 0.0
+        cls,
+        cells: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        beyond: float = 0.0,
+        clip: float = 1.0,
     ) -> NoisyCells:
         """Returns sums that were measured one by one, given in lattice steps."""
         # A release must not fail because its noise was large, so the values are cut off.
         values = np.minimum(noisy / noise.units, MAX_COUNT)
-        return cls(cells, values, np.full(len(cells), noise.width / noise.units), noise, beyond)
+        scales = np.full(len(cells), noise.width / noise.units)
+        return cls(cells, values, scales, noise, beyond, clip)
 
     def over_bins(self, n_bins: int) -> NoisyCells:
         """Returns the sums over the duration bins of each pair.

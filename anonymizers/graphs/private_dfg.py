@@ -76,6 +76,7 @@ from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
@@ -248,12 +249,14 @@ class GraphDecision(contract.Decision):
     Attributes:
         graph: The directly-follows graph.
         durations: Its counts by duration, or None.
+        figures: Totals, and the limit of what is not shown.
     """
 
     wire_name: ClassVar[str] = "graph"
 
     graph: ReleasedGraph
     durations: ReleasedDurations | None
+    figures: ReleasedFigures
 
 
 @dataclass(frozen=True)
@@ -357,14 +360,14 @@ class PrivateDfg(PartsMethod):
 
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""
-        return ("dfg", "durations") if params.durations else ("dfg",)
+        return ("dfg", "durations", "figures") if params.durations else ("dfg", "figures")
 
     def products(
         self, decisions: contract.Decisions, params: PrivateDfgParams
     ) -> contract.Products:
-        """Returns the graph, and the durations if they were asked for."""
+        """Returns the graph, its figures, and the durations if they were asked for."""
         released: GraphDecision = decisions["edges"]
-        products: dict[str, Any] = {"dfg": released.graph}
+        products: dict[str, Any] = {"dfg": released.graph, "figures": released.figures}
         if released.durations is not None:
             products["durations"] = released.durations
         return contract.Products(products)
@@ -429,6 +432,9 @@ def edges_part(params: PrivateDfgParams) -> Part:
         )
 
     def decide(given: Given) -> GraphDecision:
+        from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
+        from tracecloak.schemas.published.figures import ReleasedFigures
+
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
         if params.is_whole:
@@ -440,9 +446,14 @@ def edges_part(params: PrivateDfgParams) -> Part:
                 bins = _clipped_cells(params, given, vocabulary, "durations", params.n_bins)
             arcs = _clipped_cells(params, given, vocabulary, "edges", 1)
         graph = released_graph(arcs, vocabulary)
+        figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
-            return GraphDecision(graph, None)
-        return GraphDecision(graph, released_durations(bins, graph, borders))
+            return GraphDecision(graph, None, ReleasedFigures.of(figures))
+        from tracecloak.anonymizers.graphs.time_figures import median_times
+
+        durations = released_durations(bins, graph, borders)
+        figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
+        return GraphDecision(graph, durations, ReleasedFigures.of(figures))
 
     return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
 
@@ -483,4 +494,4 @@ def _clipped_cells(
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
     most = (int(lost) + of_norms.width) / UNITS
-    return NoisyCells.measured(domain, noisy, noise, most)
+    return NoisyCells.measured(domain, noisy, noise, most, clip / UNITS)

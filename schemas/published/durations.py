@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -30,9 +31,11 @@ class ReleasedDurations:
         lows: int64[n_rows], lower end of a 95 % interval for what was counted of the log after any
             cut of its cases at a length.
         highs: int64[n_rows], its upper end.
+        has_kinds: As of `ReleasedGraph`.
     """
 
     wire_name: ClassVar[str] = "released-durations"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     edges_us: np.ndarray
@@ -44,11 +47,15 @@ class ReleasedDurations:
     highs: np.ndarray
 
     def to_table(self) -> pa.Table:
-        """Returns source, target, from_us, to_us (null: no upper border), count, low, high."""
+        """Returns source, target, from_us, to_us, count, low, high, kind, usable.
+
+        That there is no upper border is null. The last two are as of `ReleasedGraph`.
+        """
         labels = pa.concat_arrays([self.names, pa.array(["▶", "■"], pa.string())])
         lower = np.concatenate([[0], self.edges_us])[self.bins]
         upper = pa.array(np.concatenate([self.edges_us, [0]])[self.bins])
         is_last = pa.array(self.bins == len(self.edges_us))
+        kinds = kind_columns(MEASURED, self.counts, self.lows, self.highs)
         return pa.table(
             {
                 "source": labels.take(pa.array(self.sources)),
@@ -58,6 +65,7 @@ class ReleasedDurations:
                 "count": self.counts,
                 "low": self.lows,
                 "high": self.highs,
+                **(kinds if self.has_kinds else {}),
             }
         )
 
@@ -92,9 +100,9 @@ class ReleasedDurations:
             for name in ("from_us", "count", "low", "high")
         )
         bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
-        return cls(
-            vocabulary.names, edges_us, codes("source"), codes("target"), bins, counts, lows, highs
-        )
+        of_ends = codes("source"), codes("target")
+        durations = cls(vocabulary.names, edges_us, *of_ends, bins, counts, lows, highs)
+        return durations if not rows or "kind" in rows[0] else without_kinds(durations)
 
     def came_out(self) -> Yield:
         """Returns nothing: the graph beside it has the numbers."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named
+from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -35,9 +36,12 @@ class ReleasedGraph:
             any cut of its cases at a length, around the counts, from noisy numbers and the public
             scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
+        has_kinds: Whether its table says that a count is measured, and whether it is usable; see
+            `without_kinds`.
     """
 
     wire_name: ClassVar[str] = "released-graph"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     sources: np.ndarray
@@ -79,7 +83,11 @@ class ReleasedGraph:
         return np.maximum(inflow, outflow)
 
     def to_table(self) -> pa.Table:
-        """Returns the edges as columns source, target (string), count, low, high (int64)."""
+        """Returns the edges: source, target (string), count, low, high (int64), kind, usable.
+
+        Kind (string) is that of the count, and usable (bool) tells whether half the interval is at
+        most the count. Without `has_kinds` there are neither.
+        """
         labels = pa.array(self.labels, pa.string())
         columns = {
             "source": labels.take(pa.array(self.sources, pa.int32())),
@@ -88,6 +96,8 @@ class ReleasedGraph:
             "low": pa.array(self.lows, pa.int64()),
             "high": pa.array(self.highs, pa.int64()),
         }
+        if self.has_kinds:
+            columns |= kind_columns(MEASURED, self.counts, self.lows, self.highs)
         return pa.table(columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -139,7 +149,9 @@ class ReleasedGraph:
             np.array([row.get(name, row["count"]) for row in rows], np.int64)
             for name in ("count", "low", "high")
         )
-        return cls(vocabulary.names, codes("source"), codes("target"), counts, lows, highs)
+        ends = codes("source"), codes("target")
+        graph = cls(vocabulary.names, *ends, counts, lows, highs)
+        return graph if not rows or "kind" in rows[0] else without_kinds(graph)
 
     def came_out(self) -> Yield:
         """Returns its cases, which are those that begin, its activities and its edges."""
@@ -161,6 +173,7 @@ class ReleasedGraph:
         return (
             isinstance(other, ReleasedGraph)
             and self.names.equals(other.names)
+            and self.has_kinds == other.has_kinds
             and all(
                 np.array_equal(getattr(self, name), getattr(other, name))
                 for name in ("sources", "targets", "counts", "lows", "highs")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named
+from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -30,9 +31,12 @@ class ReleasedVariants:
             after any cut of them at a length, with probability 0.95, as the noise is known to be;
             not negative. None where the cases were drawn from a model, which has no such interval.
         highs: int64[n_variants], its upper end, or None.
+        has_kinds: Whether its table says that a count is measured, or modelled where it has no
+            interval; see `without_kinds`.
     """
 
     wire_name: ClassVar[str] = "released-variants"
+    has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
     offsets: np.ndarray
@@ -83,11 +87,20 @@ class ReleasedVariants:
         return most_frequent_first(self.names, self.offsets, self.codes, counts)
 
     def to_table(self) -> pa.Table:
-        """Returns the columns variant (list of names), count and, if known, low and high."""
+        """Returns the columns variant (list of names), count, kind, and some where these are known.
+
+        Where the counts are measured there are low, high and usable, which tells whether half the
+        interval is at most the count; modelled ones have no interval.
+        """
         words = self.names.take(pa.array(self.codes))
         variants = pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), words)
-        known = {"low": self.lows, "high": self.highs} if self.lows is not None else {}
-        return pa.table({"variant": variants, "count": self.counts, **known})
+        columns = {"variant": variants, "count": pa.array(self.counts, pa.int64())}
+        if self.lows is None or self.highs is None:
+            kinds = {"kind": pa.array([MODELLED] * self.n_variants, pa.string())}
+        else:
+            columns |= {"low": pa.array(self.lows), "high": pa.array(self.highs)}
+            kinds = kind_columns(MEASURED, self.counts, self.lows, self.highs)
+        return pa.table(columns | kinds if self.has_kinds else columns)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
@@ -107,7 +120,7 @@ class ReleasedVariants:
             np.array([row[name] for row in rows], np.int64)
             for name in ("count", *(("low", "high") if has_intervals else ("count", "count")))
         )
-        return cls(
+        variants = cls(
             names,
             offsets_of(np.array([len(row["variant"]) for row in rows], np.int64)),
             ActivityVocabulary(names).codes(words),
@@ -115,6 +128,7 @@ class ReleasedVariants:
             lows if has_intervals else None,
             highs if has_intervals else None,
         )
+        return variants if not rows or "kind" in rows[0] else without_kinds(variants)
 
     def came_out(self) -> Yield:
         """Returns its cases, variants and activities."""

@@ -43,6 +43,7 @@ class Page:
         scripts: Names of its own scripts, in their order, after `page.js`.
         libraries: Names of the libraries that these need.
         asks_its_server: Whether it may ask the server that it came from, as a live page does.
+        styles: Names of further style sheets, after `page.css`.
     """
 
     template: str
@@ -53,6 +54,7 @@ class Page:
     scripts: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     asks_its_server: bool = False
+    styles: tuple[str, ...] = ()
 
 
 def policy_of(page: Page) -> str:
@@ -72,7 +74,7 @@ def rendered(page: Page) -> bytes:
             "title": page.title,
             "sections": page.sections,
             "policy": policy,
-            "style": _read("static", "page.css"),
+            "style": "".join(_read("static", name) for name in ("page.css", *page.styles)),
             "data": _json(page.data),
             "scripts": scripts,
             "libraries": [_described(library) for library in libraries],

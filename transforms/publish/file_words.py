@@ -9,6 +9,7 @@ from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME
 
 _EXACT = {
     DFG_NAME: "directly-follows graph: activities, and paths with their counts",
+    "figures.parquet": "totals, with their intervals, and the most that a path not shown can have",
     STATEMENT_NAME: "the promise in words, on a page, for the file of a privacy officer",
 }
 _BY_ENDING = {

@@ -1,4 +1,4 @@
-"""What a page shows of the graph of a log, as JSON values: its map.
+"""What a page shows of the graph of a log, as JSON values: its map; or of a tree: its nodes.
 
 Pure functions of published values. A page is small whatever the log's size: rare paths, variants
 and the ends of very long ones are left out of it, and it says how many; the files have them all.
@@ -18,6 +18,7 @@ from tracecloak.transforms.models.plain_names import plain_name
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
 
 MAX_PATHS = 2000
@@ -80,6 +81,19 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
         "edges": edges,
         "n_left_out": len(graph.counts) - len(rows),
     }
+
+
+def tree_data(tree: ReleasedTree) -> list[dict[str, Any]]:
+    """Returns the nodes of a tree, parents before their children."""
+    rows: list[dict[str, Any]] = tree.to_table().to_pylist()
+    return [
+        {
+            "parent": row["parent"],
+            "kind": row["kind"],
+            "activity": None if row["activity"] is None else plain_name(row["activity"]),
+        }
+        for row in rows
+    ]
 
 
 def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple[int, int], float]:

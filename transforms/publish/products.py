@@ -56,6 +56,7 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.transforms.models.graph_forms:forms_of_graph",
         ),
         "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
+        "figures": ProductKind("tracecloak.schemas.published.figures:ReleasedFigures"),
         "variants": ProductKind("tracecloak.schemas.published.variants:ReleasedVariants"),
         "tree": ProductKind(
             "tracecloak.schemas.published.tree:ReleasedTree",

@@ -27,6 +27,7 @@ from tracecloak.transforms.publish.map_data import (
     graph_of_variants,
     map_data,
     medians_of,
+    tree_data,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
@@ -41,6 +42,7 @@ from tracecloak.transforms.publish.wording import (
 if TYPE_CHECKING:
     from tracecloak.schemas.events.vocabulary import ActivityVocabulary
     from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
@@ -125,6 +127,7 @@ def report_html(
             context,
             data,
             *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
+            styles=("figures.css",) if shown.has_kinds else (),
         )
     )
 
@@ -191,6 +194,8 @@ class _Shown:
     tree: list[dict[str, Any]] | None = None
     tree_told: str = ""
     tree_text: str = ""
+    figures: dict[str, Any] | None = None
+    has_kinds: bool = False
 
     @classmethod
     def of(cls, products: list[ReleasedProduct], log: LogCounts | None) -> _Shown:
@@ -199,9 +204,11 @@ class _Shown:
         variants: ReleasedVariants | None = _first(products, "variants")
         tree: ReleasedTree | None = _first(products, "tree")
         durations: ReleasedDurations | None = _first(products, "durations")
+        figures: ReleasedFigures | None = _first(products, "figures")
         medians: Medians = {}
         if graph is not None:
             medians = {} if durations is None else medians_of(durations, graph)
+            shown.has_kinds = graph.has_kinds
             shown.map_told = (
                 "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
                 "it. What the method counted on the original, after any cut of long cases, lies in "
@@ -216,17 +223,26 @@ class _Shown:
             shown.map_told = "The numbers are summed up from the released variants."
         if graph is not None and len(graph.counts):
             shown.map = map_data(graph, medians)
+            if shown.has_kinds:
+                from tracecloak.transforms.publish.figures_data import mark_unusable
+
+                mark_unusable(shown.map, graph, figures)
             if shown.map["n_left_out"]:
                 shown.map_told += (
                     f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
                     "page."
                 )
+        if figures is not None:
+            from tracecloak.transforms.publish.figures_data import figures_data
+
+            shown.figures = figures_data(figures)
+        is_product = variants is not None
         if variants is None and log is not None:
             from tracecloak.transforms.publish.variants_data import variants_of_log
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
-            shown._show_variants(variants)
+            shown._show_variants(variants, has_kinds=is_product)
         if log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data, work_rows
 
@@ -234,8 +250,6 @@ class _Shown:
             shown.work = work_rows(log.times, log.names)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
         if tree is not None:
-            from tracecloak.transforms.publish.tree_data import tree_data
-
             shown.tree = tree_data(tree)
             shown.tree_text = tree.text
             shown.tree_told = "" if tree.is_found else _NOT_FOUND
@@ -245,6 +259,7 @@ class _Shown:
         """Returns what the template prints of the released graphs, variants, times and tree."""
         return {
             "has_map": self.map is not None,
+            "figures": self.figures,
             "map_told": self.map_told,
             "first_paths": _first_paths(self.map),
             "has_tree": self.tree is not None,
@@ -263,6 +278,7 @@ class _Shown:
         """Returns (anchor, title) of each section of the page."""
         sections = [
             ("process", "Process", self.map),
+            ("trust", "Trust", self.figures),
             ("tree-of-process", "Tree", self.tree),
             ("ways", "Variants", self.variants),
             ("times", "Times", self.times),
@@ -278,6 +294,7 @@ class _Shown:
         needs_map = self.map is not None or self.tree is not None
         scripts = (
             *(["layout.js"] if needs_map else []),
+            *(["figures.js"] if self.map is not None and self.has_kinds else []),
             *(["bpmn.js", "map.js"] if self.map is not None and self.map["nodes"] else []),
             *(["tree.js"] if self.tree is not None else []),
             *(["variants.js"] if self.variants is not None else []),
@@ -290,7 +307,7 @@ class _Shown:
         )
         return scripts, libraries
 
-    def _show_variants(self, variants: ReleasedVariants) -> None:
+    def _show_variants(self, variants: ReleasedVariants, *, has_kinds: bool) -> None:
         from tracecloak.transforms.publish.variants_data import variants_data
 
         names = []
@@ -309,6 +326,10 @@ class _Shown:
                 "the interval with a probability of about 95 %."
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
+        if has_kinds and variants.has_kinds:
+            from tracecloak.transforms.publish.figures_data import sentence_of_variants
+
+            sentences += sentence_of_variants(variants)
         self.variants_told = sentences
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.published.figure import without_kinds
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 GRAPH = ReleasedGraph(
@@ -45,12 +46,14 @@ def test_the_table_has_labels_and_numbers():
         ("count", "int64"),
         ("low", "int64"),
         ("high", "int64"),
+        ("kind", "string"),
+        ("usable", "bool"),
     ]
     assert [tuple(row.values()) for row in table.to_pylist()] == [
-        ("A", "A", 2, 0, 5),
-        ("A", "B", 7, 4, 10),
-        ("B", "■", 7, 4, 10),
-        ("▶", "A", 7, 4, 10),
+        ("A", "A", 2, 0, 5, "measured", False),  # 2.5 to each side of 2
+        ("A", "B", 7, 4, 10, "measured", True),
+        ("B", "■", 7, 4, 10, "measured", True),
+        ("▶", "A", 7, 4, 10, "measured", True),
     ]
 
 
@@ -60,7 +63,16 @@ def test_json_has_the_same_edges_and_the_whole_vocabulary():
     assert (body["start"], body["end"]) == ("▶", "■")
     assert body["activities"] == ["A", "B", "Ünused"]
     assert body["edges"] == GRAPH.to_table().to_pylist()
-    assert body["edges"][1] == {"source": "A", "target": "B", "count": 7, "low": 4, "high": 10}
+    numbers = {"count": 7, "low": 4, "high": 10, "kind": "measured", "usable": True}
+    assert body["edges"][1] == {"source": "A", "target": "B", **numbers}
+
+
+def test_a_graph_of_the_first_version_says_nothing_of_kinds():
+    """Catches an old release that reads back as another one."""
+    old = without_kinds(GRAPH)
+    assert old.to_table().column_names == ["source", "target", "count", "low", "high"]
+    assert ReleasedGraph.from_json(old.to_json()).to_json() == old.to_json()
+    assert old != GRAPH
 
 
 def test_an_empty_graph_has_the_same_shape():

@@ -13,6 +13,8 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.figure import without_kinds
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -26,10 +28,11 @@ VARIANTS = ReleasedVariants(
     np.array([87, 27, 13], np.int64),
     np.array([93, 33, 19], np.int64),
 )
+SURE = {"kind": "measured", "usable": True}
 ROWS = [
-    {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93},
-    {"variant": ["é"], "count": 30, "low": 27, "high": 33},
-    {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19},
+    {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93, **SURE},
+    {"variant": ["é"], "count": 30, "low": 27, "high": 33, **SURE},
+    {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19, **SURE},
 ]
 DURATIONS = ReleasedDurations(
     pa.array(["A", "B"], pa.string()),
@@ -41,13 +44,13 @@ DURATIONS = ReleasedDurations(
     np.array([2, 4, 6], np.int64),
     np.array([8, 10, 12], np.int64),
 )
-COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high")
+COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable")
 SPREAD = [
     dict(zip(COLUMNS, row, strict=True))
     for row in (
-        ("A", "B", 0, 1_000, 5, 2, 8),
-        ("A", "B", 60_000, None, 7, 4, 10),
-        ("B", "A", 1_000, 60_000, 9, 6, 12),
+        ("A", "B", 0, 1_000, 5, 2, 8, "measured", True),
+        ("A", "B", 60_000, None, 7, 4, 10, "measured", True),
+        ("B", "A", 1_000, 60_000, 9, 6, 12, "measured", True),
     )
 ]
 
@@ -58,6 +61,17 @@ def test_a_table_of_variants_has_their_names() -> None:
     assert table.to_pylist() == ROWS
     assert VARIANTS.n_variants == 3
     assert VARIANTS.n_cases == 136
+
+
+def test_drawn_variants_are_modelled_and_have_no_interval() -> None:
+    drawn = replace(VARIANTS, lows=None, highs=None).to_table()
+    assert drawn.column_names == ["variant", "count", "kind"]
+    assert set(drawn["kind"].to_pylist()) == {"modelled"}
+
+
+def test_a_count_of_half_its_interval_is_not_usable() -> None:
+    wide = replace(VARIANTS, lows=np.array([0, 0, 0]), highs=np.array([180, 61, 32]))
+    assert wide.to_table()["usable"].to_pylist() == [True, False, True]
 
 
 def test_json_of_variants_has_the_activities_too() -> None:
@@ -112,6 +126,13 @@ GRAPH = ReleasedGraph(
     np.array([0, 1, 4, 0], np.int32),
     *(np.array([2, 7, 7, 7], np.int64) for _ in range(3)),
 )
+FIGURES = ReleasedFigures.of(
+    [
+        Figure("cases", (), 120, 100, 141, "derived"),
+        Figure("activity", ("A",), 7, 0, 30, "derived"),
+        Figure("median_time_us", ("A", "B"), 60_000_000, 1_000_000, 90_000_000, "derived"),
+    ]
+)
 TREE = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, 0.5)
 NOTHING = ReleasedVariants(
     pa.array([], pa.string()),
@@ -129,8 +150,13 @@ NOTHING = ReleasedVariants(
         ReleasedGraph(pa.array(["A"]), *(np.zeros(0, np.int64) for _ in range(5))),
         VARIANTS,
         replace(VARIANTS, lows=None, highs=None),
+        without_kinds(VARIANTS),
+        without_kinds(replace(VARIANTS, lows=None, highs=None)),
         NOTHING,
         DURATIONS,
+        without_kinds(DURATIONS),
+        FIGURES,
+        ReleasedFigures.of([]),
         replace(DURATIONS, edges_us=np.array([1_000, 60_000, 61_000, 62_000], np.int64)),
         TREE,
         replace(TREE, is_found=False, fitness=None),
@@ -149,6 +175,17 @@ def test_a_product_comes_back_from_its_json(product: Any) -> None:
     title, promise = "r: x", "It holds."
     forms = [kind_of(one).further_files(one, title, promise) for one in (product, found[0])]
     assert forms[0] == forms[1]
+
+
+def test_figures_say_what_they_are_of_and_whether_they_tell_anything() -> None:
+    rows = FIGURES.to_table().to_pylist()
+    assert [(row["figure"], row["source"], row["target"]) for row in rows] == [
+        ("cases", None, None),
+        ("activity", "A", None),
+        ("median_time_us", "A", "B"),
+    ]
+    assert [row["usable"] for row in rows] == [True, False, True]
+    assert [row["usable"] for row in rows] == [one.is_usable for one in FIGURES.rows()]
 
 
 def test_values_that_no_product_gives_are_refused() -> None:

@@ -127,18 +127,21 @@ ROWS = [
 
 
 def test_variants_without_intervals_have_no_columns_for_them():
-    assert PLAIN.to_table().column_names == ["variant", "count"]
-    assert PLAIN.to_table().to_pylist() == ROWS
-    assert PLAIN.to_json() == {"activities": ["A", "B", "E"], "variants": ROWS}
+    assert PLAIN.to_table().column_names == ["variant", "count", "kind"]
+    rows = [{**row, "kind": "modelled"} for row in ROWS]
+    assert PLAIN.to_table().to_pylist() == rows
+    assert PLAIN.to_json() == {"activities": ["A", "B", "E"], "variants": rows}
     known = released([(("A",), 3)], half_width=5)
-    assert known.to_table().to_pylist() == [{"variant": ["A"], "count": 3, "low": 0, "high": 8}]
+    assert known.to_table().to_pylist() == [
+        {"variant": ["A"], "count": 3, "low": 0, "high": 8, "kind": "measured", "usable": False}
+    ]
 
 
 @pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
 def test_selections_of_them_have_none_either(rows):
     taken = PLAIN.take(np.array(rows, np.int64))
     assert taken.lows is None and taken.highs is None
-    assert taken.to_table().to_pylist() == [ROWS[row] for row in rows]
+    assert taken.to_table().to_pylist() == [{**ROWS[row], "kind": "modelled"} for row in rows]
 
 
 def test_they_survive_the_wire():

@@ -23,9 +23,9 @@ from tracecloak.transforms.publish.map_data import (
     graph_of_variants,
     map_data,
     medians_of,
+    tree_data,
 )
 from tracecloak.transforms.publish.times_data import times_data
-from tracecloak.transforms.publish.tree_data import tree_data
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000

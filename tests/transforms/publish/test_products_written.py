@@ -18,11 +18,17 @@ from tests.support.searching import files_with
 
 TEXT, INT = pa.string(), pa.int64()
 COLUMNS = {
-    "variants": {"variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT},
-    "dfg": {"source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT},
+    "variants": {
+        "variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT, "kind": TEXT,
+        "usable": pa.bool_(),
+    },
+    "dfg": {
+        "source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT, "kind": TEXT,
+        "usable": pa.bool_(),
+    },
     "durations": {
         "source": TEXT, "target": TEXT, "from_us": INT, "to_us": INT, "count": INT, "low": INT,
-        "high": INT,
+        "high": INT, "kind": TEXT, "usable": pa.bool_(),
     },
 }  # fmt: skip
 # Where the rows of a product are in its JSON.
@@ -120,6 +126,7 @@ def test_the_manifest_lists_every_file_with_its_digest(histogram: Path, graph: P
         assert listed == digests(folder)
     assert {path.name for path in graph.iterdir()} == {
         *("dfg.parquet", "dfg.json", "dfg.dot", "dfg.svg", "durations.parquet", "durations.json"),
+        *("figures.parquet", "figures.json"),
         *("manifest.json", "statement.md", "report.html"),
     }
     assert {"variants.parquet", "variants.json", "log.xes.gz", "log.csv.gz", "log"} <= {
@@ -271,6 +278,7 @@ def test_what_is_not_released_is_in_no_byte_of_the_output(
         assert found == {
             *("dfg.json", "dfg.parquet", "dfg.dot", "dfg.svg"),
             *("durations.json", "durations.parquet", "report.html"),
+            *("figures.json", "figures.parquet"),
         }
     else:
         assert found

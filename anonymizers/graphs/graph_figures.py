@@ -1,0 +1,151 @@
+"""The numbers that go with a graph: totals, and what may be hidden below the threshold.
+
+A total is a sum over all possible pairs, those that are not shown included: what the graph leaves
+out is no less true for being left out. In every log as many occurrences of an activity are entered
+as are left. So its number is measured twice, as the sum of all pairs that lead to it and of all
+that leave it, and the mean of both is that of the nearest noisy sums which agree (the projection of
+all pairs onto circulations, in closed form, since every pair is possible). No total is chosen for
+being large, so the interval of a total is that of its noise, and what clipping takes comes on top
+as in `count_intervals`.
+
+All of it looks at the noisy sums only and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.figure import DERIVED
+from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.graph import ReleasedGraph
+
+_ERROR = 0.05
+_NORMAL_QUANTILE = 1.959963984540054
+# Of a sum of Laplace noises of variance 1, at most: that of a single one, which has most of it.
+_LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
+_ONE_SIDED_QUANTILE = 1.6448536269514722
+
+
+def figures_of_graph(
+    arcs: NoisyCells, graph: ReleasedGraph, vocabulary: ActivityVocabulary
+) -> list[Figure]:
+    """Returns the cases, events, occurrences of each activity, and the limit of a hidden path.
+
+    Args:
+        arcs: Of all possible pairs.
+        graph: What is released of them.
+        vocabulary: What their codes mean.
+    """
+    names = vocabulary.names.to_pylist()
+    [cases, *activities] = _throughputs(arcs, vocabulary)
+    return [
+        Figure("cases", (), *cases, DERIVED),
+        Figure("events", (), *_events(arcs, vocabulary), DERIVED),
+        *(
+            Figure("activity", (name,), *numbers, DERIVED)
+            for name, numbers in zip(names, activities, strict=True)
+        ),
+        Figure("path_not_shown", (), 0, 0, _most_hidden(arcs, graph), DERIVED),
+    ]
+
+
+def quantile_of(arcs: NoisyCells) -> float:
+    """Returns half the width of a 95 % interval of a sum of noises, in its deviations."""
+    return _LAPLACE_QUANTILE if arcs.noise.is_laplace else _NORMAL_QUANTILE
+
+
+def variances_of(arcs: NoisyCells) -> np.ndarray:
+    """Returns float64[n], the variance of the noise of each sum, in squared occurrences."""
+    squares: np.ndarray = arcs.scales * arcs.scales
+    return 2 * squares if arcs.noise.is_laplace else squares
+
+
+def _throughputs(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> list[tuple[int, int, int]]:
+    """How often a case begins, then how often each activity occurs, with low and high."""
+    n_codes, start = vocabulary.end + 1, vocabulary.start
+    sources, targets = np.divmod(arcs.cells, n_codes)
+    # The start and the end are one node, which comes first.
+    ends = [np.where(codes >= start, 0, codes + 1) for codes in (sources, targets)]
+    is_loop = ends[0] == ends[1]
+
+    def summed(values: np.ndarray, weight: float) -> np.ndarray:
+        halves = np.where(is_loop, values / 2, values * weight)
+        return np.bincount(ends[0], halves, start + 1) + np.bincount(ends[1], halves, start + 1)
+
+    # A loop is in both sums with the same noise, any other pair in one of them.
+    values, variances = summed(arcs.values, 1 / 2), summed(variances_of(arcs), 1 / 4)
+    lost = summed(_lost(arcs), 1 / 2)
+    # A case that is scaled down from a norm v loses the share 1 - clip / v of its one beginning,
+    # and that is at most (v - clip) / clip.
+    lost[0] = min(lost[0], max(arcs.beyond, 0.0) / arcs.clip)
+    return _numbers(arcs, values, variances, lost)
+
+
+def _events(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> tuple[int, int, int]:
+    """How many events there are: the sum of all activities."""
+    sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
+    is_inner = (sources < vocabulary.start) & (targets < vocabulary.start)
+    weights = np.where(is_inner, 1.0, 0.5)
+    sums = [
+        np.array([(weights**power * values).sum()])
+        for power, values in ((1, arcs.values), (2, variances_of(arcs)), (1, _lost(arcs)))
+    ]
+    return _numbers(arcs, *sums)[0]
+
+
+def _lost(arcs: NoisyCells) -> np.ndarray:
+    """float64[n]: what clipping takes from each sum, spread as the large ones are."""
+    large = np.where(arcs.values >= arcs.least(len(arcs.cells)), arcs.values, 0)
+    return large * (max(arcs.beyond, 0.0) / max(math.sqrt(float((large**2).sum())), 1.0))
+
+
+def _numbers(
+    arcs: NoisyCells, values: np.ndarray, variances: np.ndarray, lost: np.ndarray
+) -> list[tuple[int, int, int]]:
+    """Numbers with their limits, of which the first is a total of the whole log."""
+    deviations = np.sqrt(variances)
+    half_widths = quantile_of(arcs) * deviations
+    # What clipping takes makes a sum too small. The more it takes, the less often the lower limit
+    # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
+    # takes from one activity is known too badly to save anything there.
+    quantiles = np.full(len(values), quantile_of(arcs))
+    quantiles[0] = _ONE_SIDED_QUANTILE
+    more = np.maximum(half_widths, quantiles * deviations + lost)
+    columns = (
+        np.rint(np.maximum(values, 0)),
+        np.floor(np.maximum(values - half_widths, 0)),
+        np.ceil(np.maximum(values + more, 0)),
+    )
+    rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
+    return [(value, low, high) for value, low, high in rows]
+
+
+def _most_hidden(arcs: NoisyCells, graph: ReleasedGraph) -> int:
+    """The largest count that any pair has which is not shown, with probability 0.95.
+
+    A pair of a larger count is shown but for a noise below minus z scales. That happens to none of
+    k such pairs with probability 0.95 if it does to one with 0.05 / k. There are hardly more such
+    pairs than are shown, as each of them is shown almost surely.
+    """
+    shown = graph.sources.astype(np.int64) * (graph.end + 1) + graph.targets
+    hidden = np.ones(len(arcs.cells), bool)
+    hidden[np.searchsorted(arcs.cells, shown)] = False
+    if not hidden.any():
+        return 0
+    reached = np.maximum(arcs.values, arcs.least(len(arcs.cells)))[hidden]
+    limits = reached + _one_sided(max(len(shown), 1), arcs.noise.is_laplace) * arcs.scales[hidden]
+    norm = math.sqrt(float((np.maximum(arcs.values, 0) ** 2).sum()))
+    return math.ceil(float(limits.max()) * (1 + max(arcs.beyond, 0.0) / max(norm, 1.0)))
+
+
+def _one_sided(n_pairs: int, is_laplace: bool) -> float:
+    """Scales that none of so many noises exceeds with probability 0.95."""
+    tail = _ERROR / n_pairs
+    if is_laplace:
+        return -math.log(2 * tail)
+    return -NormalDist().inv_cdf(tail)

@@ -1,0 +1,142 @@
+"""Released figures: totals, times, and limits of what a graph does not show, with their kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.published.figure import is_usable
+from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.yields import Yield
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of a release.
+
+    Attributes:
+        name: What it says, see `ReleasedFigures.figures`.
+        of: What it is of: the activity, or the two ends of a path; nothing of the whole log.
+        value: The number, in the unit that the name ends with; else a count.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        kind: `MEASURED` or `DERIVED` of `schemas.published.figure`.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    value: int
+    low: int
+    high: int
+    kind: str
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether half the width of its interval is at most the number."""
+        return self.high - self.low <= 2 * self.value
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedFigures:
+    """Numbers of a release beside its graph: totals, and limits of what is not shown.
+
+    Attributes:
+        figures: string[n], what each says: `cases`, `events`, `activity` (how often it occurs),
+            `path_not_shown` (the largest count that any path has which the graph does not show) or
+            `median_time_us` (the median time between the two ends of a path, in microseconds).
+        sources: string[n], the activity, or the earlier one of a path; null of the whole log.
+        targets: string[n], the later activity of a path, else null.
+        values: int64[n].
+        lows: int64[n], lower ends of 95 % intervals.
+        highs: int64[n], upper ends.
+        kinds: string[n], as of `Figure`.
+    """
+
+    wire_name: ClassVar[str] = "released-figures"
+
+    figures: pa.StringArray
+    sources: pa.StringArray
+    targets: pa.StringArray
+    values: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+    kinds: pa.StringArray
+
+    @classmethod
+    def of(cls, figures: Sequence[Figure]) -> ReleasedFigures:
+        """Returns figures in the order that is given."""
+        ends = [(*figure.of, None, None)[:2] for figure in figures]
+
+        def texts(values: Sequence[str | None]) -> pa.StringArray:
+            return pa.array(values, pa.string())
+
+        def numbers(name: str) -> np.ndarray:
+            return np.array([getattr(figure, name) for figure in figures], np.int64)
+
+        return cls(
+            texts([figure.name for figure in figures]),
+            texts([source for source, _ in ends]),
+            texts([target for _, target in ends]),
+            numbers("value"),
+            numbers("low"),
+            numbers("high"),
+            texts([figure.kind for figure in figures]),
+        )
+
+    def rows(self) -> list[Figure]:
+        """Returns the figures one by one."""
+        ends = zip(self.sources.to_pylist(), self.targets.to_pylist(), strict=True)
+        columns = (self.figures.to_pylist(), ends, self.values, self.lows, self.highs)
+        return [
+            Figure(name, tuple(e for e in of if e is not None), int(v), int(low), int(high), kind)
+            for name, of, v, low, high, kind in zip(*columns, self.kinds.to_pylist(), strict=True)
+        ]
+
+    def to_table(self) -> pa.Table:
+        """Returns figure, source, target, value, low, high, kind, usable."""
+        return pa.table(
+            {
+                "figure": self.figures,
+                "source": self.sources,
+                "target": self.targets,
+                "value": pa.array(self.values, pa.int64()),
+                "low": pa.array(self.lows, pa.int64()),
+                "high": pa.array(self.highs, pa.int64()),
+                "kind": self.kinds,
+                "usable": pa.array(is_usable(self.values, self.lows, self.highs), pa.bool_()),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"figures": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedFigures:
+        """Returns the figures that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        return cls.of(
+            [
+                Figure(
+                    row["figure"],
+                    tuple(row[end] for end in ("source", "target") if row[end] is not None),
+                    *(row[name] for name in ("value", "low", "high", "kind")),
+                )
+                for row in body["figures"]
+            ]
+        )
+
+    def came_out(self) -> Yield:
+        """Returns nothing: the graph beside it has the numbers."""
+        return Yield()
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns none: an audit looks at the sums that it follows from, which tell more."""
+        return {}

@@ -1,0 +1,121 @@
+"""What a page shows of released figures: totals with their intervals, and which say nothing.
+
+Pure functions of published values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tracecloak.schemas.published.figure import is_usable
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.transforms.models.plain_names import plain_name
+
+_WHOLE_LOG = ("cases", "events")
+_N_ROWS = 200
+_MICROSECONDS = 1e-6
+_UNITS = ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0)
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure as a page prints it.
+
+    Attributes:
+        name: What it is of.
+        text: The number, with its interval.
+        kind: Its kind.
+        is_usable: Whether it says anything; else it is grey.
+    """
+
+    name: str
+    text: str
+    kind: str
+    is_usable: bool
+
+
+def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
+    """Returns totals, those of each activity, times, and the limit of what is hidden.
+
+    Returns:
+        `totals`, `activities`, the most frequent first, and `times`, the usable ones first: lists
+        of `ShownFigure`; `most_hidden`, the limit of a path that is not shown, as a text.
+    """
+    rows = figures.rows()
+    activities = sorted((r for r in rows if r.name == "activity"), key=lambda row: -row.value)
+    times = sorted((r for r in rows if r.name == "median_time_us"), key=lambda r: not r.is_usable)
+    return {
+        "totals": [_shown(row, row.name) for row in rows if row.name in _WHOLE_LOG],
+        "activities": [_shown(row, plain_name(row.of[0])) for row in activities[:_N_ROWS]],
+        "times": [
+            _shown(row, " → ".join(map(plain_name, row.of)), duration_in_words)
+            for row in times[:_N_ROWS]
+        ],
+        "most_hidden": next(f"{row.high:,}" for row in rows if row.name == "path_not_shown"),
+    }
+
+
+def mark_unusable(
+    shown: dict[str, Any], graph: ReleasedGraph, figures: ReleasedFigures | None
+) -> None:
+    """Notes on the paths and activities of a map which of their numbers say nothing.
+
+    Args:
+        shown: What `map_data` gave for the graph; every path gets `usable`, and every activity,
+            and a path whose median time is a figure gets that, and `time_usable`.
+        graph: What was released.
+        figures: Of the same release; without them no activity is grey.
+    """
+    labels = [plain_name(name) for name in graph.labels]
+    usable = is_usable(graph.counts, graph.lows, graph.highs)
+    by_ends = {
+        (labels[source], labels[target]): bool(of_path)
+        for source, target, of_path in zip(graph.sources, graph.targets, usable, strict=True)
+    }
+    by_name: dict[tuple[str, ...], Figure] = {}
+    if figures is not None:
+        by_name = {tuple(map(plain_name, row.of)): row for row in figures.rows() if row.of}
+    names = [node["name"] for node in shown["nodes"]]
+    for edge in shown["edges"]:
+        ends = names[edge["source"]], names[edge["target"]]
+        edge["usable"] = by_ends[ends]
+        if median := by_name.get(ends):
+            edge["median_s"] = float(f"{median.value * _MICROSECONDS:.3g}")
+            edge["time_usable"] = median.is_usable
+    for node in shown["nodes"]:
+        total = by_name.get((node["name"],))
+        node["usable"] = total is None or total.is_usable
+
+
+def sentence_of_variants(variants: ReleasedVariants) -> str:
+    """Returns of which kind the numbers of variants are, and how many say nothing."""
+    if variants.lows is None or variants.highs is None:
+        return (
+            " The numbers are modelled: they were drawn so that the whole agrees with what was "
+            "measured, and nothing says how far off the number of one variant is."
+        )
+    usable = is_usable(variants.counts, variants.lows, variants.highs)
+    n_useless = int((~usable).sum())
+    if not n_useless:
+        return ""
+    return f" {n_useless:,} of the numbers are not usable: the interval reaches further than these."
+
+
+def duration_in_words(us: int) -> str:
+    """Returns a time in the largest unit that it has one of, such as `3.2 hours`."""
+    seconds = us * _MICROSECONDS
+    if seconds < 1:
+        return "at once"
+    name, size = next(unit for unit in _UNITS if seconds >= unit[1])
+    number = f"{seconds / size:,.1f}" if seconds < 9.95 * size else f"{seconds / size:,.0f}"
+    number = number.removesuffix(".0")
+    return f"{number} {name}{'' if number == '1' else 's'}"
+
+
+def _shown(figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format) -> ShownFigure:
+    text = f"{words(figure.value)} ({words(figure.low)}\u2013{words(figure.high)})"
+    return ShownFigure(name, text, figure.kind, figure.is_usable)
