@@ -63,7 +63,7 @@ def test_pruning_keeps_what_is_large_enough_with_its_names() -> None:
     names = ActivityVocabulary.of("ABC").names
     before = most_frequent_first(names, variants.offsets, variants.codes, variants.counts)
     after = pruned(before, 5)
-    assert after.to_table().to_pylist() == [
+    assert after.to_table().select(["variant", "count"]).to_pylist() == [
         {"variant": ["B"], "count": 9},
         {"variant": ["A", "B"], "count": 5},
     ]
