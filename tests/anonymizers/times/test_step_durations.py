@@ -417,14 +417,18 @@ def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
             counts = noisy[(3 * 4 + place) * k :][:k]
             # Shares come from differences, so what is 0 is so but for rounding.
             shares = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
-            total = sum(x for x, p in zip(counts, shares, strict=True) if p or x > beyond)
+            # What its pair has none of, a place has none of, if the pair's steps take no time.
+            is_idle = decided.is_idle[source * 3 + target]
+            ways["idle"] += is_idle
+            limit = math.inf if is_idle else beyond
+            total = sum(x for x, p in zip(counts, shares, strict=True) if p or x > limit)
             made = []
             for x, p in zip(counts, shares, strict=True):
                 m = max(total, 0) * p
                 trust = m**2 / (m**2 + deviation**2)
-                way = "as it is" if x > beyond else "between" if m > 0 else "none"
+                way = "as it is" if x > limit else "between" if m > 0 else "none"
                 ways[way] += 1
-                made.append(x if x > beyond else max(m + trust * (x - m), 0))
+                made.append(x if x > limit else max(m + trust * (x - m), 0))
             expected = np.array(made) / sum(made) if sum(made) > 0 else shares
             ways["its pair's"] += sum(made) == 0
             assert found[9 + place] == pytest.approx(expected, abs=1e-6)
