@@ -61,13 +61,14 @@ def test_whoever_changes_a_part_raises_the_version(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: of the same version nothing may change, and the file stays as it is."""
-    changed = copy.deepcopy(NOW)
-    changed["private-log"]["1"][part] = "other"
-    with pytest.raises(ValueError, match=rf"private-log is not what version 1 .*\({part}\): raise"):
+    changed, [now] = copy.deepcopy(NOW), NOW["private-log"]
+    changed["private-log"][now][part] = "other"
+    told = rf"private-log is not what version {now} .*\({part}\): raise"
+    with pytest.raises(ValueError, match=told):
         merged(NOW, changed)
-    raised: dict[str, Any] = {"2": changed["private-log"]["1"]}
+    raised: dict[str, Any] = {str(int(now) + 1): changed["private-log"][now]}
     found = merged(NOW, {**changed, "private-log": raised})
-    assert found["private-log"] == {"1": NOW["private-log"]["1"], **raised}
+    assert found["private-log"] == {now: NOW["private-log"][now], **raised}
     monkeypatch.setattr(versions, "RECORDED", tmp_path / "defaults.json")
     monkeypatch.setattr(versions, "NAMES", tmp_path / "names.json")
     monkeypatch.setattr(type(METHODS["amun"]), "version", 2)
