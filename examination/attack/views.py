@@ -303,7 +303,8 @@ def is_log_seen(method: Anonymizer, params: Any) -> bool:
     Else by what is released beside it or in its place: variants that a log is generated from say
     all that it says.
     """
-    return method.log == "transformed" or (method.log == "generated" and not method.writes(params))
+    is_told_by_variants = "variants" in method.writes(params)
+    return method.log == "transformed" or (method.log == "generated" and not is_told_by_variants)
 
 
 # --- what is seen ---------------------------------------------------------------------------------

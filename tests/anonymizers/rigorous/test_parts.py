@@ -21,6 +21,7 @@ from tracecloak.anonymizers.logs import params as log_params
 from tracecloak.anonymizers.logs.params import Kind, PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog, unfolded
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
+from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -196,6 +197,8 @@ def told_by_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def noted(noise: SumNoise, stream: CellStream) -> np.ndarray:
         drawn = draw(noise, stream)
         recording = stream.noise
+        if isinstance(recording, Noting):
+            recording = recording.inner
         if isinstance(recording, Recording):
             recording.drawn[-1] = replace(recording.drawn[-1], sensitivity=noise.sensitivity)
         return drawn
