@@ -97,7 +97,7 @@ def test_a_part_that_is_registered_is_seen_everywhere(
 def test_the_flag_says_the_weights_of_all_parts() -> None:
     said = PrivateLogParams.model_fields["budget_split"].description or ""
     weighed = [kind for kind in log_params.KINDS if kind.split]
-    assert len(weighed) == 11
+    assert len(weighed) == 12
     for kind in weighed:
         weight = re.search(rf"\b{kind.split}\b[^0-9=]{{0,30}}?(0\.\d+)", said)
         assert weight is not None and Fraction(weight[1]) == kind.weight
@@ -243,7 +243,7 @@ def test_of_a_joint_budget_too_every_difference_is_found() -> None:
     more = method.Params(**{**method.examples[2], "epsilon": "40"})
     assert disagreements(method.spends(more), drawn) == [
         *(f"{block.what} was not drawn" for block in spend.blocks),
-        *("activity is not told", "length is not told", "hybrid-log/histogram/count is not told"),
+        *("activity is not told", "hybrid-log/histogram/count is not told"),
         *("hybrid-log/chain/clip is not told", "hybrid-log/chain/sum is not told"),
     ]
     fewer = replace(spend, blocks=spend.blocks[1:])

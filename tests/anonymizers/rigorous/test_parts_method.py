@@ -25,7 +25,7 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 
 # What follows from the parts, and who says more of it: which rounds come first where a method has
-# several, with what the counters are told, and what cannot be played out.
+# several, with what the counters are told, which sums are published, and what cannot be played out.
 DERIVED = (
     "bounds",
     "rounds",
@@ -39,6 +39,7 @@ DERIVED = (
 SAID_BESIDE = {
     ("private-log", "rounds"),
     ("private-log", "requires"),
+    ("private-log", "decide"),
     ("sapa", "spends"),
 }
 
