@@ -55,13 +55,15 @@ class _Released:
         n, words = len(names), names.labels
         begins = [int(row.value) for row in measures.rows(sums.POSITION)]
         longest = int(np.diff(variants.offsets).max(initial=0))
-        blocks = np.searchsorted(begins, np.arange(longest + 1), side="right") + 1
-        cells = FlowCells(n, blocks)
+        cells = FlowCells.without_positions(n, longest)
+        if begins:
+            cells = FlowCells(n, np.searchsorted(begins, np.arange(longest + 1), side="right") + 1)
         flows = VariantFlows.of(variants, cells)
         clips = measures.rows(sums.CLIP)
         clip = clips[0].value if clips else math.inf
         scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))
-        is_once = flows.keys < 2 * cells.side**2  # the whole case, and the arc from START
+        # The whole case, and the arc from START; or all, where no arc counts by position.
+        is_once = (flows.keys < 2 * cells.side**2) | (not cells.has_whole)
         rows, pairs = flows.rows[is_once], flows.keys[is_once] % cells.side**2
         counts = (flows.counts * flows.cases[flows.rows])[is_once].astype(np.float64)
         shape = cells.side, cells.side

@@ -35,8 +35,8 @@ def note_arcs(
 ) -> None:
     """Notes how often arcs are taken, the number of cases, and how cases were clipped.
 
-    An arc within a case is counted twice: over the whole case, and in bins of positions. The mean
-    of both, each by its variance, is noted.
+    An arc within a case is counted twice where positions count: over the whole case, and in bins
+    of positions. The mean of both, each by its variance, is noted. Elsewhere it is counted once.
 
     Args:
         drawn: The variants that are released.
@@ -70,13 +70,13 @@ def note_arcs(
     if np.isfinite(others).any():
         widest = float(deviations[is_possible & ~is_taken].max())
         note(randomness, measures.ARC_NOT_SHOWN, lambda: [()], np.array([others.max()]), widest)
-    if cells.has_whole:
-        number = np.array([blocks[0][n, n]])
-        note(randomness, measures.CASES, lambda: [("arcs",)], number, noise.deviation)
+    number = np.array([blocks[0][n, n]])
+    note(randomness, measures.CASES, lambda: [("arcs",)], number, noise.deviation)
     _note_totals(names, np.where(is_possible, sums, 0), deviations, randomness)
     note(randomness, measures.CLIP, lambda: [()], np.array([clip]), 0.0)
-    begins = np.flatnonzero(np.diff(cells.blocks, prepend=-1))[1:]
-    note(randomness, measures.POSITION, lambda: [()] * len(begins), begins, 0.0)
+    if cells.has_whole:  # else an arc counts once, whatever its position
+        begins = np.flatnonzero(np.diff(cells.blocks, prepend=-1))[1:]
+        note(randomness, measures.POSITION, lambda: [()] * len(begins), begins, 0.0)
 
 
 def _note_totals(

@@ -147,7 +147,7 @@ def test_without_noise_a_quantile_lies_in_its_bin() -> None:
         Measure(sums.DURATION, (str(first), str(last)), float(n), 1e-9) for first, last, n in bins
     ]
     spans = np.searchsorted(BIN_EDGES_US, [0, 1.5 * HOUR, 5 * HOUR], side="right")
-    times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), ZEROS, ZEROS, ZEROS, ZEROS)
+    times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), *(ZEROS,) * 8)
     log = variants({("A", "B"): 100})
     made = {(f.name, f.of): f for f in time_figures(ReleasedMeasures.of(rows), log, times)}
     median = made["median_duration_us", ()]
@@ -173,7 +173,7 @@ def test_durations_of_the_original_lie_within() -> None:
     borders = np.concatenate([[0], 60 * SECOND * 2.0 ** np.arange(20), [1e15]]).astype(np.int64)
     exact = np.histogram(truth, borders)[0]
     bins, cases = np.unique(np.searchsorted(BIN_EDGES_US, truth, side="right"), return_counts=True)
-    times = LogTimes(ZEROS, ZEROS, bins, cases, ZEROS, ZEROS, ZEROS, ZEROS)
+    times = LogTimes(ZEROS, ZEROS, bins, cases, *(ZEROS,) * 8)
     log, ends = variants({("A", "B"): 1500}), [str(border) for border in borders]
     quantiles = {"0.25": 0.25, "0.75": 0.75, "0.9": 0.9}
     within, narrow = [], []
