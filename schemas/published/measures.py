@@ -52,9 +52,6 @@ DURATION = "cases by duration"
 """Of the time from first to last event, the shortest and the longest of a bin in microseconds; of
 cases of two events or more, within the released range of dates."""
 
-TIME_OF_PAIR = "time of pair"
-"""Of two activities, in microseconds: what cases that were clipped spend between the two."""
-
 START = "cases by start"
 """Of the first and the last local date."""
 

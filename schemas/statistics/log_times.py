@@ -123,14 +123,8 @@ class LogTimes:
         """Number of counts."""
         return sum(len(getattr(self, field.name)) for field in fields(self)[1::2])
 
-    def of_steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns int64[n_steps] thrice: of each the earlier activity, the later one, the bin."""
-        pairs = self.steps >> _BIN_BITS
-        return pairs >> _CODE_BITS, pairs & _CODES, self.steps & ((1 << _BIN_BITS) - 1)
-
     def medians_s(self) -> dict[tuple[int, int], float]:
         """Returns about the median time in seconds of each (source, target) that occurs."""
-<<<<<<< HEAD
         medians = _medians_s(self.steps, self.step_counts)
         return {(pair >> _CODE_BITS, pair & _CODES): middle for pair, middle in medians.items()}
 
@@ -142,17 +136,6 @@ class LogTimes:
         service = _medians_s(self.service, self.service_counts)
         waits = _medians_s(self.waits, self.wait_counts)
         return {activity: (middle, waits.get(activity)) for activity, middle in service.items()}
-=======
-        sources, targets, bins = self.of_steps()
-        pairs = sources << _CODE_BITS | targets
-        borders = np.append(np.flatnonzero(np.diff(pairs, prepend=-1)), len(pairs)).tolist()
-        medians = {}
-        for first, last in pairwise(borders):
-            pair = int(pairs[first])
-            middle = middle_of(bins[first:last], self.step_counts[first:last])
-            medians[pair >> _CODE_BITS, pair & _CODES] = middle
-        return medians
->>>>>>> rerel
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogTimes) and all(
