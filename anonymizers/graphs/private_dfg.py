@@ -249,14 +249,15 @@ class GraphDecision(contract.Decision):
     Attributes:
         graph: The directly-follows graph.
         durations: Its counts by duration, or None.
-        figures: Totals, and the limit of what is not shown.
+        figures: Totals, and the limit of what is not shown; None in a release that began before
+            there were any.
     """
 
     wire_name: ClassVar[str] = "graph"
 
     graph: ReleasedGraph
     durations: ReleasedDurations | None
-    figures: ReleasedFigures
+    figures: ReleasedFigures | None = None
 
 
 @dataclass(frozen=True)
@@ -367,7 +368,9 @@ class PrivateDfg(PartsMethod):
     ) -> contract.Products:
         """Returns the graph, its figures, and the durations if they were asked for."""
         released: GraphDecision = decisions["edges"]
-        products: dict[str, Any] = {"dfg": released.graph, "figures": released.figures}
+        products: dict[str, Any] = {"dfg": released.graph}
+        if released.figures is not None:
+            products["figures"] = released.figures
         if released.durations is not None:
             products["durations"] = released.durations
         return contract.Products(products)

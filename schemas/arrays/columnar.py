@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -229,7 +229,10 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         raise TypeError(
             f"{layout['class']} is not the name of a columnar value of this installation"
         )
-    if layout["fields"].keys() != {field.name for field in fields(kind)}:
+    # What an earlier version kept may lack a field that has come since, if that has a default.
+    known = {field.name for field in fields(kind)}
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    if not needed <= layout["fields"].keys() <= known:
         raise UsageError(
             f"{layout['class']} was kept by another version of tracecloak: go on with that "
             "version, or begin another epoch, which is another spend"

@@ -23,10 +23,12 @@ from tracecloak.schemas.arrays import columnar
 from tracecloak.schemas.arrays.columnar import _KEY, decode, digest, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -345,6 +347,17 @@ def test_foreign_classes_are_refused_when_decoding(name):
         with pytest.raises(TypeError, match=f"^{name} is not the name of a columnar value"):
             decode(message)
     assert (module in sys.modules) == already
+
+
+def test_what_an_earlier_version_kept_may_lack_a_field_that_has_a_default_and_no_other():
+    some = {"n_cases": {"scalar": 7}}
+    assert decode(tampered(Yield(1), fields=some)) == Yield(7)
+    for value, fields_ in (
+        (StartRange(1, 2), {"first_us": {"scalar": 1}}),
+        (Yield(1), {**some, "n_things": {"scalar": 1}}),
+    ):
+        with pytest.raises(UsageError, match="was kept by another version"):
+            decode(tampered(value, fields=fields_))
 
 
 def test_foreign_classes_are_refused_deep_inside_too():
