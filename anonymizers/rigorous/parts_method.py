@@ -133,9 +133,10 @@ class PartsMethod(contract.Anonymizer):
                 for need in part.needs
             )
             sentences.append(f"{part.name}: {part.sentence(budget.means)}; {spent}")
-        if params.max_trace_length is not None:
+        length = getattr(params, "max_trace_length", None)  # queries by prefix have none
+        if length is not None:
             sentences.append(
-                f"all parts: cases end after event {params.max_trace_length:,}, the declared "
+                f"all parts: cases end after event {length:,}, the declared "
                 "max_trace_length; what longer ones do later is not counted"
             )
         return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)

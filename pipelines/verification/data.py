@@ -31,8 +31,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
-from tracecloak.transforms.publish.products import PRODUCTS
-from tracecloak.transforms.publish.release_files import products_of_log
+from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
 from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")

@@ -171,7 +171,7 @@ FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "variant-histogram": ({"epsilon": "8", "noise": "truncated"},),
     "private-log": (
         {"granularity": "minute", "closed_vocabulary": True, "vocabulary": ("A", "B", "C", "D")},
-        {"granularity": "hour"},
+        *({"granularity": name} for name in ("microsecond", "millisecond", "hour")),
         {"granularity": "day"},
     ),
     "laplace-variants": ({"profile": "paper"},),

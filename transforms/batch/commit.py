@@ -10,8 +10,8 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.batch.job import Target
+from tracecloak.transforms.publish.products import products_of_log
 from tracecloak.transforms.publish.release_files import (
-    products_of_log,
     write_products,
     write_report,
     write_statement,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.product import ReleasedProduct
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.publish.report import LogCounts
 
 
 @dataclass(frozen=True)
@@ -94,3 +98,18 @@ def kind_of(product: ReleasedProduct) -> ProductKind:
         if load(kind.product) is type(product):
             return kind
     raise TypeError(f"{place} is no product: it is of no kind in the table of products")
+
+
+def products_of_log(
+    products: Mapping[str, ReleasedProduct], log: LogCounts | None
+) -> dict[str, ReleasedProduct]:
+    """Returns by name the products that follow from others and from the released log.
+
+    Args:
+        products: What is released beside the log, by name.
+        log: What was counted on it; None where there is none: then nothing follows.
+    """
+    following: dict[str, ReleasedProduct] = {}
+    for product in products.values() if log is not None else ():
+        following |= kind_of(product).products_of_log(product, log)
+    return following

@@ -7,7 +7,7 @@ the in-memory driver call the same ones, so their releases are the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,7 +26,7 @@ from tracecloak.transforms.publish.report import LogCounts, report_html
 from tracecloak.transforms.publish.statement import publishable_statement
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.product import ReleasedProduct
+    pass
 
 
 def write_products(
@@ -44,21 +44,6 @@ def write_products(
         for ending, data in forms.items():
             written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
     return written
-
-
-def products_of_log(
-    products: Mapping[str, ReleasedProduct], log: LogCounts | None
-) -> dict[str, ReleasedProduct]:
-    """Returns by name the products that follow from others and from the released log.
-
-    Args:
-        products: What is released beside the log, by name.
-        log: What was counted on it; None where there is none: then nothing follows.
-    """
-    following: dict[str, ReleasedProduct] = {}
-    for product in products.values() if log is not None else ():
-        following |= kind_of(product).products_of_log(product, log)
-    return following
 
 
 def write_statement(

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,9 @@ class Noting:
 
     def attributes(self, params: str) -> tuple[Attribute, ...]:
         return ()
+
+    def carried(self, params: str) -> dict[str, pa.DataType]:
+        return {}
 
     def rounds(self, params: str) -> tuple[str, ...]:
         return ("one", "two")

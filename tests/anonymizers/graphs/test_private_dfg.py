@@ -725,5 +725,6 @@ def test_sentences_say_what_is_bought_and_spent() -> None:
     assert "; edges has a share of 0.706 of the Gaussian budget; edges beyond" in sentences[2]
     assert "spend epsilon 2, delta 0.000001 together" in sentences[3]
     assert "vocabulary and clip" in METHOD.guarantee(params_of("2")).reality
-    [alone] = METHOD.explain(params_of("2", delta="0", vocabulary=("A",), max_trace_length=9))
+    alone, length = METHOD.explain(params_of("2", delta="0", vocabulary=("A",), max_trace_length=9))
     assert alone.startswith("edges: ") and alone.endswith("; spends epsilon 2")
+    assert length.startswith("all parts: cases end after event 9, the declared max_trace_length")
