@@ -237,10 +237,11 @@ def test_what_is_spent_is_explained() -> None:
     [finite] = METHOD.explain(params_of("0.5", profile="paper", **PUBLIC))
     assert "discrete Laplace noise of scale 2 " in finite
     assert finite.endswith("epsilon 0.5 as published, and 2 holds")
-    [honest] = METHOD.explain(params_of("0.5", budget="honest", **PUBLIC))
+    honest, length = METHOD.explain(params_of("0.5", budget="honest", **PUBLIC))
     assert "discrete Laplace noise of scale 8 " in honest
     assert "within 24 of what is counted" in honest  # 8 ln 20 = 23.97
     assert honest.endswith("spends epsilon 0.5")
+    assert "the declared max_trace_length" in length
 
 
 def test_noise_that_cannot_be_drawn_and_too_many_names_are_refused() -> None:

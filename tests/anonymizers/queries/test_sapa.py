@@ -307,9 +307,10 @@ def test_what_is_spent_is_explained() -> None:
     [published] = METHOD.explain(params_of())
     assert "about 1.54 others" in published
     assert published.endswith("epsilon 1 as published, and no finite one holds")
-    [honest] = METHOD.explain(params_of(query="laplace", budget="honest", **PUBLIC))
+    honest, length = METHOD.explain(params_of(query="laplace", budget="honest", **PUBLIC))
     assert "discrete Laplace noise of scale 4 " in honest
     assert honest.endswith("spends epsilon 1")
+    assert "the declared max_trace_length" in length
 
 
 def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:
