@@ -91,13 +91,18 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
 # --- What is released -----------------------------------------------------------------------------
 
 
-def log_file(folder: Path) -> Path:
-    """A log of 400 cases of some 130 people, with attributes, that looks the same everywhere."""
+def log_file(folder: Path, *, has_starts: bool = False) -> Path:
+    """A log of 400 cases of some 130 people, with attributes, that looks the same everywhere.
+
+    Args:
+        folder: Where to write it.
+        has_starts: Whether there is a column of when events began, each at a full half hour.
+    """
     draw = random.Random("golden")
     path = folder / "log.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(HEADER)
+        writer.writerow((*HEADER, "begun") if has_starts else HEADER)
         for case in range(400):
             second = draw.randrange(300 * _DAY_S)
             for activity in draw.choice(_VARIANTS):
@@ -105,6 +110,7 @@ def log_file(folder: Path) -> Path:
                     [
                         case, activity, _stamp(second), f"p{case // 3}", f"R{1 + case % 3}",
                         case % 90, "ABC"[case % 7 % 3], draw.randrange(500),
+                        *([_stamp(second - second % 1800)] if has_starts else []),
                     ]
                 )  # fmt: skip
                 second += draw.randrange(1, 2 * _DAY_S)
@@ -135,6 +141,8 @@ def example_config(
     ]
     for name, given in [item for section in declared for item in section.items()]:
         given["column"] = _COLUMNS[name]
+    if params.pop("service_times", False):
+        columns["start_timestamp"] = "begun"
     words = params.pop("vocabulary", None)
     if words is not None:
         params["vocabulary"] = str(folder / "vocabulary.txt")
@@ -172,6 +180,7 @@ FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "private-log": (
         {"granularity": "minute", "closed_vocabulary": True, "vocabulary": ("A", "B", "C", "D")},
         *({"granularity": name} for name in ("microsecond", "millisecond", "hour")),
+        {"service_times": True},
         {"granularity": "day"},
     ),
     "laplace-variants": ({"profile": "paper"},),
@@ -204,7 +213,8 @@ def _told(change: Mapping[str, Any]) -> str:
 
 def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
     def made(folder: Path) -> dict[str, Digests]:
-        body = example_config(folder, method, example, log_file(folder))
+        log = log_file(folder, has_starts=bool(example.get("service_times")))
+        body = example_config(folder, method, example, log)
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         code = tracecloak("release", folder / "release.yaml")
         if code != 0:
