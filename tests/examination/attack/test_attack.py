@@ -451,24 +451,25 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     (pair,) = [p for p in made_up_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
     cells = changed_cells(*both, before_publication(method), params, keys())
-    # A, B: one case, one day and hour, one time over all; by class, period and time, which are
-    # three; one longest step; a step by A, B, by B, and by its place in A, B; R2 of either
-    # activity, of three values each; and of the variants three arcs by position, two of the whole
-    # case and the case, four descriptions and three activities, and four ranks.
+    # A, B: one case, one day and hour, one time over all, whose number of bins follows from the
+    # number of cases and is another one without it; by class, period and time, which are three;
+    # the time of one pair; a step by A, B, by B, and by its place in A, B; R2 of either activity,
+    # of three values each; and of the variants three arcs and the case, four descriptions and
+    # three activities, and two ranks.
     assert Counter(purpose for _, purpose, *_ in cells) == {
         "number of cases": 1,
         "starts by date": 1,
         "starts by hour": 1,
-        "case span": 1,
+        "case span": 2,
         "case table": 3,
-        "longest step": 1,
+        "time of a pair": 1,
         "step duration": 3,
         "attribute/org:resource": 2,
         "granularity": 1,
         "joint-variants/cases": 1,
-        "joint-variants/chain": 6,
+        "joint-variants/chain": 4,
         "joint-variants/marginals": 7,
-        "joint-variants/ranks": 4,
+        "joint-variants/ranks": 2,
     }
     values = [cell for cell in cells if cell[1] == "attribute/org:resource"]
     assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}
