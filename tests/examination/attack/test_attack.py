@@ -498,7 +498,7 @@ def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
     )  # fmt: skip
     found = _reruns(log, method, params, keys())
     assert found.is_identical
-    assert found.gain is not None and found.n_telling >= 40
+    assert found.gain is not None and found.n_telling >= 30
     assert found.is_reused == is_reused
 
 
