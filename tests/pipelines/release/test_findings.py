@@ -164,7 +164,7 @@ def test_epoch_numbers_in_a_csv_are_told_their_flag_and_read_with_it(
 def test_every_finding_has_a_line_with_a_mend_that_exists(
     mapping: ColumnMapping, told: str
 ) -> None:
-    known = {*Columns.model_fields, "vocabulary", "closed_vocabulary", "encoding"}
+    known = {*Columns.model_fields, "vocabulary", "closed_vocabulary", "encoding", "where"}
     source = EventSource((SourceFile(0, "a.csv", 1),), SourceFormat(), mapping)
     findings = [Finding(what, 1_234, 0, 4_566) for what in FINDINGS]
     lines = list(finding_lines(5_678, findings, source))
