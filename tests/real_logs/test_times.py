@@ -118,7 +118,7 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
         (COSELOG, ALWAYS, "1000", 0.75, 0.23),
         (COSELOG, ALWAYS, "1", 1.6, 0.32),
         (COSELOG, OFFICE, "1000", 0.75, 0.12),
-        (COSELOG, OFFICE, "1", 1.3, 0.18),
+        (COSELOG, OFFICE, "1", 1.5, 0.18),
         (SEPSIS, ALWAYS, "1000", 3.2, 0.29),
         (SEPSIS, ALWAYS, "1", 6.5, 0.3),
         (SEPSIS, ALWAYS, "4", 3.2, 0.3),

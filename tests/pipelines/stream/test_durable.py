@@ -76,7 +76,12 @@ FIELDS = {
     "kept-counts": "counts measured",
     "kept-variants": "counted fresh measured measured_fresh",
     "known-cases": "rows counts n_sensitive",
-    "log-times": "steps step_counts spans span_counts days day_counts hours hour_counts",
+    "log-times": (
+        "steps step_counts spans span_counts days day_counts hours hour_counts service "
+        "service_counts waits wait_counts"
+    ),
+    "released-measures": "what offsets texts values deviations",
+    "service-times": "borders unknown reached places",
     "pair-times": "sums deviation clip is_pure",
     "noisy-counts": "counts half_width",
     "open-cases": (
@@ -114,7 +119,10 @@ FIELDS = {
     "trie": "parents activities counts is_end depths heights nodes",
     "variant-histogram": "sequences counts",
     "working-time": "opens_us closes_us time_zone first_us last_us",
-    "yield": "n_cases n_variants n_activities n_edges named_share case_share",
+    "yield": (
+        "n_cases n_variants n_activities n_edges named_share case_share max_events longest_share "
+        "unclear_share"
+    ),
 }
 # `Statistics` of some kept counts and of no open case and one that has closed.
 RECORDED = (
