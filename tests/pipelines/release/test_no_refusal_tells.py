@@ -186,7 +186,8 @@ _SAID = [
         r"next: [a-z_]+", r"decided: [a-z-]+", r"wrote log\.(?:xes|csv)\.gz",
         r"committed release r",
         r"released    \S+",
-        r"(?:method|holds|times|advice|promise|caution|cost|remains|open first|took)  +.*",
+        r"(?:method|holds|watch out|times|advice|promise|caution|cost|remains)  +.*",
+        r"(?:open first|took)  +.*",
     )
 ]  # fmt: skip
 
