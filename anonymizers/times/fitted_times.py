@@ -38,8 +38,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 
-# About so many events are made.
-_EVENTS = 50_000
+# Of a large log about so many events are made; of a small one, whose sums are noisy anyhow, so few.
+_MOST_EVENTS, _LEAST_EVENTS = 50_000, 10_000
 # What the histograms of single steps say weighs as much as so many cases whose time is added up.
 _WORTH = 60.0
 _ROUNDS = 20
@@ -178,5 +178,5 @@ class _Fit:
 def _some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
     """Evenly chosen cases of a large log; of a small one each several times."""
     n_events = int((variants.counts * np.diff(variants.offsets)).sum())
-    some = log_of(variants, 0, max(n_events // _EVENTS, 1), randomness)
-    return some.take(np.tile(np.arange(some.n_cases), max(_EVENTS // max(n_events, 1), 1)))
+    some = log_of(variants, 0, max(n_events // _MOST_EVENTS, 1), randomness)
+    return some.take(np.tile(np.arange(some.n_cases), max(_LEAST_EVENTS // max(n_events, 1), 1)))

@@ -35,9 +35,9 @@ BEGINS = "0 0 * * 1"  # when windows begin, as cron has it: on Mondays
 LABEL = "%Y-%m-%d"  # of a window, from its begin: %Y-%m for months, %Y-%m-%dT%HZ in UTC for hours
 
 # After these a person has to do something: a wrong flag, a bad source, no budget, a promise that
-# cannot be kept, a failure. Any other code, such as 75 and that of a process that was killed, means
-# that the same command may be run again.
-FINAL_CODES = (2, 3, 4, 5, 6)
+# cannot be kept, a failure, a release that nobody could use. Any other code, such as 75 and that of
+# a process that was killed, means that the same command may be run again.
+FINAL_CODES = (2, 3, 4, 5, 6, 9)
 
 
 def released(label: str) -> PokeReturnValue:

@@ -18,7 +18,7 @@ from tracecloak.transforms.publish.release_files import write_products
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
-    from tracecloak.transforms.publish.report import LogCounts
+    from tracecloak.schemas.published.counted import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -123,12 +123,12 @@ def _write_log(
     """Returns the parts of the log, their counts, and the other files made from them."""
     from tracecloak.schemas.arrays.merging import Pieces
     from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+    from tracecloak.schemas.published.counted import LogCounts
     from tracecloak.schemas.published.rows import parts_of
     from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
     from tracecloak.schemas.statistics.log_times import LogTimes
     from tracecloak.schemas.statistics.variants import VariantHistogram
     from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
-    from tracecloak.transforms.publish.report import LogCounts
 
     folder, manifest = target.folder, target.manifest
     names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])

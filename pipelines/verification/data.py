@@ -21,6 +21,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
@@ -32,7 +33,6 @@ from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
-from tracecloak.transforms.publish.report import LogCounts
 
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
 _ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals

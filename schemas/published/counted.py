@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,30 @@ from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
     from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+    from tracecloak.schemas.statistics.log_times import LogTimes
     from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+@dataclass(frozen=True)
+class LogCounts:
+    """What is counted on a released log, for its page and its graph.
+
+    Attributes:
+        graph: Its directly-follows counts.
+        variants: Its variants.
+        times: When its cases begin, and how long they and their steps take.
+        names: What the codes mean.
+    """
+
+    graph: DirectlyFollows
+    variants: VariantHistogram
+    times: LogTimes
+    names: ActivityVocabulary
+
+    @property
+    def came_out(self) -> Yield:
+        """What the log holds."""
+        return yield_of_log(self.graph, self.variants, self.names)
 
 
 def yield_of_log(

@@ -20,11 +20,11 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.log_figures import figures_of_log
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.publish.report import LogCounts
 
 pytestmark = pytest.mark.logs
 

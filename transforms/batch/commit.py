@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.publish.products import products_of_log
@@ -16,7 +17,6 @@ from tracecloak.transforms.publish.release_files import (
     write_report,
     write_statement,
 )
-from tracecloak.transforms.publish.report import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
 

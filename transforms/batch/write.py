@@ -15,6 +15,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import parts_of
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -27,7 +28,6 @@ from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
 from tracecloak.transforms.publish.release_files import write_products
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.publish.report import LogCounts
 
 _LOG = logging.getLogger("tracecloak")
 

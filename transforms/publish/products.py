@@ -10,7 +10,7 @@ from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.product import ReleasedProduct
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.publish.report import LogCounts
+    from tracecloak.schemas.published.counted import LogCounts
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ProductKind:
         forms: Place of a function of a product, a title and the promise in a sentence, which
             returns its further files by the endings of their names; None: it has none.
         of_log: Place of a function of a product and of what was counted on the released log
-            (`report.LogCounts`), which returns further products by name; None: none follow. It
+            (`counted.LogCounts`), which returns further products by name; None: none follow. It
             reads nothing else, so that whoever has the release makes them again.
     """
 

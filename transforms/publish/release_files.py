@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracecloak.anonymizers.contract.method import Products
+from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.transforms.publish.names import (
     REPORT_NAME,
@@ -22,7 +23,7 @@ from tracecloak.transforms.publish.names import (
 )
 from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.publish.report import LogCounts, report_html
+from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import publishable_statement
 
 if TYPE_CHECKING:

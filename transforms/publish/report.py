@@ -16,7 +16,6 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
@@ -41,43 +40,18 @@ from tracecloak.transforms.publish.wording import (
 )
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+    from tracecloak.schemas.published.counted import LogCounts
     from tracecloak.schemas.published.durations import ReleasedDurations
     from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
-    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-    from tracecloak.schemas.statistics.log_times import LogTimes
-    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 _N_CURVE = 100
 _LEAST = 1e-300
 _N_FIRST = 20  # paths and variants of the page without scripts
-
-
-@dataclass(frozen=True)
-class LogCounts:
-    """What is counted on a released log, for its page and its graph.
-
-    Attributes:
-        graph: Its directly-follows counts.
-        variants: Its variants.
-        times: When its cases begin, and how long they and their steps take.
-        names: What the codes mean.
-    """
-
-    graph: DirectlyFollows
-    variants: VariantHistogram
-    times: LogTimes
-    names: ActivityVocabulary
-
-    @property
-    def came_out(self) -> Yield:
-        """What the log holds."""
-        return yield_of_log(self.graph, self.variants, self.names)
 
 
 def report_html(

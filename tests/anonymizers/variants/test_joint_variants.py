@@ -113,9 +113,10 @@ def test_with_next_to_no_noise_it_is_the_log(counts: dict[Variant, int]) -> None
     found = variants_of(
         answer_of(JOINT, counted(counts), domain(), Fraction(900), DELTA, randomness())
     )
-    n = sum(counts.values())
+    n, n_rare = sum(counts.values()), sum(count for count in counts.values() if count <= 2)
     distance = sum(abs(found[v] - counts.get(v, 0)) for v in {*found, *counts}) / 2
-    assert distance <= 1 + 0.05 * n
+    # Those of rare variants are never seen together: a chain without positions proposes others.
+    assert distance <= 1 + 0.05 * n + n_rare
 
 
 def test_what_no_variant_shows_is_seen_in_marginals_and_chain() -> None:
