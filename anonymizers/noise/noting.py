@@ -103,7 +103,7 @@ def note(
         randomness: The release's.
         what: What they are sums of; see `schemas.published.measures`.
         of: Returns what each is of; it is called only if somebody listens.
-        sums: float64[n], in occurrences, with their noise.
+        sums: float64[n], with their noise, in the unit of `what`.
         deviation: Standard deviation of the noise of each; 0 of a public number.
     """
     noting = randomness.noise
