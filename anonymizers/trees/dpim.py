@@ -41,7 +41,12 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.trees.counts import Part, cases_with_pair
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, build_tree
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum, token_fitness
+from tracecloak.anonymizers.trees.fitness import (
+    UNITS,
+    fitness_sum,
+    interval_of_share,
+    token_fitness,
+)
 from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -151,6 +156,17 @@ class _Round:
             if fitness < self.params.fitness_threshold:
                 break
         return fitness
+
+    def fitness_within(self, fitness: float) -> tuple[float, float] | tuple[()]:
+        """Returns the 95 % interval around a noisy fitness; none by tokens, which have no bound.
+
+        It is that of the noise alone: the first tree of several that reaches a threshold is one
+        whose noise was rather too large.
+        """
+        if self.params.fitness_measure == "tokens":
+            return ()
+        scale = Fraction(*self.params.fitness_scale) / (self.variants.n_cases * UNITS)
+        return interval_of_share(fitness, math.log(20) * float(scale))
 
     def gives_up(self) -> bool:
         """Whether the coin says so, which comes up with the probability to stop."""
@@ -294,7 +310,8 @@ class Dpim(contract.Anonymizer):
                 tree = attempt.tree(attempt.selected(counts, n_pairs), n_pairs)
                 fitness = attempt.fitness(tree)
                 if fitness >= params.fitness_threshold:
-                    return ReleasedTree(vocabulary.names, str(tree), True, fitness)
+                    within = attempt.fitness_within(fitness)
+                    return ReleasedTree(vocabulary.names, str(tree), True, fitness, *within)
                 if attempt.gives_up():
                     break
         return ReleasedTree(vocabulary.names, str(normalise(flower(names))), False, None)

@@ -109,6 +109,11 @@ def fitness_sum(
     return int((units * variants.counts).sum())
 
 
+def interval_of_share(share: float, half_width: float) -> tuple[float, float]:
+    """Returns both ends of an interval around a share, cut to 0 … 1."""
+    return max(share - half_width, 0.0), min(share + half_width, 1.0)
+
+
 def token_fitness(tree: ProcessTree, names: Sequence[str], variants: VariantHistogram) -> Fraction:
     """Returns the fitness of token replay over all cases together, from 0 to 1, exactly.
 

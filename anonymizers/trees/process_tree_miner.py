@@ -79,8 +79,8 @@ class ProcessTreeMiner(PartsMethod):
         if round_name != TREE:
             return super().combined(round_name, decided, given, params)
         names = known_vocabulary(params.words, given.decisions).names
-        tree, fitness = str(decided["selection"]), decided["fitness"]
-        return TreeDecision(ReleasedTree(names, tree, True, fitness))
+        fitness = decided["fitness"] or (None,)
+        return TreeDecision(ReleasedTree(names, str(decided["selection"]), True, *fitness))
 
     def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
         """Returns the name of the product."""

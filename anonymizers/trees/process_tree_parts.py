@@ -30,7 +30,13 @@ from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.trees.asked_ends import AskedEnds
 from tracecloak.anonymizers.trees.counts import clipped_pairs, numbers_of_pairs
 from tracecloak.anonymizers.trees.cuts import Relation, Rules, build_tree, top_pairs
-from tracecloak.anonymizers.trees.fitness import FITNESS_POWER, UNITS, fitness_sum, score_sum
+from tracecloak.anonymizers.trees.fitness import (
+    FITNESS_POWER,
+    UNITS,
+    fitness_sum,
+    interval_of_share,
+    score_sum,
+)
 from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.trees.questions import HalvedBudget
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -176,7 +182,7 @@ def _fitness(params: ProcessTreeParams) -> Part:
         f"{params.fitness_noise.width / UNITS:.1f} cases"
     )
 
-    def decide(given: Given) -> float | None:
+    def decide(given: Given) -> tuple[float, float, float] | None:
         variants, names = given.statistics["variants"], _names(given, params)
         tree: ProcessTree = given.decisions["selection"]
         return noisy_fitness(tree, names, variants, params, given.randomness)
@@ -256,14 +262,20 @@ def noisy_fitness(
     variants: VariantHistogram,
     params: ProcessTreeParams,
     randomness: Randomness,
-) -> float | None:
-    """Returns about which share of a case fits on average, from 0 to 1.
+) -> tuple[float, float, float] | None:
+    """Returns about which share of a case fits on average, from 0 to 1, and its 95 % interval.
 
     A case adds to what fits and to what does not, in total 1, and both sums have noise. None: it
-    leaves no cases. What it makes of a share beyond 0 or 1 is cut.
+    leaves no cases. What it makes of a share beyond 0 or 1 is cut. The interval is that of the
+    quotient to first order (the delta method).
     """
     fits = fitness_sum(tree, names, variants, "share")
     sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
     stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
-    fitting, rest = (sums + params.fitness_noise.draw(stream)).tolist()
-    return min(max(fitting / (fitting + rest), 0.0), 1.0) if fitting + rest > 0 else None
+    noise = params.fitness_noise
+    fitting, rest = (sums + noise.draw(stream)).tolist()
+    if fitting + rest <= 0:
+        return None
+    share = min(max(fitting / (fitting + rest), 0.0), 1.0)
+    half = noise.half_width * UNITS / (fitting + rest) * math.hypot(share, 1 - share)
+    return share, *interval_of_share(share, half)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.published.figure import MEASURED
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -28,6 +29,8 @@ class ReleasedTree:
         is_found: Whether the method found a tree that is good enough; otherwise `text` is one
             that follows from the names alone.
         fitness: Noisy fitness on the input, cut to 0 … 1; None: nothing is said.
+        fitness_low: Lower end of its 95 % interval, as the noise is known to be, likewise cut.
+        fitness_high: Its upper end.
     """
 
     wire_name: ClassVar[str] = "released-tree"
@@ -36,6 +39,26 @@ class ReleasedTree:
     text: str
     is_found: bool
     fitness: float | None
+    fitness_low: float | None = None
+    fitness_high: float | None = None
+
+    @property
+    def fitness_sentence(self) -> str:
+        """What is said of the fitness, in words; empty where nothing is."""
+        if self.fitness is None or self.fitness_low is None or self.fitness_high is None:
+            return ""
+        useless = "" if self.is_fitness_usable else ", so the number is not usable"
+        return (
+            f"Of a case {self.fitness:.0%} fits the tree on average. That is measured: of the "
+            f"original it is between {self.fitness_low:.0%} and {self.fitness_high:.0%}, with a "
+            f"probability of about 95 %{useless}."
+        )
+
+    @property
+    def is_fitness_usable(self) -> bool:
+        """Whether half the width of the interval of the fitness is at most the fitness."""
+        low, high = self.fitness_low or 0.0, self.fitness_high or 0.0
+        return high - low <= 2 * (self.fitness or 0.0)
 
     @property
     def tree(self) -> ProcessTree:
@@ -75,11 +98,23 @@ class ReleasedTree:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the text, whether it was found, the fitness, the names and the nodes."""
+        """Returns the text, whether it was found, the fitness, the names and the nodes.
+
+        With the fitness come its kind, its interval and whether it is usable, where these are said.
+        """
+        of_fitness: dict[str, Any] = {}
+        if self.fitness_low is not None:
+            of_fitness = {
+                "fitness_low": self.fitness_low,
+                "fitness_high": self.fitness_high,
+                "fitness_kind": MEASURED,
+                "fitness_usable": self.is_fitness_usable,
+            }
         return {
             "tree": self.text,
             "is_found": self.is_found,
             "fitness": self.fitness,
+            **of_fitness,
             "activities": self.names.to_pylist(),
             "nodes": self.to_table().to_pylist(),
         }
@@ -93,7 +128,8 @@ class ReleasedTree:
         """
         parse_tree(body["tree"])
         names = pa.array(body["activities"], pa.string())
-        return cls(names, body["tree"], body["is_found"], body["fitness"])
+        within = (body.get(f"fitness_{end}") for end in ("low", "high"))
+        return cls(names, body["tree"], body["is_found"], body["fitness"], *within)
 
     def came_out(self) -> Yield:
         """Returns the activities of the tree; none where it follows from the names alone."""
@@ -110,11 +146,6 @@ class ReleasedTree:
         return seen if self.fitness is None else {**seen, ("fitness",): self.fitness}
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ReleasedTree)
-            and self.names.equals(other.names)
-            and (self.text, self.is_found, self.fitness)
-            == (other.text, other.is_found, other.fitness)
-        )
+        return isinstance(other, ReleasedTree) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]  # holds an array

@@ -234,7 +234,7 @@ class _Shown:
         if tree is not None:
             shown.tree = tree_data(tree)
             shown.tree_text = tree.text
-            shown.tree_told = "" if tree.is_found else _NOT_FOUND
+            shown.tree_told = tree.fitness_sentence if tree.is_found else _NOT_FOUND
         return shown
 
     def context(self, time_caveats: Iterable[str]) -> dict[str, Any]:

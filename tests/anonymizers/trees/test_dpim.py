@@ -23,7 +23,7 @@ from tracecloak.anonymizers.trees import dpim
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.fitness import UNITS
+from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -243,6 +243,23 @@ def test_what_is_said_of_the_fitness_is_from_0_to_1() -> None:
                        fitness_share="0.9", pairs_share="0.05", ends_share="0.05")  # fmt: skip
     said = [mined(PAPER, params, number=number).fitness for number in range(30)]
     assert min(said) == 0 and max(said) == 1
+
+
+def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -> None:
+    """Over 300 keys."""
+    variants = histogram(PAPER, "RHMSD")
+    tree, params = parse_tree("->( 'R', 'H' )"), params_of("2", fitness_threshold="0")
+    truth = fitness_sum(tree, "RHMSD", variants, "share") / (variants.n_cases * UNITS)
+    within, narrow = [], []
+    for number in range(300):
+        attempt = dpim._Round(variants, "RHMSD", params, randomness(number), 0)
+        ends = attempt.fitness_within(fitness := attempt.fitness(tree))
+        assert ends and 0 <= ends[0] <= fitness <= ends[1] <= 1
+        within.append(ends[0] <= truth <= ends[1])
+        narrow.append((fitness + ends[0]) / 2 <= truth <= (fitness + ends[1]) / 2)
+    assert np.mean(within) > 0.92 > np.mean(narrow)
+    tokens = params_of("2", fitness_measure="tokens")
+    assert dpim._Round(variants, "RHMSD", tokens, randomness(), 0).fitness_within(0.5) == ()
 
 
 def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:

@@ -159,6 +159,7 @@ NOTHING = ReleasedVariants(
         ReleasedFigures.of([]),
         replace(DURATIONS, edges_us=np.array([1_000, 60_000, 61_000, 62_000], np.int64)),
         TREE,
+        replace(TREE, fitness_low=0.25, fitness_high=0.75),
         replace(TREE, is_found=False, fitness=None),
     ],
 )
