@@ -41,14 +41,8 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.clip_by_rank import (
-    RANK_UNITS,
-    changed_ranks,
-    noisy_cases_from,
-    place_of_rank,
-    rank_of_clip,
-)
-from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
@@ -258,11 +252,12 @@ class _Measured:
         if unseen_stand_out((1 - share) * about, about, domain, for_chain, _POSITIONS_OF_PAIR):
             cells = FlowCells.of(n_names, domain.max_length, _CELLS)
         flows = VariantFlows.of(counted, cells)
-        longer = _longer(flows, means[f"{name} ranks"], m, randomness, f"{name}/ranks")
         n_bins = cells.n_blocks - 2 + cells.has_whole
         noise_of_clip = for_chain.relative_width * m
         rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
-        clip = int(norm_grid()[place_of_rank(longer, rank)])
+        buckets = np.searchsorted(norm_grid(), flows.squares)
+        longer = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
+        clip = choose_clip(longer, means[f"{name} ranks"], rank, m, randomness, f"{name}/ranks")
         units = lattice_units(for_chain, m)
         clip_units = math.isqrt(clip * units**2)
         chain_noise = for_chain.noise(sums_sensitivity(clip, units, m), units)
@@ -377,17 +372,6 @@ class _Measured:
             np.concatenate(sums),
             np.concatenate(deviations),
         )
-
-
-def _longer(
-    flows: VariantFlows, allowance: Allowance, max_units: int, randomness: Randomness, purpose: str
-) -> np.ndarray:
-    """float64[n_grid+1], noisy numbers of cases, of all and of those beyond each norm."""
-    grid = norm_grid()
-    buckets = np.searchsorted(grid, flows.squares)
-    cases = sum_groups(buckets, flows.cases, len(grid) + 1)
-    noise = allowance.noise(changed_ranks(len(cases), max_units), RANK_UNITS)
-    return noisy_cases_from(cases, noise, randomness, purpose)
 
 
 def unseen_stand_out(
