@@ -251,11 +251,11 @@ def test_pairs_are_counted_by_position_where_other_cases_stand_out() -> None:
     clearer = budget(JOINT, Fraction(8), DELTA).means[JOINT.name].part(SCATTERED.chain)
     whole = Domain(VOCABULARY, LONGEST_CASE, 1)
     assert not unseen_stand_out(0, 1000, whole, clearer)
-    assert unseen_stand_out(1000, 1000, whole, means, 4)
-    assert not unseen_stand_out(100, 1000, whole, means)
-    assert unseen_stand_out(100, 1000, whole, clearer)
-    assert not unseen_stand_out(100, 1000, whole, clearer, 100)
-    assert not unseen_stand_out(100, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
+    assert unseen_stand_out(1000, 1000, whole, means)
+    assert not unseen_stand_out(300, 1000, whole, means)
+    assert unseen_stand_out(300, 1000, whole, clearer)
+    assert not unseen_stand_out(100, 1000, whole, clearer)
+    assert not unseen_stand_out(300, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
 
 
 @pytest.mark.parametrize("max_units", [1, 3])
