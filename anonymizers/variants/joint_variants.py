@@ -411,9 +411,7 @@ def pair_deviations(n_cases: float, domain: Domain, for_chain: Allowance) -> flo
     return occurrences / (for_chain.relative_width * domain.max_units * math.sqrt(2 * n_steps))
 
 
-def unseen_stand_out(
-    n_unseen: float, n_cases: float, domain: Domain, for_chain: Allowance
-) -> bool:
+def unseen_stand_out(n_unseen: float, n_cases: float, domain: Domain, for_chain: Allowance) -> bool:
     """Returns whether cases of variants that are not seen stand out where positions count.
 
     By how many deviations they do is how much better these cases come out than noise; they do if
