@@ -96,7 +96,7 @@ class Profile:
         n_cases, rare = self._rare(usual)
         stands_out = pair_deviations(n_cases, domain, for_chain)
         unseen_out = min(max(stands_out * unseen**2, _LEAST_OUT), _MOST_OUT)
-        logs = np.log([n_cases / self.threshold, stands_out, unseen, unseen_out])
+        logs = map(math.log, (n_cases / self.threshold, stands_out, unseen, unseen_out))
         logit = _logit(rare)
         return np.array([1.0, logit, *logs, max(logit - _logit(_USUAL_RARE), 0.0)])
 
@@ -129,5 +129,9 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
     Args:
         features: float64[7], see `Profile.features`.
     """
-    logs = {way: float(np.dot(row, features)) for way, row in COEFFICIENTS.items()}
+    values = features.tolist()
+    logs = {
+        way: sum(a * b for a, b in zip(row, values, strict=True))
+        for way, row in COEFFICIENTS.items()
+    }
     return {way: math.exp(min(log, 0.0)) for way, log in logs.items()}

@@ -49,17 +49,17 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     rank_of_clip,
 )
 from tracecloak.anonymizers.rigorous.clips import norm_grid, ranks_need
+from tracecloak.anonymizers.rigorous.markov_sums import (
+    largest_sums,
+    lattice_units,
+    sums_sensitivity,
+)
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
     chain_of,
     drawn_cases,
     walks_beside,
-)
-from tracecloak.anonymizers.variants.markov_sums import (
-    largest_sums,
-    lattice_units,
-    sums_sensitivity,
 )
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants

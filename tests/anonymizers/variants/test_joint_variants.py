@@ -23,6 +23,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.rigorous.clip_by_rank import changed_ranks, measured_ranks
 from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
 from tracecloak.anonymizers.variants.auto import AutoVariants
@@ -35,7 +36,6 @@ from tracecloak.anonymizers.variants.joint_variants import (
     balance,
     unseen_stand_out,
 )
-from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
