@@ -1,25 +1,23 @@
-"""`auto-variants`: `joint-variants`, a histogram or a PrivTree, by which is likely to err least.
+"""`auto-variants`: `joint-variants`, a histogram or a PrivTree, by which is expected to err least.
 
-Three hundredths of epsilon are for two numbers: about how many cases are of variants that a
-histogram would show for sure, and about how many are not. What is compared with them is public, or
-noise that is known beforehand:
+Three hundredths of epsilon are for a profile: about how many cases are of variants that a histogram
+would show for sure, by little or by much, and about how many are not. With noise that is known
+beforehand and the number of activities, the distance of what each way would release follows from it
+(`anonymizers.variants.expected_distance`), and the way of the least is taken:
 
-1. Cases that a histogram would not show are made up by `joint-variants` from a noisy chain, if they
-   stand out of its noise (`joint_variants.unseen_stand_out`). The cases that would have been shown
-   anyway come out worse then, as they share the budget.
-2. Elsewhere a histogram does it, with Laplace noise. Three quarters of the cases that it misses are
-   walks of the chain of what it published (`anonymizers.variants.completed_variants`), unless their
-   number may be nothing but its noise.
-3. Where the numbers are not clear of their own noise, or where a histogram would miss half of the
-   cases or more, which a chain could not show either, a tree of prefixes does it: it stops where
-   cases get few, and shows how these began. What it does takes longer the longer its walks may be,
-   so it takes cases for ended after event 100, or where a declared length ends them before.
+1. `joint-variants`, whose chain makes up the cases that a histogram would not show. The cases that
+   would have been shown anyway come out worse, as they share the budget.
+2. A histogram with Laplace noise. Three quarters of the cases that it misses are walks of the chain
+   of what it published (`anonymizers.variants.completed_variants`), unless their number may be
+   nothing but its noise.
+3. A tree of prefixes: it stops where cases get few, and shows how these began. What it does takes
+   longer the longer its walks may be, so it takes cases for ended after event 100, or where a
+   declared length ends them before.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -33,12 +31,15 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.completed_variants import completed
-from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.joint_variants import (
-    REPEATED,
-    JointVariants,
-    unseen_stand_out,
+from tracecloak.anonymizers.variants.expected_distance import (
+    HISTOGRAM,
+    JOINT,
+    TREE,
+    Profile,
+    expected_distances,
 )
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -50,32 +51,6 @@ _CHOICE = Fraction(3, 100)
 _OF_DELTA = Fraction(1, 4)
 # Events of a case in the tree.
 _LONGEST_IN_TREE = 100
-# If a histogram would miss this share of the cases, the variants that it shows say too little about
-# the others.
-_MANY_UNSEEN = 0.5
-# Scales of the noise that a number must exceed to be more than none: it does so by chance in one
-# of fifteen.
-_CLEAR = 2
-
-
-@dataclass(frozen=True)
-class SeenAndUnseen:
-    """About how many cases are of variants that a histogram would be sure to show, or not.
-
-    Attributes:
-        n_seen: Sum over the variants of max(0, count - threshold + 1).
-        n_unseen: All others. One case more adds 1 to one of the two, so both together change by
-            no more than a count does, which the numbers of cases above and below do not.
-    """
-
-    n_seen: int
-    n_unseen: int
-
-    @classmethod
-    def of(cls, counted: VariantHistogram, threshold: int) -> SeenAndUnseen:
-        """Counts exactly."""
-        seen = int(np.maximum(counted.counts - (threshold - 1), 0).sum())
-        return cls(seen, counted.n_cases - seen)
 
 
 class AutoVariants(JointVariants):
@@ -86,14 +61,15 @@ class AutoVariants(JointVariants):
 
     name: ClassVar[str] = "auto-variants"
     summary: ClassVar[str] = "joint-variants, or a histogram or tree where that is likely better"
+    version: ClassVar[int] = 3
     reality: ClassVar[str] = (
         f"{JointVariants.reality} Or all of it is done by a PrivTree, or by a histogram of "
         "variants with a threshold, with what the choice between them leaves of epsilon; that "
-        "choice is made by two numbers with exact Laplace noise."
+        "choice is made by three numbers with exact Laplace noise, of which a case counts in one."
     )
 
     def __init__(self) -> None:
-        """Has the tree for logs that are too small for a chain."""
+        """Has the tree for logs of which hardly a variant is seen."""
         self._tree = PrivTree()
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
@@ -123,9 +99,9 @@ class AutoVariants(JointVariants):
         histogram = means[f"{self.name}/histogram"]
         least = histogram.threshold(of_one_cell(max_units))
         return (
-            f"{joint}; or, where few cases are of variants that would not be seen, releases "
-            f"variants of at least {least:,} noisy cases, with Laplace noise, and makes up three "
-            "quarters of the others from these; or, where they are most and too few for a chain, "
+            f"{joint}; or, where that is expected to be nearer, releases variants of at least "
+            f"{least:,} noisy cases, with Laplace noise, and makes up three quarters of the others "
+            "from these; or, where that is, "
             f"{self._tree.explain(self._of_tree(means), max_units)}"
         )
 
@@ -135,26 +111,22 @@ class AutoVariants(JointVariants):
         """Returns the variants of the way that was chosen."""
         if not self._has_others(means):
             return super().answer(counted, domain, means, randomness)
-        allowance = means[f"{self.name}/histogram"]
-        threshold = allowance.threshold(of_one_cell(domain.max_units))
-        about, scale = self._about(counted, threshold, domain, means, randomness)
-        n_cases, unseen = about.n_seen + about.n_unseen, max(about.n_unseen, 0)
-        least = _CLEAR * scale
-        is_clear = n_cases > math.sqrt(2) * least  # it has the noise of both
+        profile, scale = self._profile(counted, domain, means, randomness)
         for_chain = means[self.name].part(REPEATED.chain)
-        if is_clear and unseen_stand_out(unseen, n_cases, domain, for_chain):
+        distances = expected_distances(profile.features(scale, domain, for_chain))
+        way = min(distances, key=lambda name: distances[name])
+        if way == JOINT:
             return super().answer(counted, domain, means, randomness)
-        # A variant that is seen has cases below the threshold, too, which were counted as unseen.
-        of_seen = (threshold - 1) * (about.n_seen > least)
-        if not is_clear or unseen - of_seen >= _MANY_UNSEEN * n_cases:
+        if way == TREE:
             in_tree = replace(domain, max_length=min(domain.max_length, _LONGEST_IN_TREE))
             return self._tree.answer(counted, in_tree, self._of_tree(means), randomness)
-        prefix = f"{self.name}/histogram"
+        assert way == HISTOGRAM
+        allowance, prefix = means[f"{self.name}/histogram"], f"{self.name}/histogram"
         seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         # The cases below the threshold of each variant that was shown are no longer unseen.
-        missing = unseen - (threshold - 1) * seen.n_variants
+        missing = profile.n_unseen - (profile.threshold - 1) * seen.n_variants
         if missing > scale:
-            seen = completed(seen, threshold, missing, domain, randomness, prefix)
+            seen = completed(seen, profile.threshold, missing, domain, randomness, prefix)
         return released(seen, domain.vocabulary)
 
     def _of_tree(self, means: Means) -> Means:
@@ -164,18 +136,13 @@ class AutoVariants(JointVariants):
     def _has_others(self, means: Means) -> bool:
         return bool(means[f"{self.name}/histogram"].epsilon)
 
-    def _about(
-        self,
-        counted: VariantHistogram,
-        threshold: int,
-        domain: Domain,
-        means: Means,
-        randomness: Randomness,
-    ) -> tuple[SeenAndUnseen, float]:
-        """The two numbers with noise, and its scale."""
-        scale = laplace_scale(means[self._choice].epsilon, of_one_cell(domain.max_units))
-        stream = CellStream(randomness, f"{self.name}/choice", cell_numbers(np.arange(2)))
-        exact = SeenAndUnseen.of(counted, threshold)
-        both = np.array([exact.n_seen, exact.n_unseen])
-        noisy = SeenAndUnseen(*(both + draw_laplace(stream, *drawable(scale))).tolist())
-        return noisy, float(Fraction(*drawable(scale)))
+    def _profile(
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+    ) -> tuple[Profile, float]:
+        """The profile with noise, and its scale."""
+        changed = of_one_cell(domain.max_units)
+        scale = drawable(laplace_scale(means[self._choice].epsilon, changed))
+        exact = Profile.of(counted, means[f"{self.name}/histogram"].threshold(changed))
+        cells = cell_numbers(np.arange(len(exact.cases)))
+        noise = draw_laplace(CellStream(randomness, f"{self.name}/choice", cells), *scale)
+        return replace(exact, cases=exact.cases + noise), float(Fraction(*scale))

@@ -43,17 +43,17 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
+from tracecloak.anonymizers.rigorous.markov_sums import (
+    largest_sums,
+    lattice_units,
+    sums_sensitivity,
+)
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
     chain_of,
     drawn_cases,
     walks_beside,
-)
-from tracecloak.anonymizers.variants.markov_sums import (
-    largest_sums,
-    lattice_units,
-    sums_sensitivity,
 )
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
@@ -249,7 +249,7 @@ class _Measured:
         for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
         cells = FlowCells.without_positions(n_names, domain.max_length)
-        if unseen_stand_out((1 - share) * about, about, domain, for_chain, _POSITIONS_OF_PAIR):
+        if unseen_stand_out((1 - share) * about, about, domain, for_chain):
             cells = FlowCells.of(n_names, domain.max_length, _CELLS)
         flows = VariantFlows.of(counted, cells)
         n_bins = cells.n_blocks - 2 + cells.has_whole
@@ -374,31 +374,42 @@ class _Measured:
         )
 
 
-def unseen_stand_out(
-    n_unseen: float, n_cases: float, domain: Domain, for_chain: Allowance, n_places: int = 1
-) -> bool:
-    """Returns whether cases of variants that are not seen stand out of the noise of a chain.
+def pair_deviations(n_cases: float, domain: Domain, for_chain: Allowance) -> float:
+    """Returns by how many deviations of a chain's noise usual pairs of so many cases stand out.
 
     A case of l events has l + 1 directly-follows pairs. Where they are counted twice over, in all
     and by position, its norm is about sqrt(2 (l + 1)), and the noise on each pair has a deviation
     of that times what a norm of 1 needs. Processes have about three pairs for each activity that
-    are not rare, so U cases of n activities have each of these about U (l + 1) / 3n times. By how
-    many deviations that stands out is how much better these cases come out than noise; they do if
-    the share of the cases that they are, times these deviations, is 1 or more. For l half of the
-    length is taken at which cases are cut, but at most 50 and as many events as activities.
+    are not rare, so U cases of n activities have each of these about U (l + 1) / 3n times. For l
+    half of the length is taken at which cases are cut, but at most 50 and as many events as
+    activities.
 
     Args:
-        n_unseen: U, a noisy number.
-        n_cases: Of all, likewise.
+        n_cases: U.
         domain: What is public.
         for_chain: What the chain may spend.
-        n_places: Counts among which the occurrences of a pair are divided.
     """
     n_names = len(domain.vocabulary)
     n_steps = min(domain.max_length / 2, n_names, _USUAL_EVENTS) + 1
-    occurrences = n_unseen * n_steps / (_PAIRS_OF_NAME * n_names)
-    noise = for_chain.relative_width * domain.max_units * math.sqrt(2 * n_steps)
-    return n_unseen * occurrences >= n_places * n_cases * noise
+    occurrences = n_cases * n_steps / (_PAIRS_OF_NAME * n_names)
+    return occurrences / (for_chain.relative_width * domain.max_units * math.sqrt(2 * n_steps))
+
+
+def unseen_stand_out(n_unseen: float, n_cases: float, domain: Domain, for_chain: Allowance) -> bool:
+    """Returns whether cases of variants that are not seen stand out where positions count.
+
+    By how many deviations they do is how much better these cases come out than noise; they do if
+    the share of the cases that they are, times these deviations, is 1 or more at each position of a
+    pair.
+
+    Args:
+        n_unseen: A noisy number.
+        n_cases: Of all, likewise.
+        domain: What is public.
+        for_chain: What the chain may spend.
+    """
+    deviations = pair_deviations(n_unseen, domain, for_chain)
+    return n_unseen * deviations >= _POSITIONS_OF_PAIR * n_cases
 
 
 def _number(

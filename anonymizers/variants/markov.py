@@ -35,15 +35,15 @@ from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
-from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
-from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
-from tracecloak.anonymizers.variants.markov_sums import (
+from tracecloak.anonymizers.rigorous.markov_sums import (
     largest_sums,
     lattice_units,
     sums_sensitivity,
     whole_sums_sensitivity,
 )
+from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows

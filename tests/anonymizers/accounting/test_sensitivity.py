@@ -26,6 +26,7 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
+from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.anonymizers.times.case_spans import CaseSpans
 from tracecloak.anonymizers.times.case_starts import CaseStarts
 from tracecloak.anonymizers.times.granularity import GranularityOfCases
@@ -33,7 +34,6 @@ from tracecloak.anonymizers.times.step_durations import StepDurations, whole_nor
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
-from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration

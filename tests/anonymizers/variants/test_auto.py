@@ -19,7 +19,8 @@ from tracecloak.anonymizers.accounting.gaussian_loss import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
-from tracecloak.anonymizers.variants.auto import AutoVariants, SeenAndUnseen
+from tracecloak.anonymizers.variants.auto import AutoVariants
+from tracecloak.anonymizers.variants.expected_distance import Profile
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -54,21 +55,6 @@ def ways_of(
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def test_the_two_numbers_change_by_one_together() -> None:
-    """One case more or less of every histogram of three variants with up to 6 cases each."""
-    variants = [("A",), ("B",), ("C",)]
-    names = VOCABULARY.names.to_pylist()
-    for threshold, counts in itertools.product((1, 2, 4), itertools.product(range(7), repeat=3)):
-        log = {v: n for v, n in zip(variants, counts, strict=True) if n}
-        before = SeenAndUnseen.of(histogram(log, names), threshold)
-        assert before.n_seen + before.n_unseen == sum(counts)
-        for variant in variants:
-            more = {**log, variant: log.get(variant, 0) + 1}
-            after = SeenAndUnseen.of(histogram(more, names), threshold)
-            change = abs(after.n_seen - before.n_seen) + abs(after.n_unseen - before.n_unseen)
-            assert change == 1
-
-
 def _scattered(n_cases: int, n_names: int) -> dict[Variant, int]:
     generator = np.random.default_rng(3)
     log: Counter[Variant] = Counter()
@@ -87,10 +73,8 @@ SMALL: dict[Variant, int] = {tuple("ABC"): 10, tuple("ACB"): 6, tuple("AB"): 4}
         (STRAIGHT, 1, "histogram"),
         (STRAIGHT, 4, "histogram"),
         (_scattered(1500, 5), 1, "joint"),
-        (SMALL, 1, "tree"),
-        ({}, 1, "tree"),
     ],
-    ids=["line", "line, 4", "scattered", "few", "empty"],
+    ids=["line", "line, 4", "scattered"],
 )
 def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
     log: dict[Variant, int], epsilon: Any, way: str
@@ -99,10 +83,23 @@ def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
     assert taken[way] >= 9, taken
 
 
+@pytest.mark.parametrize("log", [SMALL, {}], ids=["few", "empty"])
+def test_where_noise_hides_the_cases_some_way_is_taken(log: dict[Variant, int]) -> None:
+    assert sum(ways_of(log, 1).values()) == 12
+
+
+def test_rare_cases_that_are_too_few_for_a_chain_are_for_the_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    about = Profile(17, np.array([60, 0, 0])), 1.0
+    monkeypatch.setattr(AutoVariants, "_profile", lambda *_: about)
+    assert ways_of(_scattered(60, 8), 1, n_keys=1) == {"tree": 1}
+
+
 def test_a_number_below_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise may make the number of unseen cases negative, and then none is unseen."""
-    about = SeenAndUnseen(3000, -2500), 10.0
-    monkeypatch.setattr(AutoVariants, "_about", lambda *_: about)
+    about = Profile(17, np.array([-2500, 1000, 2000])), 10.0
+    monkeypatch.setattr(AutoVariants, "_profile", lambda *_: about)
     assert ways_of(STRAIGHT, 1, n_keys=1) == {"histogram": 1}
 
 

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.rigorous.clip_by_rank import changed_ranks, measured_ranks
 from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
 from tracecloak.anonymizers.variants.auto import AutoVariants
@@ -35,7 +36,6 @@ from tracecloak.anonymizers.variants.joint_variants import (
     balance,
     unseen_stand_out,
 )
-from tracecloak.anonymizers.variants.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -251,11 +251,11 @@ def test_pairs_are_counted_by_position_where_other_cases_stand_out() -> None:
     clearer = budget(JOINT, Fraction(8), DELTA).means[JOINT.name].part(SCATTERED.chain)
     whole = Domain(VOCABULARY, LONGEST_CASE, 1)
     assert not unseen_stand_out(0, 1000, whole, clearer)
-    assert unseen_stand_out(1000, 1000, whole, means, 4)
-    assert not unseen_stand_out(100, 1000, whole, means)
-    assert unseen_stand_out(100, 1000, whole, clearer)
-    assert not unseen_stand_out(100, 1000, whole, clearer, 100)
-    assert not unseen_stand_out(100, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
+    assert unseen_stand_out(1000, 1000, whole, means)
+    assert not unseen_stand_out(300, 1000, whole, means)
+    assert unseen_stand_out(300, 1000, whole, clearer)
+    assert not unseen_stand_out(100, 1000, whole, clearer)
+    assert not unseen_stand_out(300, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
 
 
 @pytest.mark.parametrize("max_units", [1, 3])

@@ -32,6 +32,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
+from tracecloak.anonymizers.rigorous.markov_sums import lattice_units
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
@@ -42,7 +43,6 @@ from tracecloak.anonymizers.variants.markov_chain import (
     draw_walks,
     mean_events,
 )
-from tracecloak.anonymizers.variants.markov_sums import lattice_units
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

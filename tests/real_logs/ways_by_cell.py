@@ -1,0 +1,135 @@
+"""Measures the ways of `auto-variants` on public logs: `python -m tests.real_logs.ways_by_cell`.
+
+A cell is a log, or a sample of its cases, at an epsilon; delta is 1e-6, the vocabulary is the log's
+own as if from a public file, and no length is declared. Each way is measured with what the choice
+leaves of epsilon, as if it had been chosen, under numbered keys. It takes hours for all keys; what
+is recorded already is not measured again. TRACECLOAK_LOGS names the folder of the logs.
+
+Distances of large tables are of at most 1,000 cases a side. These are every n-th in the order of
+their activities, so most that are alike stay in proportion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from tests.support.generators import budget
+from tests.support.keys import randomness
+from tests.support.real_logs import real_log
+from tests.support.ways_by_cell import AUTO, DELTA, RECORDED, WAYS, Cell, public_of, recorded
+from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
+from tracecloak.anonymizers.variants import expected_distance as expected
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+LOGS = (
+    *("sepsis.xes.gz", "unrineweginfectie.xes.gz", "coselog_receipt.xes.gz"),
+    *("bpic2013_closed.xes.gz", "bpic2013_incidents.xes.gz", "traffic_fines.parquet"),
+    *("hospital_billing.parquet", "bpic2012.xes.gz", "purchasing_example.xes.gz"),
+    *("academic_credentials.xes.gz", "renting_log_high.xes.gz", "bpic15_1.xes.gz"),
+)
+# Logs that have each event twice, when it starts and when it is complete.
+_WITH_STARTS = ("purchasing_example.xes.gz", "academic_credentials.xes.gz")
+SIZES, EPSILONS = (300, 1000, 3000), ("0.5", "1", "2", "4")
+_MOST_CASES = 1000
+
+
+def public_log(folder: Path, file: str) -> TraceBatch:
+    """Returns a log over its own activities as a public vocabulary, each event once."""
+    complete = RowFilter("lifecycle:transition", ("complete",))
+    traces = real_log(folder, file, (), (complete,) if file in _WITH_STARTS else ())
+    return traces.recode_public(ActivityVocabulary.public(traces.vocabulary.names.to_pylist()))
+
+
+def samples(traces: TraceBatch) -> Iterator[TraceBatch]:
+    """Yields samples of the cases, the same each time, and the log itself."""
+    for size in SIZES:
+        if size < 0.9 * traces.n_cases:
+            order = np.random.default_rng(20_26).permutation(traces.n_cases)
+            yield traces.take(np.sort(order[:size]))
+    yield traces
+
+
+def distance(counted: VariantHistogram, domain: Domain, epsilon: str, way: str, key: int) -> float:
+    """Returns the distance of a release by one way to the log."""
+    means = budget(AUTO, epsilon, DELTA).means
+    others = (0.0,) * (len(expected.COEFFICIENTS[way]) - 1)
+    forced = {name: (-1000.0 * (name == way), *others) for name in WAYS}
+    with patch.dict(expected.COEFFICIENTS, forced):
+        made = AUTO.answer(counted, domain, means, randomness(key))
+    if not len(made.counts):
+        return 1.0
+    codes = domain.vocabulary.codes(made.names)[made.codes]
+    true = VariantDistribution(counted.offsets, counted.codes, counted.counts)
+    found = variant_emd(
+        thinned(true), thinned(VariantDistribution(made.offsets, codes, made.counts))
+    )
+    assert found is not None
+    return round(found, 4)
+
+
+def thinned(side: VariantDistribution) -> VariantDistribution:
+    """Returns a distribution of at most 1,000 variants: every n-th case, if it has more."""
+    if len(side.counts) <= _MOST_CASES:
+        return side
+    texts = [
+        side.codes[first:last].tobytes()
+        for first, last in zip(side.offsets[:-1], side.offsets[1:], strict=True)
+    ]
+    order = np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    ends = np.cumsum(side.counts[order]) / side.counts.sum() * _MOST_CASES
+    counts = np.diff(np.floor(ends + 0.5).astype(np.int64), prepend=0)
+    chosen = order[counts > 0]
+    lengths = side.lengths[chosen]
+    codes = side.codes[ranges(side.offsets[:-1][chosen], lengths)]
+    return VariantDistribution(offsets_of(lengths), codes, counts[counts > 0])
+
+
+def measured(
+    file: str, traces: TraceBatch, epsilon: str, n_keys: int, known: Cell | None = None
+) -> Cell:
+    """Returns a cell with distances under so many keys, of which some may be known."""
+    counted = VariantHistogram.from_traces(traces)
+    domain = Domain(traces.vocabulary, LONGEST_CASE, 1)
+    profile = expected.Profile.of(counted, public_of(epsilon)[0])
+    distances = {}
+    for way in WAYS:
+        have = known.distances[way] if known else ()
+        new = [distance(counted, domain, epsilon, way, key) for key in range(len(have), n_keys)]
+        distances[way] = (*have, *new)
+    one, two, three = profile.cases.tolist()
+    n_names = len(traces.vocabulary)
+    return Cell(file, traces.n_cases, epsilon, n_names, (one, two, three), distances)
+
+
+def _write(cells: list[Cell]) -> None:
+    lines = ",\n".join(f"  {json.dumps(vars(cell))}" for cell in cells)
+    RECORDED.write_text(f'{{"cells": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def main(n_keys: int) -> None:
+    """Measures all cells anew where fewer keys are recorded, and records them."""
+    folder = Path(os.environ["TRACECLOAK_LOGS"])
+    cells = {(cell.log, cell.n_cases, cell.epsilon): cell for cell in recorded()}
+    for file in LOGS:
+        for traces in samples(public_log(folder, file)):
+            for epsilon in EPSILONS:
+                key = file, traces.n_cases, epsilon
+                cells[key] = measured(file, traces, epsilon, n_keys, cells.get(key))
+                _write(list(cells.values()))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
