@@ -23,6 +23,7 @@ from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_spans import spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
+from tracecloak.anonymizers.times.detail import Detail, times_by
 from tracecloak.anonymizers.times.granularity import granularity_part
 from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.step_durations import (
@@ -134,6 +135,11 @@ class PrivateLogParams(ListedParams):
     """Bins of the time between two events: none, then evenly in the logarithm up to the length of
     the range. More are finer and have more noise. By default 12 to 48, by the noisy number of
     cases."""
+    times_by: Literal["auto", "activity", "case"] = "auto"
+    """activity: times are counted by pair of activities and by variant. case: of all cases alike,
+    and the variants have what that leaves of the budget. auto: by activity, unless more than a
+    hundred activities are declared, or expected_cases is, and noise would hide the times of most
+    pairs."""
     l2_clip: Exact | None = Field(None, ge=1, le=100_000)
     """Largest L2 norm of one case's counts of steps and of values, public; a case beyond it weighs
     less. Without it, one is bought that takes about as much from the counts as noise adds, with a
@@ -150,7 +156,8 @@ class PrivateLogParams(ListedParams):
     starts 0.12, tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
     service times (where events have starts) 0.15,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
-    vocabulary 0.15.
+    vocabulary 0.15. Where times are counted by case: variants 0.6, durations 0.04, pair times 0.06,
+    starts 0.06, tables 0.02, and the others as before.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
     that, too, and a bought range of time takes 0.05 of epsilon."""
 
@@ -189,9 +196,9 @@ class PrivateLogParams(ListedParams):
         if (self.first_date is None) != (self.last_date is None):
             raise ValueError("first_date and last_date go together")
         for name, weight in self.budget_split.items():
-            if name not in default_split():
+            if name not in self.default_split:
                 raise ValueError(
-                    f"budget_split has parts {', '.join(default_split())}, not {name!r}"
+                    f"budget_split has parts {', '.join(self.default_split)}, not {name!r}"
                 )
             if not weight > 0:
                 raise ValueError(f"budget_split: the weight of {name} must be above 0")
@@ -206,7 +213,8 @@ class PrivateLogParams(ListedParams):
         if weights["variants"] < sum(weights.values(), Fraction(0)) / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
-            if excess := excess_of_durations(self.n_words, self.most_bins):
+            n_names = 1 if self.detail.is_of_all else self.n_words
+            if excess := excess_of_durations(n_names, self.most_bins):
                 raise ValueError(excess)
             if excess := self._excess_of_handovers(self.n_words):
                 raise ValueError(excess)
@@ -261,7 +269,8 @@ class PrivateLogParams(ListedParams):
     @property
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
-        durations = most_names_of_durations(self.most_bins) if self.is_timed else None
+        by_pair = self.is_timed and not self.detail.is_of_all
+        durations = most_names_of_durations(self.most_bins) if by_pair else None
         each = [self.generator.most_names, durations]
         if self.handed_over:
             from tracecloak.anonymizers.logs.handovers import most_names_of_handovers
@@ -338,9 +347,37 @@ class PrivateLogParams(ListedParams):
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
 
     @property
+    def detail(self) -> Detail:
+        """By what times are counted; follows from public numbers."""
+        return Detail(self._times_by(None) if self.times_by == "auto" else self.times_by)
+
+    def _times_by(self, n_cases: int | None) -> Literal["activity", "case"]:
+        if self.n_words is None or self.delta == 0:
+            return "activity"
+        return times_by(self.n_words, n_cases, self.max_trace_length, self.budget, self.max_units)
+
+    def expecting(self, n_cases: int) -> PrivateLogParams:
+        """Returns the parameters for a declared number of cases, which decides on the times."""
+        by = self._times_by(n_cases)
+        if self.times_by != "auto" or by == self.detail.by:
+            return self
+        return self.model_copy(update={"times_by": by})
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, by what times are counted filled in."""
+        return {**super().resolved(), "times_by": self.detail.by}
+
+    @property
+    def default_split(self) -> dict[str, Fraction]:
+        """The weights in `budget_split` where none are given, relative to each other."""
+        by_case = OF_ALL if self.detail.is_of_all else {}
+        weights = {kind.split: kind.weight for kind in KINDS if kind.split}
+        return {**weights, **by_case}
+
+    @property
     def split(self) -> dict[str, Fraction]:
         """The weights in effect."""
-        return {**default_split(), **{n: Fraction(w) for n, w in self.budget_split.items()}}
+        return {**self.default_split, **{n: Fraction(w) for n, w in self.budget_split.items()}}
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -497,7 +534,11 @@ KINDS: tuple[Kind, ...] = (
     Kind(_service, "service times", Fraction(15, 100)),
 )
 
-
-def default_split() -> dict[str, Fraction]:
-    """Returns the weights in `budget_split` where none are given, relative to each other."""
-    return {kind.split: kind.weight for kind in KINDS if kind.split}
+OF_ALL = {
+    "variants": Fraction(60, 100),
+    "starts": Fraction(6, 100),
+    "durations": Fraction(4, 100),
+    "pair times": Fraction(6, 100),
+    "tables": Fraction(2, 100),
+}
+"""The weights that are other ones where times are counted of all cases alike."""

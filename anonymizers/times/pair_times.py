@@ -35,6 +35,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
@@ -119,17 +120,19 @@ class PairTimes:
     Attributes:
         time: When the log takes place.
         is_pure: Whether a case's norm is L1.
+        detail: By what time is added up: where all events are of one activity, by case.
     """
 
     time: LogTime
     is_pure: bool
+    detail: Detail = BY_ACTIVITY
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = self.detail.cases(within_length(in_vocabulary(traces, decisions), decisions))
         n = len(traces.vocabulary)
         ticks = self.time.grid(decisions).ticks(traces.times)
         step = np.flatnonzero(~traces.is_first)
@@ -186,18 +189,19 @@ def decide_pair_times(
 
 def pair_times_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
-    is_pure = params.delta == 0
+    is_pure, detail = params.delta == 0, params.detail
     changed = changed_times(params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:
         noise = means["pair times"].noise(changed, UNITS)
+        by_what = "" if detail.is_of_all else " by pair of activities"
         return (
-            "adds up the time of cases by pair of activities, each case up to a length that few "
+            f"adds up the time of cases{by_what}, each case up to a length that few "
             f"cases exceed, with noise of {noise.width / UNITS:.1f} times that length"
         )
 
     def decide(given: Given) -> PairTimesDecision:
-        n_names = len(known_vocabulary(params.words, given.decisions))
+        n_names = len(detail.names(known_vocabulary(params.words, given.decisions)))
         return decide_pair_times(
             given.statistics["pair times"],
             n_names,
@@ -208,5 +212,5 @@ def pair_times_part(params: TimedParams, share: Fraction) -> Part:
         )
 
     needs = (Sums("pair times", share, changed, UNITS),)
-    counters = {"pair times": PairTimes(params.log_time, is_pure)}
+    counters = {"pair times": PairTimes(params.log_time, is_pure, detail)}
     return Part("pair times", needs, sentence, decide, counters)
