@@ -84,6 +84,8 @@ _RANK_WEIGHT = 1.5
 # the partitions say so instead. If it is less, chain and partitions together say more than the
 # larger count of the two.
 _LOST = 4
+# What so many thresholds leave is none of the largest noises.
+_SURELY = math.sqrt(2)
 # Before fitting, all variants that were not seen together get at least this many deviations of the
 # number of cases.
 _LEAST_UNSEEN = 0.5
@@ -293,7 +295,7 @@ class _Measured:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
-        known = self._ends(randomness, name)
+        known = self._known(randomness, name)
         chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
             walks = walks_beside(self.seen, chain, domain.vocabulary, randomness, f"{name}/walk")
@@ -306,12 +308,20 @@ class _Measured:
         merged = pa.concat_arrays(sequences)
         return VariantHistogram(merged, np.ones(len(merged), np.int64)), np.concatenate(prior)
 
-    def _ends(self, randomness: Randomness, name: str) -> KnownEnds | None:
-        """What the partitions by the first and the last two activities say of arcs, if needed."""
+    def _known(self, randomness: Randomness, name: str) -> KnownEnds:
+        """What the partitions say of how often activities occur, and if needed of the arcs."""
         n, units = self.marginals.n_names, self.chain_noise.units
-        width = self.chain_noise.width / units
+        cells = self.marginals.cells_of_activities
+        noisy = self._noisy(cells, randomness, name)
+        # What noise alone reaches would be multiplied by the occurrences, and so would its error.
+        surely = _SURELY * self.marginals_noise.threshold(len(cells))
+        noisy = np.where(noisy >= surely, noisy, 0)
+        activity, least, most = self.marginals.occurrences(cells)
+        times = noisy * (least + np.maximum(most, least)) / 2
+        occur = np.bincount(activity, times, n) * (units / self.marginals_noise.units)
+        n_cases, width = self.n_cases * float(units), self.chain_noise.width / units
         if width < _LOST * self.marginals_noise.width / self.marginals_noise.units:
-            return None
+            return KnownEnds(np.zeros(n), np.zeros((n, n + 1)), occur, n_cases)
         clear = self.marginals_noise.threshold(n * (n + 1))
         first, last = (
             np.where(noisy >= clear, noisy * (units / self.marginals_noise.units), 0.0)
@@ -323,7 +333,7 @@ class _Measured:
         arcs = first.copy()
         arcs[:, :n] = np.maximum(arcs[:, :n], last[:, :n].T)
         arcs[:, n] = np.maximum(arcs[:, n], last.sum(axis=1))
-        return KnownEnds(first.sum(axis=1), arcs)
+        return KnownEnds(first.sum(axis=1), arcs, occur, n_cases)
 
     def _noisy(self, cells: np.ndarray, randomness: Randomness, name: str) -> np.ndarray:
         """int64[n], noisy counts of cells of the partitions, in lattice steps."""
