@@ -156,8 +156,8 @@ class PrivateLogParams(ListedParams):
     starts 0.12, tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
     service times (where events have starts) 0.15,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
-    vocabulary 0.15. Where times are counted by case: variants 0.6, durations 0.04, pair times 0.06,
-    starts 0.06, tables 0.02, and the others as before.
+    vocabulary 0.15. Where times are counted by case: variants 0.5, spans 0.24, pair times 0.14,
+    starts 0.05, durations 0.03, no tables, and the others as before.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
     that, too, and a bought range of time takes 0.05 of epsilon."""
 
@@ -293,6 +293,8 @@ class PrivateLogParams(ListedParams):
 
     def n_periods(self, n_cases: int) -> int:
         """Returns in how many periods starts are tied to variants, for a noisy number of cases."""
+        if self.detail.is_of_all:
+            return 1
         return n_periods_of(n_cases, self.spending.means["tables"], self.max_units)
 
     @property
@@ -468,6 +470,11 @@ def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
     return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
 
 
+def _tables(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    has_classes = params.is_timed and not params.detail.is_of_all
+    return (tables_part(params, weight),) if has_classes else ()
+
+
 def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
     return durations_part(params, weight * (1 - params.clip_share))
 
@@ -528,17 +535,17 @@ KINDS: tuple[Kind, ...] = (
     Kind(_before(starts_part), "starts", Fraction(12, 100)),
     Kind(_timed(_durations), "durations", Fraction(25, 100)),
     Kind(_timed(pair_times_part), "pair times", Fraction(16, 100)),
-    Kind(_timed(tables_part), "tables", Fraction(15, 100)),
+    Kind(_tables, "tables", Fraction(15, 100)),
     Kind(_attributes, "attributes", Fraction(20, 100)),
     Kind(_handovers, "handovers", Fraction(10, 100)),
     Kind(_service, "service times", Fraction(15, 100)),
 )
 
 OF_ALL = {
-    "variants": Fraction(60, 100),
-    "starts": Fraction(6, 100),
-    "durations": Fraction(4, 100),
-    "pair times": Fraction(6, 100),
-    "tables": Fraction(2, 100),
+    "variants": Fraction(50, 100),
+    "spans": Fraction(24, 100),
+    "starts": Fraction(5, 100),
+    "durations": Fraction(3, 100),
+    "pair times": Fraction(14, 100),
 }
 """The weights that are other ones where times are counted of all cases alike."""

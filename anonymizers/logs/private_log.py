@@ -223,7 +223,12 @@ class PrivateLog(PartsMethod):
         if round_name == LOG and params.is_timed:
             together = {**known, **parts}
             vocabulary = known_vocabulary(params.words, together)
-            parts |= fitted(together, vocabulary, given.randomness, params.detail)
+            if params.detail.is_of_all:
+                from tracecloak.anonymizers.times.times_of_all import fitted_of_all
+
+                parts |= fitted_of_all(together, vocabulary, given.randomness, params.detail)
+            else:
+                parts |= fitted(together, vocabulary, given.randomness)
             if params.handed_over:
                 from tracecloak.anonymizers.logs.handovers import decided_handovers
 

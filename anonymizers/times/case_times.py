@@ -29,7 +29,6 @@ from tracecloak.anonymizers.times.agreeing_tables import NoisySums, agreeing_tab
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
 from tracecloak.anonymizers.times.case_starts import Periods
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
@@ -94,11 +93,9 @@ class CaseTables:
 
     Attributes:
         time: When the log takes place.
-        detail: By which classes.
     """
 
     time: LogTime
-    detail: Detail = BY_ACTIVITY
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
@@ -106,8 +103,7 @@ class CaseTables:
     ) -> ClippedCells:
         """Counts a batch."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
-        classes = self.detail.classes(decisions["variants"], traces.vocabulary)
-        traces = self.detail.cases(traces)
+        classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
         periods: Periods = decisions["periods"]
         working = self.time.working_time(decisions)
         starts = working.at_us(working.elapsed_us(traces.starts))
@@ -232,6 +228,12 @@ def decide_times(
     return CaseTimes(_reached(np.concatenate([single, several])), _reached(spans))
 
 
+def times_of_all(of_all: SpansDecision) -> CaseTimes:
+    """Returns the times of one class in one period: those of all cases."""
+    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    return CaseTimes(np.ones((2, 1)), _reached(shares)[None, None])
+
+
 def _shares(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     """Rows along the last axis in proportion; where there is nothing, something else."""
     totals = rows.sum(axis=-1, keepdims=True)
@@ -308,28 +310,22 @@ def ranks_among_all(
 
 def tables_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
-    changed, detail = changed_tables(params.max_units), params.detail
+    changed = changed_tables(params.max_units)
 
     def sentence(means: Means) -> str:
         within = means["tables"].noise(changed).half_width
-        periods = f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods"
-        if detail.is_of_all:
-            return (
-                f"counts cases by {periods}, by time from first to last event, and by both; each "
-                f"within {within:,} (95 %)"
-            )
         return (
             f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"{periods}; by variant and time from first to last event; and by period and that "
-            f"time; each within {within:,} (95 %)"
+            f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods; by variant and time from first "
+            f"to last event; and by period and that time; each within {within:,} (95 %)"
         )
 
     def decide(given: Given) -> TablesDecision:
         known = given.decisions
-        classes = detail.classes(known["variants"], known_vocabulary(params.words, known))
+        classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
         sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
         noise = given.means["tables"].noise(changed)
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 
     needs = (Sums("tables", share, changed),)
-    return Part("tables", needs, sentence, decide, {"tables": CaseTables(params.log_time, detail)})
+    return Part("tables", needs, sentence, decide, {"tables": CaseTables(params.log_time)})

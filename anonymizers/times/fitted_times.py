@@ -19,9 +19,9 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
+from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import spans_at
 from tracecloak.anonymizers.times.case_times import decide_times, ranks_among_all, sample_periods
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
 from tracecloak.anonymizers.times.split_times import (
     LARGEST_LOG,
@@ -51,15 +51,9 @@ _LEAST_DEVIATIONS = 3.0
 
 
 def fitted(
-    decisions: Mapping[str, Any],
-    vocabulary: ActivityVocabulary,
-    randomness: Randomness,
-    detail: Detail = BY_ACTIVITY,
+    decisions: Mapping[str, Any], vocabulary: ActivityVocabulary, randomness: Randomness
 ) -> dict[str, Any]:
     """Returns the sums of steps, the times of cases and the factors of pairs, by these names.
-
-    Where all cases are alike, there is one pair, whose factor says nothing: the lengths of cases
-    are made to agree with its sum (`agreeing_spans`), and returned as well.
 
     First all cases are taken to have the times of one class, and factors are fitted. What the
     weights of steps then come to says how long each class is expected to take. With the times of
@@ -69,18 +63,11 @@ def fitted(
         decisions: What the parts decided, by their names.
         vocabulary: The activities, public or bought.
         randomness: The release's.
-        detail: By what times were counted.
     """
     variants: ReleasedVariants = decisions["variants"]
     spans, durations = decisions["spans"], decisions["durations"]
-    if detail.is_of_all:
-        from tracecloak.anonymizers.times.agreeing_spans import agreeing_spans
-
-        is_several = np.diff(variants.offsets) > 1
-        n_several = int(variants.counts[is_several].sum())
-        spans = agreeing_spans(spans, decisions["pair times"], n_several)
-    classes = detail.classes(variants, vocabulary)
-    some = detail.cases(_some_of(variants, randomness).recode(vocabulary))
+    classes = CaseClasses.of(variants, vocabulary)
+    some = some_of(variants, randomness).recode(vocabulary)
     numbers = np.arange(some.n_cases)
     case_classes, is_single = classes.of_cases(some), some.lengths == 1
     steps = Steps.of(some, numbers, classes, case_classes)
@@ -107,8 +94,7 @@ def fitted(
     fit.rake(of_classes)
     several = np.flatnonzero(~is_single)
     by_class = decide_step_sums(fit.sums()[several], case_classes[several], classes.size)
-    parts = {"step sums": by_class, "case times": times, "pair factors": fit.factors}
-    return {**parts, "spans": spans} if detail.is_of_all else parts
+    return {"step sums": by_class, "case times": times, "pair factors": fit.factors}
 
 
 def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -166,7 +152,7 @@ class _Fit:
         """
         there = self._there
         block = NoisySums((0,), self._measured.sums[there], self._measured.deviation)
-        for _ in range(_ROUNDS if len(there) > 1 else 0):
+        for _ in range(_ROUNDS if len(there) else 0):
             wanted = np.where(self._is_single, 0, spans_of(self.sums()))
             expected = self._expected(divided(wanted, self.weights(), self._steps))
             total = float(np.cumsum(expected)[-1])
@@ -189,8 +175,8 @@ class _Fit:
         return expected
 
 
-def _some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
-    """Evenly chosen cases of a large log; of a small one each several times."""
+def some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
+    """Returns evenly chosen cases of a large log; of a small one each several times."""
     n_events = int((variants.counts * np.diff(variants.offsets)).sum())
     some = log_of(variants, 0, max(n_events // _MOST_EVENTS, 1), randomness)
     return some.take(np.tile(np.arange(some.n_cases), max(_LEAST_EVENTS // max(n_events, 1), 1)))

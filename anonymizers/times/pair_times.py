@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 # Of a case the time on one pair is cut at so many clips, so that squares fit 64 bits.
 _MOST_CLIPS = 1 << 10
+# Of the sum of all times, that of one pair, so many times as many cases are scaled down: what is
+# beyond the clip the counts of lengths tell, and noise is in proportion to it.
+_MORE_OF_ONE = 4.0
 # No more than this share of the cases is scaled down, however much noise there is.
 _LARGEST_SHARE = 0.25
 
@@ -63,14 +66,16 @@ def changed_times(max_units: int, *, is_pure: bool) -> Sensitivity:
 def clip_of(spans: SpansDecision, n_names: int) -> int:
     """Returns the clip, in ticks, at least 1: a time that a share of the cases exceeds.
 
-    The share is that of `clip_by_rank` for noise as wide as that of the lengths, up to a quarter.
+    The share is that of `clip_by_rank` for noise as wide as that of the lengths, up to a quarter;
+    of a single activity it is four times that.
 
     Args:
         spans: How long cases take.
         n_names: Activities.
     """
     n_cases = max(float(np.cumsum(spans.counts)[-1]), 1.0)
-    rank = rank_of_clip(spans.deviation, n_names * n_names, n_names, 1)
+    weight = _MORE_OF_ONE if n_names == 1 else 1.0
+    rank = rank_of_clip(spans.deviation, n_names * n_names, n_names, weight)
     share = min(rank / n_cases, _LARGEST_SHARE)
     return max(int(spans_at(spans, np.array([1 - share]))[0]), 1)
 
