@@ -23,7 +23,7 @@ from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_spans import spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
-from tracecloak.anonymizers.times.detail import Detail, times_by
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.granularity import granularity_part
 from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.step_durations import (
@@ -196,9 +196,9 @@ class PrivateLogParams(ListedParams):
         if (self.first_date is None) != (self.last_date is None):
             raise ValueError("first_date and last_date go together")
         for name, weight in self.budget_split.items():
-            if name not in self.default_split:
+            if name not in default_split():
                 raise ValueError(
-                    f"budget_split has parts {', '.join(self.default_split)}, not {name!r}"
+                    f"budget_split has parts {', '.join(default_split())}, not {name!r}"
                 )
             if not weight > 0:
                 raise ValueError(f"budget_split: the weight of {name} must be above 0")
@@ -370,16 +370,12 @@ class PrivateLogParams(ListedParams):
         return {**super().resolved(), "times_by": self.detail.by}
 
     @property
-    def default_split(self) -> dict[str, Fraction]:
-        """The weights in `budget_split` where none are given, relative to each other."""
-        by_case = OF_ALL if self.detail.is_of_all else {}
-        weights = {kind.split: kind.weight for kind in KINDS if kind.split}
-        return {**weights, **by_case}
-
-    @property
     def split(self) -> dict[str, Fraction]:
         """The weights in effect."""
-        return {**self.default_split, **{n: Fraction(w) for n, w in self.budget_split.items()}}
+        return {
+            **default_split(self.detail),
+            **{n: Fraction(w) for n, w in self.budget_split.items()},
+        }
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -549,3 +545,9 @@ OF_ALL = {
     "pair times": Fraction(14, 100),
 }
 """The weights that are other ones where times are counted of all cases alike."""
+
+
+def default_split(detail: Detail = BY_ACTIVITY) -> dict[str, Fraction]:
+    """Returns the weights in `budget_split` where none are given, relative to each other."""
+    weights = {kind.split: kind.weight for kind in KINDS if kind.split}
+    return {**weights, **OF_ALL} if detail.is_of_all else weights

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
-
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_times import times_of_all
 from tracecloak.anonymizers.times.detail import Detail
@@ -96,7 +95,9 @@ def agreeing_spans(
         highest = np.full(len(of_bin), -np.inf)
         np.maximum.at(highest, bins, logs)
         weights = elementary.exp(logs - highest[bins])
-        return weights * (of_bin / np.maximum(np.bincount(bins, weights, len(of_bin)), 1e-300))[bins]
+        return (
+            weights * (of_bin / np.maximum(np.bincount(bins, weights, len(of_bin)), 1e-300))[bins]
+        )
 
     low, high = -_MOST_TILT, _MOST_TILT
     for _ in range(_HALVINGS):

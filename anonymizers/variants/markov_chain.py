@@ -145,9 +145,7 @@ def chain_of(
     return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
 
 
-def _ending(
-    starts: np.ndarray, whole: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ending(starts: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The starts, and the rows of arcs scaled to sum to 1, without activities that lead nowhere.
 
     Args:
