@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
-from tracecloak.anonymizers.logs.time_figures import time_figures
+from tracecloak.anonymizers.logs.time_figures import all_time_us, time_figures
+from tracecloak.anonymizers.logs.wait_figures import wait_figures
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figures import ReleasedFigures
 from tracecloak.schemas.published.measures import ReleasedMeasures
@@ -48,6 +49,8 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
         measures: The noisy sums that it was drawn from.
         log: What was counted on it.
     """
-    flow = flow_figures(measures, log.variants, log.names)
+    flow = list(flow_figures(measures, log.variants, log.names))
     times = time_figures(measures, log.variants, log.times)
-    return {"figures": ReleasedFigures.of([*flow, *times])}
+    paths = (figure for figure in flow if figure.name == "path")
+    waits = wait_figures(measures, paths, all_time_us(measures), log.times, log.names)
+    return {"figures": ReleasedFigures.of([*flow, *times, *waits])}

@@ -1,8 +1,10 @@
 """Figures of when the cases of a released log begin, and how long they take.
 
 Cases by bin of their time from first to last event were counted with noise. Where in its bin a time
-lies was not: times are taken to lie evenly in the logarithm, as they were drawn, and a share of
-each bin is added to its uncertainty. Times before and after the range of dates were cut.
+lies was not. For a mean, times are taken to lie evenly in the logarithm, as they were drawn, and a
+share of each bin is added to its uncertainty. The interval of a quantile has whole bins: in many
+processes a step takes always as long, so that all times of a bin lie at one place of it. Times
+before and after the range of dates were cut.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
-# The standard deviation of the place of a quantile, or of a mean, within its bin: as a share of the
-# cases of the bin, or of its width.
-_OF_CASES, _OF_WIDTH = 0.2, 0.125
+# The standard deviation of the place of a mean within its bin, as a share of the bin's width.
+_OF_WIDTH = 0.125
 # A bin counts as empty unless it and its neighbours together are so many deviations of the noise
 # above 0; as for the times that were drawn.
 _LEAST_DEVIATIONS = 2.5
@@ -94,27 +95,24 @@ class _Durations:
         share = float(reached[k]) / n
         n_below = int((self.counts[: k + 1] != 0).sum())
         of_noise = n_below * (1 - share) ** 2 + (self.n_used - n_below) * share**2
-        of_bin = _OF_CASES * max(float(self.counts[k]), 0.0)
-        half = Z95 * math.sqrt(of_noise * self.deviation**2 + of_bin**2)
-        low, high = (self._at(reached, quantile * n + side * half) for side in (-1, 1))
-        return low, high
-
-    def _at(self, reached: np.ndarray, rank: float) -> float:
-        """The time at a rank: that in its bin, evenly in the logarithm."""
-        if rank <= self.n_single:
-            return 0.0
-        k = min(int(np.searchsorted(reached, rank)), len(reached) - 1)
-        before = float(reached[k - 1]) if k else float(self.n_single)
-        share = min((rank - before) / max(float(reached[k]) - before, 1e-9), 1.0)
-        first, last = float(self.first[k]), float(self.last[k])
-        if first <= 0:
-            return share * last
-        return first * float(elementary.power(last / first, share))
+        half = Z95 * math.sqrt(of_noise) * self.deviation
+        low, high = (
+            min(int(np.searchsorted(reached, quantile * n + side * half)), len(reached) - 1)
+            for side in (-1, 1)
+        )
+        is_single = quantile * n - half <= self.n_single
+        return 0.0 if is_single else float(self.first[low]), float(self.last[high])
 
 
 def _with_neighbours(row: np.ndarray) -> np.ndarray:
     """Each number plus the one before it and the one after it, where there is one."""
     return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
+
+
+def all_time_us(measures: ReleasedMeasures) -> float:
+    """Returns about how long all cases take together, in microseconds; 0 if nobody knows."""
+    durations = _Durations.of(measures, 0)
+    return 0.0 if durations is None else durations.mean().value * durations.n_cases
 
 
 def time_figures(

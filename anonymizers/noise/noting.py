@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 
-from tracecloak.anonymizers.noise.drawing import EXACT, AddedNoise, Noise
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
 
@@ -33,56 +30,10 @@ class Noting(Noise):
     inner: Noise = EXACT
     noted: list[Measure] = field(default_factory=list)
 
-    def laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
-        """Draws."""
-        return self.inner.laplace(stream, numerators, denominators)
-
-    def gaussian(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
-        """Draws."""
-        return self.inner.gaussian(stream, numerators, denominators)
-
-    def truncated_laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-        bounds: np.ndarray | int,
-    ) -> np.ndarray:
-        """Draws."""
-        return self.inner.truncated_laplace(stream, numerators, denominators, bounds)
-
-    def select(
-        self,
-        stream: CellStream,
-        scores: np.ndarray,
-        epsilon: Fraction,
-        sensitivity: Fraction,
-        *,
-        monotone: bool = False,
-    ) -> int:
-        """Chooses."""
-        return self.inner.select(stream, scores, epsilon, sensitivity, monotone=monotone)
-
-    def made(
-        self,
-        purpose: str,
-        domain: np.ndarray,
-        noisy: np.ndarray,
-        noise: AddedNoise,
-        names: pa.Array | None = None,
-    ) -> None:
-        """Passes the sums on."""
-        self.inner.made(purpose, domain, noisy, noise, names)
+    def __post_init__(self) -> None:
+        """Takes over how the other draws and chooses, and whom it tells."""
+        for name in ("laplace", "gaussian", "truncated_laplace", "select", "made"):
+            setattr(self, name, getattr(self.inner, name))
 
     @property
     def measures(self) -> ReleasedMeasures:
@@ -103,7 +54,7 @@ def note(
         randomness: The release's.
         what: What they are sums of; see `schemas.published.measures`.
         of: Returns what each is of; it is called only if somebody listens.
-        sums: float64[n], in occurrences, with their noise.
+        sums: float64[n], with their noise, in the unit of `what`.
         deviation: Standard deviation of the noise of each; 0 of a public number.
     """
     noting = randomness.noise

@@ -44,8 +44,8 @@ _MOST_EVENTS, _LEAST_EVENTS = 50_000, 10_000
 _WORTH = 60.0
 _ROUNDS = 20
 # The first is the share of the step that would meet the sum of one pair if the others stayed as
-# they are. The second is the largest step.
-_DAMPING, _LARGEST_STEP = 0.7, 1.0
+# they are. The second is the largest step, and where all are below the third, it is done.
+_DAMPING, _LARGEST_STEP, _LEAST_STEP = 0.7, 1.0, 0.01
 # A sum is clearly above the noise if it is so many deviations above 0.
 _LEAST_DEVIATIONS = 3.0
 
@@ -163,6 +163,8 @@ class _Fit:
             self._pulls -= step * (_WORTH / total)
             logs = self.factors.logs
             logs[there] = np.clip(logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
+            if float(np.abs(step).max()) < _LEAST_STEP:
+                return
 
     def _expected(self, times: np.ndarray) -> np.ndarray:
         """float64, the clipped sums of the pairs that there are, in clips, over released cases."""

@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
@@ -28,6 +29,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
 )
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
@@ -38,7 +40,11 @@ from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
+from tracecloak.schemas.events.time_grid import GRID_US
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.measures import TIME_OF_PAIR
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells, clipped_counts
 
 if TYPE_CHECKING:
@@ -192,6 +198,28 @@ def decide_pair_times(
     return PairTimesDecision(noisy, math.sqrt(variance_of(noise)), clip, is_pure)
 
 
+def _note(
+    decision: PairTimesDecision,
+    variants: ReleasedVariants,
+    names: ActivityVocabulary,
+    tick_us: int,
+    randomness: Randomness,
+) -> None:
+    """Notes the sums of pairs that the released variants have, which are far fewer than all."""
+    codes = names.codes(variants.names.take(pa.array(variants.codes))).astype(np.int64)
+    is_later = np.ones(len(codes), bool)
+    is_later[variants.offsets[:-1][np.diff(variants.offsets) > 0]] = False
+    later = np.flatnonzero(is_later)
+    pairs = np.unique(codes[later - 1] * len(names) + codes[later])
+
+    def of() -> list[tuple[str, ...]]:
+        labels = names.labels
+        return [(labels[a], labels[b]) for a, b in (divmod(p, len(names)) for p in pairs.tolist())]
+
+    unit = float(decision.clip) * tick_us
+    note(randomness, TIME_OF_PAIR, of, decision.sums[pairs] * unit, decision.deviation * unit)
+
+
 def pair_times_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
     is_pure, detail = params.delta == 0, params.detail
@@ -206,15 +234,20 @@ def pair_times_part(params: TimedParams, share: Fraction) -> Part:
         )
 
     def decide(given: Given) -> PairTimesDecision:
-        n_names = len(detail.names(known_vocabulary(params.words, given.decisions)))
-        return decide_pair_times(
+        names = detail.names(known_vocabulary(params.words, given.decisions))
+        decision = decide_pair_times(
             given.statistics["pair times"],
-            n_names,
-            clip_of(given.decisions["spans"], n_names),
+            len(names),
+            clip_of(given.decisions["spans"], len(names)),
             given.means["pair times"].noise(changed, UNITS),
             given.randomness,
             is_pure=is_pure,
         )
+        is_always = params.log_time.calendar.is_always  # else stamps are further apart
+        if is_always and not detail.is_of_all:
+            tick_us = GRID_US[params.log_time.grid(given.decisions).granularity]
+            _note(decision, given.decisions["variants"], names, tick_us, given.randomness)
+        return decision
 
     needs = (Sums("pair times", share, changed, UNITS),)
     counters = {"pair times": PairTimes(params.log_time, is_pure, detail)}

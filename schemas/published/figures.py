@@ -50,7 +50,8 @@ class ReleasedFigures:
             `median_time_us` (the median time between the two ends of a path, in microseconds). Of
             a log also `path` (how often it is taken), `variant` (its cases), `starts` (cases that
             begin from a date to another), and of the time from first to last event of all cases
-            `mean_duration_us`, `median_duration_us` and `quantile_duration_us`.
+            `mean_duration_us`, `median_duration_us` and `quantile_duration_us`, and of the time
+            between the two ends of a path `mean_wait_us`.
         sources: string[n], the activity, or the earlier one of a path, the activities of a variant,
             the first date, or the share of a quantile; null of the whole log.
         targets: string[n], the later activity of a path, or the last date, else null.

@@ -52,6 +52,9 @@ DURATION = "cases by duration"
 """Of the time from first to last event, the shortest and the longest of a bin in microseconds; of
 cases of two events or more, within the released range of dates."""
 
+TIME_OF_PAIR = "time of pair"
+"""Of two activities, in microseconds: what cases spend between the two, which were clipped."""
+
 START = "cases by start"
 """Of the first and the last local date."""
 
@@ -63,7 +66,7 @@ class Measure:
     Attributes:
         what: What is summed up.
         of: What it is of, in texts.
-        value: The sum with its noise, in occurrences.
+        value: The sum with its noise, in occurrences unless its name says otherwise.
         deviation: Standard deviation of the noise; 0: the number is public.
     """
 

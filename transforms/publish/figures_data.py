@@ -48,20 +48,21 @@ def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
 
     Returns:
         `totals`, `activities`, the most frequent first, `times`, the usable ones first, and of a
-        log `durations` and `starts`: lists of `ShownFigure`; `most_hidden`, the limit of a path
-        that is not shown, as a text, empty where none is known.
+        log `durations`, `waits`, likewise, and `starts`: lists of `ShownFigure`; `most_hidden`, the
+        limit of a path that is not shown, as a text, empty where none is known.
     """
     rows = figures.rows()
     activities = sorted((r for r in rows if r.name == "activity"), key=lambda row: -row.value)
-    times = sorted((r for r in rows if r.name == "median_time_us"), key=lambda r: not r.is_usable)
+    times, waits = (
+        sorted((row for row in rows if row.name == name), key=lambda row: not row.is_usable)
+        for name in ("median_time_us", "mean_wait_us")
+    )
     starts = [row for row in rows if row.name == "starts"]
     return {
         "totals": [_shown(row, row.name) for row in rows if row.name in _WHOLE_LOG],
         "activities": [_shown(row, plain_name(row.of[0])) for row in activities[:_N_ROWS]],
-        "times": [
-            _shown(row, " → ".join(map(plain_name, row.of)), duration_in_words)
-            for row in times[:_N_ROWS]
-        ],
+        "times": [_between(row) for row in times[:_N_ROWS]],
+        "waits": [_between(row) for row in waits[:_N_ROWS]],
         "durations": [
             _shown(row, " ".join([_DURATIONS[row.name], *row.of]), duration_in_words)
             for row in rows
@@ -79,7 +80,8 @@ def mark_unusable(
 
     Args:
         shown: What `map_data` gave for the graph; every path gets `usable`, and every activity,
-            and a path whose median time is a figure gets that, and `time_usable`.
+            and a path whose median time is a figure gets that, and `time_usable`; one whose mean
+            wait is gets `mean_time`, in words.
         graph: What was released.
         figures: Of the same release; without them no activity is grey.
     """
@@ -90,9 +92,13 @@ def mark_unusable(
         for source, target, of_path in zip(graph.sources, graph.targets, usable, strict=True)
     }
     by_name: dict[tuple[str, ...], Figure] = {}
-    if figures is not None:
-        marked = (row for row in figures.rows() if row.name in ("activity", "median_time_us"))
-        by_name = {tuple(map(plain_name, row.of)): row for row in marked}
+    waits: dict[tuple[str, ...], str] = {}
+    for row in () if figures is None else figures.rows():
+        of = tuple(map(plain_name, row.of))
+        if row.name in ("activity", "median_time_us"):
+            by_name[of] = row
+        elif row.name == "mean_wait_us":
+            waits[of] = _between(row).text + ("" if row.is_usable else ", not usable")
     names = [node["name"] for node in shown["nodes"]]
     for edge in shown["edges"]:
         ends = names[edge["source"]], names[edge["target"]]
@@ -100,6 +106,8 @@ def mark_unusable(
         if median := by_name.get(ends):
             edge["median_s"] = float(f"{median.value * _MICROSECONDS:.3g}")
             edge["time_usable"] = median.is_usable
+        if ends in waits:
+            edge["mean_time"] = waits[ends]
     for node in shown["nodes"]:
         total = by_name.get((node["name"],))
         node["usable"] = total is None or total.is_usable
@@ -134,6 +142,10 @@ def duration_in_words(us: int) -> str:
     number = f"{seconds / size:,.1f}" if seconds < 9.95 * size else f"{seconds / size:,.0f}"
     number = number.removesuffix(".0")
     return f"{number} {name}{'' if number == '1' else 's'}"
+
+
+def _between(figure: Figure) -> ShownFigure:
+    return _shown(figure, " → ".join(map(plain_name, figure.of)), duration_in_words)
 
 
 def _shown(figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format) -> ShownFigure:

@@ -328,8 +328,9 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
 
 _MEASURED_BESIDE = (
     " Each interval follows from noisy counts of the original beside it, and holds what the "
-    "original has with a probability of about 95 %. Times between two activities were drawn so "
-    "that the rest agrees: they are modelled, have no interval, and are grey."
+    "original has with a probability of about 95 %. Median times between two activities were drawn "
+    "so that the rest agrees: they are modelled, have no interval, and are grey. Mean times are "
+    "below, under trust."
 )
 _NOT_FOUND = (
     "No tree was found that is good enough, so this one follows from the names of the activities "

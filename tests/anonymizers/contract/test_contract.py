@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import pickle
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -41,22 +42,26 @@ def options(annotation: Any) -> list[Any]:
     return [value for part in get_args(annotation) for value in options(part)]
 
 
+# So many combinations of the named values of parameters are all tried, of more so many at random.
+_COMBINATIONS = 60
+
+
 @functools.cache
 def variations(method: Anonymizer) -> tuple[Params, ...]:
-    """The examples, each with every combination of the parameters that have a few named values."""
-    choices = {
-        name: found
-        for name, field in method.Params.model_fields.items()
-        if (found := options(field.annotation))
-    }
-    found = [method.Params(**example) for example in method.examples]
-    for example in method.examples:
-        for values in itertools.product(*choices.values()):
-            with contextlib.suppress(pydantic.ValidationError):  # some do not go together
-                found.append(
-                    method.Params(**{**example, **dict(zip(choices, values, strict=True))})
-                )
-    return tuple(found)
+    """The examples, each with every named value of a parameter, and with combinations of these."""
+    fields = method.Params.model_fields.items()
+    choices = {name: values for name, field in fields if (values := options(field.annotation))}
+    together = list(itertools.product(*choices.values()))
+    changes: list[dict[str, Any]] = []
+    if len(together) > _COMBINATIONS:
+        together = random.Random(method.name).sample(together, _COMBINATIONS)
+        changes = [{name: value} for name, values in choices.items() for value in values]
+    changes += [dict(zip(choices, values, strict=True)) for values in together]
+    varied = [method.Params(**example) for example in method.examples]
+    for example, change in itertools.product(method.examples, changes):
+        with contextlib.suppress(pydantic.ValidationError):  # some do not go together
+            varied.append(method.Params(**{**example, **change}))
+    return tuple(varied)
 
 
 class Described(NamedTuple):

@@ -182,7 +182,8 @@ def test_rare_variants_are_as_others_that_end_alike():
 @pytest.mark.parametrize("n_events", [300, 10**6])
 def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(monkeypatch, n_events):
     """Of 1,500 cases with 3,300 events; spans come out alike."""
-    monkeypatch.setattr(fitted_times, "_EVENTS", n_events)
+    monkeypatch.setattr(fitted_times, "_MOST_EVENTS", n_events)
+    monkeypatch.setattr(fitted_times, "_LEAST_EVENTS", n_events)
     asked: list[int] = []
 
     def noting(decision: DurationsDecision, steps: Steps, randomness: Randomness) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +120,7 @@ def test_nothing_is_refused_and_nothing_made_up_where_nothing_can_be_said(
         raise AssertionError("a log was made up")
 
     monkeypatch.setattr(usable, "judged_at", made_up)
-    began = time.monotonic()
     assert unusable(config) is None
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(("epsilon", "n_cases"), [("1", 1_000), ("4", 300)])

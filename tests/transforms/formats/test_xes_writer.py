@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import time
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
@@ -256,24 +255,6 @@ def test_the_stream_stays_open():
     stream = io.BytesIO()
     XesWriter(stream).close()
     assert not stream.closed
-
-
-def test_speed():
-    n = 1_000_000
-    us = np.random.default_rng(0).integers(10**15, 2 * 10**15, n)
-    rows = pa.RecordBatch.from_arrays(
-        [
-            pa.array([f"case {i // 20}" for i in range(n)]),
-            pa.array([f"activity {i % 24} & more" for i in range(n)]),
-            pa.array(us, pa.timestamp("us", "UTC")),
-        ],
-        schema=RELEASED_SCHEMA,
-    )
-    stream = io.BytesIO()
-    writer = XesWriter(stream)
-    began = time.perf_counter()
-    writer.write(rows)
-    assert n / (time.perf_counter() - began) > 500_000  # measured: 4 to 5 million
 
 
 # --- attributes of cases and events ---
