@@ -49,6 +49,16 @@ class Params(pydantic.BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
     )
 
+    def expecting(self, n_cases: int) -> Params:
+        """Returns the parameters for about so many cases, as was declared; by default the same.
+
+        What follows from the number is a parameter then, so that it is part of the configuration.
+
+        Args:
+            n_cases: At least 1.
+        """
+        return self
+
     def resolved(self) -> dict[str, Any]:
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
         return self.model_dump(mode="json")

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_spans import spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.granularity import granularity_part
 from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.step_durations import (
@@ -134,6 +135,11 @@ class PrivateLogParams(ListedParams):
     """Bins of the time between two events: none, then evenly in the logarithm up to the length of
     the range. More are finer and have more noise. By default 12 to 48, by the noisy number of
     cases."""
+    times_by: Literal["auto", "activity", "case"] = "auto"
+    """activity: times are counted by pair of activities and by variant. case: of all cases alike,
+    and the variants have what that leaves of the budget. auto: by activity, unless more than a
+    hundred activities are declared, or expected_cases is, and noise would hide the times of most
+    pairs."""
     l2_clip: Exact | None = Field(None, ge=1, le=100_000)
     """Largest L2 norm of one case's counts of steps and of values, public; a case beyond it weighs
     less. Without it, one is bought that takes about as much from the counts as noise adds, with a
@@ -150,7 +156,8 @@ class PrivateLogParams(ListedParams):
     starts 0.12, tables (of both by variant) 0.15, sizes 0.02, attributes (all together) 0.2,
     service times (where events have starts) 0.15,
     handovers (where declared) 0.1, and where they are bought, granularity 0.02 and
-    vocabulary 0.15.
+    vocabulary 0.15. Where times are counted by case: variants 0.5, spans 0.24, pair times 0.14,
+    starts 0.05, durations 0.03, no tables, and the others as before.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
     that, too, and a bought range of time takes 0.05 of epsilon."""
 
@@ -206,7 +213,8 @@ class PrivateLogParams(ListedParams):
         if weights["variants"] < sum(weights.values(), Fraction(0)) / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
-            if excess := excess_of_durations(self.n_words, self.most_bins):
+            n_names = 1 if self.detail.is_of_all else self.n_words
+            if excess := excess_of_durations(n_names, self.most_bins):
                 raise ValueError(excess)
             if excess := self._excess_of_handovers(self.n_words):
                 raise ValueError(excess)
@@ -261,7 +269,8 @@ class PrivateLogParams(ListedParams):
     @property
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
-        durations = most_names_of_durations(self.most_bins) if self.is_timed else None
+        by_pair = self.is_timed and not self.detail.is_of_all
+        durations = most_names_of_durations(self.most_bins) if by_pair else None
         each = [self.generator.most_names, durations]
         if self.handed_over:
             from tracecloak.anonymizers.logs.handovers import most_names_of_handovers
@@ -284,6 +293,8 @@ class PrivateLogParams(ListedParams):
 
     def n_periods(self, n_cases: int) -> int:
         """Returns in how many periods starts are tied to variants, for a noisy number of cases."""
+        if self.detail.is_of_all:
+            return 1
         return n_periods_of(n_cases, self.spending.means["tables"], self.max_units)
 
     @property
@@ -338,9 +349,33 @@ class PrivateLogParams(ListedParams):
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
 
     @property
+    def detail(self) -> Detail:
+        """By what times are counted; follows from public numbers."""
+        return Detail(self._times_by(None) if self.times_by == "auto" else self.times_by)
+
+    def _times_by(self, n_cases: int | None) -> Literal["activity", "case"]:
+        if self.n_words is None or self.delta == 0:
+            return "activity"
+        return times_by(self.n_words, n_cases, self.max_trace_length, self.budget, self.max_units)
+
+    def expecting(self, n_cases: int) -> PrivateLogParams:
+        """Returns the parameters for a declared number of cases, which decides on the times."""
+        by = self._times_by(n_cases)
+        if self.times_by != "auto" or by == self.detail.by:
+            return self
+        return self.model_copy(update={"times_by": by})
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect, by what times are counted filled in."""
+        return {**super().resolved(), "times_by": self.detail.by}
+
+    @property
     def split(self) -> dict[str, Fraction]:
         """The weights in effect."""
-        return {**default_split(), **{n: Fraction(w) for n, w in self.budget_split.items()}}
+        return {
+            **default_split(self.detail),
+            **{n: Fraction(w) for n, w in self.budget_split.items()},
+        }
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -431,6 +466,11 @@ def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
     return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
 
 
+def _tables(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+    has_classes = params.is_timed and not params.detail.is_of_all
+    return (tables_part(params, weight),) if has_classes else ()
+
+
 def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
     return durations_part(params, weight * (1 - params.clip_share))
 
@@ -491,13 +531,23 @@ KINDS: tuple[Kind, ...] = (
     Kind(_before(starts_part), "starts", Fraction(12, 100)),
     Kind(_timed(_durations), "durations", Fraction(25, 100)),
     Kind(_timed(pair_times_part), "pair times", Fraction(16, 100)),
-    Kind(_timed(tables_part), "tables", Fraction(15, 100)),
+    Kind(_tables, "tables", Fraction(15, 100)),
     Kind(_attributes, "attributes", Fraction(20, 100)),
     Kind(_handovers, "handovers", Fraction(10, 100)),
     Kind(_service, "service times", Fraction(15, 100)),
 )
 
+OF_ALL = {
+    "variants": Fraction(50, 100),
+    "spans": Fraction(24, 100),
+    "starts": Fraction(5, 100),
+    "durations": Fraction(3, 100),
+    "pair times": Fraction(14, 100),
+}
+"""The weights that are other ones where times are counted of all cases alike."""
 
-def default_split() -> dict[str, Fraction]:
+
+def default_split(detail: Detail = BY_ACTIVITY) -> dict[str, Fraction]:
     """Returns the weights in `budget_split` where none are given, relative to each other."""
-    return {kind.split: kind.weight for kind in KINDS if kind.split}
+    weights = {kind.split: kind.weight for kind in KINDS if kind.split}
+    return {**weights, **OF_ALL} if detail.is_of_all else weights

@@ -223,7 +223,12 @@ class PrivateLog(PartsMethod):
         if round_name == LOG and params.is_timed:
             together = {**known, **parts}
             vocabulary = known_vocabulary(params.words, together)
-            parts |= fitted(together, vocabulary, given.randomness)
+            if params.detail.is_of_all:
+                from tracecloak.anonymizers.times.times_of_all import fitted_of_all
+
+                parts |= fitted_of_all(together, vocabulary, given.randomness, params.detail)
+            else:
+                parts |= fitted(together, vocabulary, given.randomness)
             if params.handed_over:
                 from tracecloak.anonymizers.logs.handovers import decided_handovers
 
@@ -260,10 +265,9 @@ class PrivateLog(PartsMethod):
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
         traces = traces.recode(known_vocabulary(params.words, drawn))
-        classes = CaseClasses.of(variants, traces.vocabulary)
         timing = Timing(
             params.log_time.grid(drawn),
-            classes,
+            params.detail.classes(variants, traces.vocabulary),
             drawn["starts"],
             drawn["periods"],
             drawn["spans"],
@@ -272,10 +276,12 @@ class PrivateLog(PartsMethod):
             drawn["step sums"],
             drawn["pair factors"],
         )
-        traces = timed(traces, cases, timing, randomness)
+        stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
+        traces = replace(traces, times=stamps)
         if params.declared:
             from tracecloak.anonymizers.logs.generated_values import generated_values
 
+            classes = CaseClasses.of(variants, traces.vocabulary)
             values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
             traces = replace(traces, attributes=values)
         if params.service_times:

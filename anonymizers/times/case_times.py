@@ -228,6 +228,12 @@ def decide_times(
     return CaseTimes(_reached(np.concatenate([single, several])), _reached(spans))
 
 
+def times_of_all(of_all: SpansDecision) -> CaseTimes:
+    """Returns the times of one class in one period: those of all cases."""
+    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    return CaseTimes(np.ones((2, 1)), _reached(shares)[None, None])
+
+
 def _shares(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     """Rows along the last axis in proportion; where there is nothing, something else."""
     totals = rows.sum(axis=-1, keepdims=True)

@@ -67,7 +67,7 @@ def fitted(
     variants: ReleasedVariants = decisions["variants"]
     spans, durations = decisions["spans"], decisions["durations"]
     classes = CaseClasses.of(variants, vocabulary)
-    some = _some_of(variants, randomness).recode(vocabulary)
+    some = some_of(variants, randomness).recode(vocabulary)
     numbers = np.arange(some.n_cases)
     case_classes, is_single = classes.of_cases(some), some.lengths == 1
     steps = Steps.of(some, numbers, classes, case_classes)
@@ -177,8 +177,8 @@ class _Fit:
         return expected
 
 
-def _some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
-    """Evenly chosen cases of a large log; of a small one each several times."""
+def some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
+    """Returns evenly chosen cases of a large log; of a small one each several times."""
     n_events = int((variants.counts * np.diff(variants.offsets)).sum())
     some = log_of(variants, 0, max(n_events // _MOST_EVENTS, 1), randomness)
     return some.take(np.tile(np.arange(some.n_cases), max(_LEAST_EVENTS // max(n_events, 1), 1)))

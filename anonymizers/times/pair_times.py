@@ -37,6 +37,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.events.time_grid import GRID_US
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 # Of a case the time on one pair is cut at so many clips, so that squares fit 64 bits.
 _MOST_CLIPS = 1 << 10
+# Of the sum of all times, that of one pair, so many times as many cases are scaled down: what is
+# beyond the clip the counts of lengths tell, and noise is in proportion to it.
+_MORE_OF_ONE = 4.0
 # No more than this share of the cases is scaled down, however much noise there is.
 _LARGEST_SHARE = 0.25
 
@@ -68,14 +72,16 @@ def changed_times(max_units: int, *, is_pure: bool) -> Sensitivity:
 def clip_of(spans: SpansDecision, n_names: int) -> int:
     """Returns the clip, in ticks, at least 1: a time that a share of the cases exceeds.
 
-    The share is that of `clip_by_rank` for noise as wide as that of the lengths, up to a quarter.
+    The share is that of `clip_by_rank` for noise as wide as that of the lengths, up to a quarter;
+    of a single activity it is four times that.
 
     Args:
         spans: How long cases take.
         n_names: Activities.
     """
     n_cases = max(float(np.cumsum(spans.counts)[-1]), 1.0)
-    rank = rank_of_clip(spans.deviation, n_names * n_names, n_names, 1)
+    weight = _MORE_OF_ONE if n_names == 1 else 1.0
+    rank = rank_of_clip(spans.deviation, n_names * n_names, n_names, weight)
     share = min(rank / n_cases, _LARGEST_SHARE)
     return max(int(spans_at(spans, np.array([1 - share]))[0]), 1)
 
@@ -125,17 +131,19 @@ class PairTimes:
     Attributes:
         time: When the log takes place.
         is_pure: Whether a case's norm is L1.
+        detail: By what time is added up: where all events are of one activity, by case.
     """
 
     time: LogTime
     is_pure: bool
+    detail: Detail = BY_ACTIVITY
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = self.detail.cases(within_length(in_vocabulary(traces, decisions), decisions))
         n = len(traces.vocabulary)
         ticks = self.time.grid(decisions).ticks(traces.times)
         step = np.flatnonzero(~traces.is_first)
@@ -214,18 +222,19 @@ def _note(
 
 def pair_times_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
-    is_pure = params.delta == 0
+    is_pure, detail = params.delta == 0, params.detail
     changed = changed_times(params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:
         noise = means["pair times"].noise(changed, UNITS)
+        by_what = "" if detail.is_of_all else " by pair of activities"
         return (
-            "adds up the time of cases by pair of activities, each case up to a length that few "
+            f"adds up the time of cases{by_what}, each case up to a length that few "
             f"cases exceed, with noise of {noise.width / UNITS:.1f} times that length"
         )
 
     def decide(given: Given) -> PairTimesDecision:
-        names = known_vocabulary(params.words, given.decisions)
+        names = detail.names(known_vocabulary(params.words, given.decisions))
         decision = decide_pair_times(
             given.statistics["pair times"],
             len(names),
@@ -234,11 +243,12 @@ def pair_times_part(params: TimedParams, share: Fraction) -> Part:
             given.randomness,
             is_pure=is_pure,
         )
-        if params.log_time.calendar.is_always:  # else stamps are further apart than working time
+        is_always = params.log_time.calendar.is_always  # else stamps are further apart
+        if is_always and not detail.is_of_all:
             tick_us = GRID_US[params.log_time.grid(given.decisions).granularity]
             _note(decision, given.decisions["variants"], names, tick_us, given.randomness)
         return decision
 
     needs = (Sums("pair times", share, changed, UNITS),)
-    counters = {"pair times": PairTimes(params.log_time, is_pure)}
+    counters = {"pair times": PairTimes(params.log_time, is_pure, detail)}
     return Part("pair times", needs, sentence, decide, counters)

@@ -44,6 +44,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_bins import (
     bins_text,
     estimated_shares,
@@ -159,12 +160,14 @@ class StepDurations:
             it as `clip_units`.
         units: Lattice steps of an occurrence: UNITS, or 1 with `whole_norm` for a clip, which no
             case then exceeds.
+        detail: By what steps are counted.
     """
 
     time: LogTime
     n_bins: int | None
     clip: int | str
     units: int
+    detail: Detail = BY_ACTIVITY
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
@@ -172,7 +175,8 @@ class StepDurations:
     ) -> ClippedCells:
         """Counts a batch."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
-        classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
+        classes = self.detail.classes(decisions["variants"], traces.vocabulary)
+        traces = self.detail.cases(traces)
         cells = _decided_cells(traces, self.time, self.n_bins, decisions, classes)
         clip = decisions[self.clip].clip_units if isinstance(self.clip, str) else self.clip
         return ClippedCells.of_cases(cells, clip, self.units)
@@ -188,10 +192,12 @@ class StepNorms:
     Attributes:
         time: When the log takes place.
         n_bins: See `time_borders`; None for as many as were decided.
+        detail: By what steps are counted.
     """
 
     time: LogTime
     n_bins: int | None
+    detail: Detail = BY_ACTIVITY
     kind: ClassVar[type[CaseNorms]] = CaseNorms
 
     def count(
@@ -199,6 +205,7 @@ class StepNorms:
     ) -> CaseNorms:
         """Counts a batch, each case once."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = self.detail.cases(traces)
         cells = _decided_cells(traces, self.time, self.n_bins, decisions, NO_CLASSES)
         return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
 
@@ -436,17 +443,17 @@ def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
     def rank(given: Given) -> float:
         changed = changed_durations(UNITS, max_units, is_pure=False)
         noise = given.means["durations"].noise(changed, UNITS)
-        n_names = len(known_vocabulary(params.words, given.decisions))
+        n_names = len(params.detail.names(known_vocabulary(params.words, given.decisions)))
         k = n_bins or given.decisions["bins"].steps
         cells = n_cells_of(n_names, k), n_names
         return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
 
-    return clip_part(StepNorms(params.log_time, n_bins), share, rank, max_units)
+    return clip_part(StepNorms(params.log_time, n_bins, params.detail), share, rank, max_units)
 
 
 def durations_part(params: TimedParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    n_bins, is_pure = params.n_duration_bins, params.delta == 0
+    n_bins, is_pure, detail = params.n_duration_bins, params.delta == 0, params.detail
     clip = params.public_clip_units  # None while it is to be bought
     if is_pure:
         assert params.max_trace_length is not None
@@ -458,10 +465,8 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
 
     def sentence(means: Means) -> str:
         noise = means["durations"].noise(changed(clip or UNITS), lattice)
-        counted = (
-            f"counts steps by pair of activities, and of {MOST_VARIANTS} variants by position, and "
-            f"by time, in {bins_text(n_bins)}"
-        )
+        by_what = f"by pair of activities, and of {MOST_VARIANTS} variants by position, and "
+        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {bins_text(n_bins)}"
         return f"{counted}, {noise_text(noise, clip)}"
 
     def decide(given: Given) -> DurationsDecision:
@@ -470,8 +475,8 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
         grid = params.log_time.grid(given.decisions)
         return decide_durations(
             given.statistics["durations"],
-            vocabulary,
-            CaseClasses.of(given.decisions["variants"], vocabulary),
+            detail.names(vocabulary),
+            detail.classes(given.decisions["variants"], vocabulary),
             n_bins or given.decisions["bins"].steps,
             grid.n_ticks,
             given.means["durations"].noise(changed(chosen), lattice),
@@ -479,7 +484,9 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
             grid.second,
         )
 
-    counter = StepDurations(params.log_time, n_bins, "clip" if clip is None else clip, lattice)
+    counter = StepDurations(
+        params.log_time, n_bins, "clip" if clip is None else clip, lattice, detail
+    )
     need = clipped_need("durations", share, clip, changed, lattice)
     return Part("durations", (need,), sentence, decide, {"durations": counter})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Protocol
 
+from tracecloak.anonymizers.times.detail import Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -35,6 +36,10 @@ class TimedParams(Protocol):
     @property
     def public_clip_units(self) -> int | None:
         """The public clip, in lattice steps; None where there is none."""
+
+    @property
+    def detail(self) -> Detail:
+        """By what times are counted."""
 
     @property
     def log_time(self) -> LogTime:

@@ -78,6 +78,8 @@ _RANK_WEIGHT = 1.5
 # the partitions say so instead. If it is less, chain and partitions together say more than the
 # larger count of the two.
 _LOST = 4
+# What so many thresholds leave is none of the largest noises.
+_SURELY = math.sqrt(2)
 # Before fitting, all variants that were not seen together get at least this many deviations of the
 # number of cases.
 _LEAST_UNSEEN = 0.5
@@ -185,7 +187,7 @@ class JointVariants:
         # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
         from tracecloak.anonymizers.variants.reweight import agreeing_weights
 
-        rows, sums, deviations = measured.compared(proposals, domain, randomness, self.name)
+        rows, sums, deviations = measured.compared(proposals, domain, randomness)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
         drawn = drawn_cases(
             proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
@@ -196,7 +198,7 @@ class JointVariants:
 
 @dataclass(frozen=True, eq=False)
 class _Measured:
-    """What is known of the log: noisy numbers, and exact ones that noise is put on when asked.
+    """What is known of the log: noisy numbers.
 
     Attributes:
         seen: Variants that passed the threshold, with noisy counts.
@@ -206,7 +208,7 @@ class _Measured:
         chain: int64[n_possible], noisy sums of the chain, in lattice steps of its noise.
         chain_noise: Of these sums.
         marginals: Cells of the partitions.
-        exact: int64[size], cases in each of these cells, exactly.
+        counts: int64[size], noisy cases in each of these cells, in lattice steps of their noise.
         marginals_noise: Of these counts.
         n_cases: About how many cases there are, at least 1.
         n_cases_deviation: Of the noise of that number.
@@ -219,7 +221,7 @@ class _Measured:
     chain: np.ndarray
     chain_noise: SumNoise
     marginals: MarginalCells
-    exact: np.ndarray
+    counts: np.ndarray
     marginals_noise: SumNoise
     n_cases: int
     n_cases_deviation: float
@@ -233,7 +235,7 @@ class _Measured:
         means: Means,
         randomness: Randomness,
     ) -> _Measured:
-        """Measures variants and chain; the marginals when it is known which ones matter."""
+        """Measures variants, chain and marginals."""
         m, whole = domain.max_units, means[name]
         number = _number(counted, means[f"{name} cases"], m, name, randomness)
         about, of_balance = max(number[0], 1.0), means[f"{name} balance"]
@@ -264,9 +266,8 @@ class _Measured:
         exact = flows.sums(cells, clip_units, units)
         chain = noisy_sums(exact, chain_noise, f"{name}/chain", cells.possible, randomness)
 
-        marginals = MarginalCells(n_names, domain.max_length)
-        row, cell = marginals.entries(counted)
-        changed = of_distinct_cells(marginals.n_of_case, m)
+        for_marginals = whole.part(division.marginals)
+        marginals = _noisy_marginals(counted, domain, for_marginals, name, randomness)
         n_cases, deviation = _with_chain(number, chain, chain_noise, cells)
         return cls(
             seen,
@@ -275,9 +276,7 @@ class _Measured:
             clip_units,
             chain,
             chain_noise,
-            marginals,
-            sum_groups(cell, counted.counts[row], marginals.size),
-            whole.part(division.marginals).noise(changed),
+            *marginals,
             n_cases,
             deviation,
         )
@@ -288,7 +287,7 @@ class _Measured:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
-        known = self._ends(randomness, name)
+        known = self._known()
         chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
             walks = walks_beside(self.seen, chain, domain.vocabulary, randomness, f"{name}/walk")
@@ -301,29 +300,32 @@ class _Measured:
         merged = pa.concat_arrays(sequences)
         return VariantHistogram(merged, np.ones(len(merged), np.int64)), np.concatenate(prior)
 
-    def _ends(self, randomness: Randomness, name: str) -> KnownEnds | None:
-        """What the partitions by the first and the last two activities say of arcs, if needed."""
+    def _known(self) -> KnownEnds:
+        """What the partitions say of how often activities occur, and if needed of the arcs."""
         n, units = self.marginals.n_names, self.chain_noise.units
-        width = self.chain_noise.width / units
+        cells = self.marginals.cells_of_activities
+        noisy = self.counts[cells]
+        # What noise alone reaches would be multiplied by the occurrences, and so would its error.
+        surely = _SURELY * self.marginals_noise.threshold(len(cells))
+        noisy = np.where(noisy >= surely, noisy, 0)
+        activity, least, most = self.marginals.occurrences(cells)
+        times = noisy * (least + np.maximum(most, least)) / 2
+        occur = np.bincount(activity, times, n) * (units / self.marginals_noise.units)
+        n_cases, width = self.n_cases * float(units), self.chain_noise.width / units
         if width < _LOST * self.marginals_noise.width / self.marginals_noise.units:
-            return None
+            return KnownEnds(np.zeros(n), np.zeros((n, n + 1)), occur, n_cases)
         clear = self.marginals_noise.threshold(n * (n + 1))
         first, last = (
             np.where(noisy >= clear, noisy * (units / self.marginals_noise.units), 0.0)
             for noisy in (
-                self._noisy(cells.ravel(), randomness, name).reshape(n, n + 1)
+                self.counts[cells]
                 for cells in (self.marginals.first_cells, self.marginals.last_cells)
             )
         )
         arcs = first.copy()
         arcs[:, :n] = np.maximum(arcs[:, :n], last[:, :n].T)
         arcs[:, n] = np.maximum(arcs[:, n], last.sum(axis=1))
-        return KnownEnds(first.sum(axis=1), arcs)
-
-    def _noisy(self, cells: np.ndarray, randomness: Randomness, name: str) -> np.ndarray:
-        """int64[n], noisy counts of cells of the partitions, in lattice steps."""
-        exact = self.exact[cells] * self.marginals_noise.units
-        return noisy_sums(exact, self.marginals_noise, f"{name}/marginals", cells, randomness)
+        return KnownEnds(first.sum(axis=1), arcs, occur, n_cases)
 
     def note_arcs(self, drawn: VariantHistogram, domain: Domain, randomness: Randomness) -> None:
         """Notes the sums of the chain, as far as drawn cases have its arcs."""
@@ -333,7 +335,7 @@ class _Measured:
         )
 
     def compared(
-        self, proposals: VariantHistogram, domain: Domain, randomness: Randomness, name: str
+        self, proposals: VariantHistogram, domain: Domain, randomness: Randomness
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
         """Returns what proposals add to the cells that any of them reaches, and what is known.
 
@@ -349,7 +351,7 @@ class _Measured:
         clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
         row, cell = self.marginals.entries(proposals)
         used, place = np.unique(cell, return_inverse=True)
-        noisy = self._noisy(used, randomness, name)
+        noisy = self.counts[used]
         noise, names = self.marginals_noise, domain.vocabulary
         note_occurrences(self.marginals, used, noisy, noise, names, randomness)
         reached, column = np.unique(flows.keys, return_inverse=True)
@@ -372,6 +374,22 @@ class _Measured:
             np.concatenate(sums),
             np.concatenate(deviations),
         )
+
+
+def _noisy_marginals(
+    counted: VariantHistogram,
+    domain: Domain,
+    allowance: Allowance,
+    name: str,
+    randomness: Randomness,
+) -> tuple[MarginalCells, np.ndarray, SumNoise]:
+    """The partitions, the noisy cases in each of their cells, and the noise of these."""
+    marginals = MarginalCells(len(domain.vocabulary), domain.max_length)
+    row, cell = marginals.entries(counted)
+    noise = allowance.noise(of_distinct_cells(marginals.n_of_case, domain.max_units))
+    exact = sum_groups(cell, counted.counts[row], marginals.size) * noise.units
+    places = np.arange(marginals.size)
+    return marginals, noisy_sums(exact, noise, f"{name}/marginals", places, randomness), noise
 
 
 def pair_deviations(n_cases: float, domain: Domain, for_chain: Allowance) -> float:

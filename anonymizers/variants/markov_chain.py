@@ -34,6 +34,10 @@ _MOST_RAKED = 2.0
 # Of walks that go on through a chain no more are followed than this share of all: what so few take
 # is less than what rounding the sums of the others takes.
 _GOES_ON = 2.0**-40
+# If walks lack more than this share of the events that surely occur, noise hides where they go, and
+# what lacks is made up from how often activities occur. To tell it, walks are followed for so many
+# times as many events as a case has of these.
+_MOST_LACKING, _FOLLOWED = 0.3, 8
 # A uniform number is kept so far below 1 that adding the number of a row does not reach the next.
 _BELOW_ONE = 1 - 1e-9
 
@@ -56,16 +60,22 @@ class Chain:
 
 @dataclass(frozen=True)
 class KnownEnds:
-    """How often arcs are taken at least, from what else is known of where cases begin and end.
+    """What else is known than the sums of arcs: where cases begin and end, how often what occurs.
 
     Attributes:
         starts: float64[n_names], cases that begin with each activity, in lattice steps of the sums;
             0 where nothing is known.
-        arcs: float64[n_names, n_names+1], of whole cases, END as the last column.
+        arcs: float64[n_names, n_names+1], how often they are taken at least, of whole cases, END as
+            the last column.
+        occurrences: float64[n_names], how often each activity surely occurs, in lattice steps, 0
+            where noise hides it; None: nothing else is known of that.
+        n_cases: How many cases there are, in lattice steps; for `occurrences` only.
     """
 
     starts: np.ndarray
     arcs: np.ndarray
+    occurrences: np.ndarray | None = None
+    n_cases: float = 1.0
 
 
 def chain_of(
@@ -86,6 +96,8 @@ def chain_of(
         noise: What was added to each.
         known: Arcs that no noise may hide: where cases are long and repeat themselves, the arcs
             that each of them has once are lost in the noise of those that it has a hundred times.
+            And how often activities occur: where there are hundreds of these, most arcs are lost,
+            and walks would end after a few events, or never (`_completed`).
 
     Returns:
         None where no first activity has a positive sum.
@@ -111,12 +123,9 @@ def chain_of(
     whole = np.where(whole >= noise.threshold(n * cells.side) * shrink, whole, 0)
     if known is not None:
         whole = np.maximum(whole, known.arcs)
-    alive = _reach_end(whole)
-    if not starts[alive[:n]].any():  # no walk would end: then every activity may
-        alive[:] = True
-    whole *= alive
-    starts = starts * alive[:n]
-    overall = _rows_of(whole, np.eye(cells.side)[n])
+    starts, overall, alive = _ending(starts, whole)
+    if known is not None and _is_lost(starts, overall, known):
+        starts, overall, alive = _ending(*_completed(starts, whole, known))
     if n_bins == 1:
         return Chain(starts / starts.sum(), overall[None], cells)
 
@@ -134,6 +143,66 @@ def chain_of(
         steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
         _, come = _visits(come, steps[i], width, fewest)
     return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
+
+
+def _ending(starts: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The starts, and the rows of arcs scaled to sum to 1, without activities that lead nowhere.
+
+    Args:
+        starts: float64[n], of which one is above 0.
+        whole: float64[n, n+1].
+
+    Returns:
+        float64[n] and float64[n, n+1]; and bool[n+1], the activities from which END is reached.
+    """
+    n = len(starts)
+    alive = _reach_end(whole)
+    if not starts[alive[:n]].any():  # no walk would end: then every activity may
+        alive[:] = True
+    return starts * alive[:n], _rows_of(whole * alive, np.eye(n + 1)[n]), alive
+
+
+def _is_lost(starts: np.ndarray, overall: np.ndarray, known: KnownEnds) -> bool:
+    """Whether walks lack many of the events that surely occur.
+
+    They end too early, or go round in a circle and never see the other activities.
+
+    Args:
+        starts: float64[n], not all 0.
+        overall: float64[n, n+1], rows that sum to 1.
+        known: What else is known.
+    """
+    if known.occurrences is None or not known.occurrences.any():
+        return False
+    occur = known.occurrences / known.n_cases
+    wanted = float(occur.sum())
+    begun = starts / starts.sum()
+    visits, _ = _visits(begun, overall, math.ceil(_FOLLOWED * wanted), _GOES_ON)
+    return float(np.maximum(occur - visits, 0).sum()) > _MOST_LACKING * wanted
+
+
+def _completed(
+    starts: np.ndarray, whole: np.ndarray, known: KnownEnds
+) -> tuple[np.ndarray, np.ndarray]:
+    """The starts and arcs, with what lacks of how often activities occur.
+
+    What leaves an activity unseen is divided among the activities that are come to unseen, and END,
+    in proportion to how often: as if one had nothing to do with the other. Nothing else is known of
+    arcs that noise hides.
+
+    Args:
+        starts: float64[n], cases that begin with each activity, as far as noise leaves them.
+        whole: float64[n, n+1], arcs, likewise.
+        known: What else is known.
+    """
+    occur = known.occurrences
+    assert occur is not None
+    leave = np.maximum(occur - whole.sum(axis=1), 0)
+    come = np.append(occur - starts, known.n_cases) - whole.sum(axis=0)
+    come = np.maximum(come, 0)
+    begin = max(known.n_cases - float(starts.sum()), 0.0) * come[:-1]
+    starts = starts + begin / max(float(come[:-1].sum()), 1.0)
+    return starts, np.maximum(whole, leave[:, None] * (come / max(float(come.sum()), 1.0)))
 
 
 def _raked(

@@ -306,7 +306,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
 
             params = with_starts(self.method, params, self.mapping)
         try:
-            return method_named(self.method).Params(**params)
+            checked = method_named(self.method).Params(**params)
+            return checked.expecting(self.expected_cases) if self.expected_cases else checked
         except pydantic.ValidationError as error:
             from tracecloak.anonymizers.contract.wrong_values import usage_error
 

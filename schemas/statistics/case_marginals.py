@@ -86,6 +86,11 @@ class MarginalCells:
         """int64[n_names, n_names+1], that of each last activity by the one before; none last."""
         return self.first_cells + self.n_names * (self.n_names + 1)
 
+    @property
+    def cells_of_activities(self) -> np.ndarray:
+        """int64[n], those of activities by their number of occurrences."""
+        return np.arange(self._first_of_activities, self.size)
+
     def occurrences(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns int64[n] thrice: of each cell the activity, and the occurrences, from and to.
 

@@ -506,3 +506,32 @@ def test_the_mean_of_walks_is_that_of_their_law() -> None:
     chain = a_chain()
     exact = sum(chance * len(walk) for walk, chance in law_of(chain).items())
     assert mean_events(chain) == pytest.approx(exact)
+
+
+def test_walks_see_activities_whose_arcs_noise_hides():
+    """Of twenty activities in any order no arc stands out; how often each occurs does."""
+    n, n_cases = 20, 100.0
+    cells = FlowCells.without_positions(n, 50)
+    cube = np.zeros((cells.n_blocks, cells.side, cells.side), np.int64)
+    cube[1, n, 0], cube[2, 1, n] = 100, 100  # what stands out: the first one and the last one
+    noise = SumNoise((5, 1), 1, False)
+    occur, nothing = np.full(n, 100.0), (np.zeros(n), np.zeros((n, n + 1)))
+    sums = cube.ravel()[cells.possible]
+    hidden = chain_of(sums, cells, noise)
+    shown = chain_of(sums, cells, noise, KnownEnds(*nothing, occur, n_cases))
+    assert hidden is not None and shown is not None
+    assert mean_events(hidden) == pytest.approx(1)
+    assert mean_events(shown) == pytest.approx(20, rel=0.3)
+    assert (shown.steps[0, :, 1:n].sum(axis=0) > 0).all()
+
+
+def test_walks_that_lack_little_are_left_as_they_are():
+    cells = cells_of(domain())
+    sums = VariantFlows.of(counted({("A", "B"): 50, ("C", "A"): 50}), cells).whole_sums(cells)
+    noise, n = SumNoise((1, 1), 1, False), cells.n_names
+    nothing, occur = (np.zeros(n), np.zeros((n, n + 1))), np.zeros(n)
+    occur[:3] = 110, 50, 60
+    alone = chain_of(sums, cells, noise)
+    beside = chain_of(sums, cells, noise, KnownEnds(*nothing, occur, 100.0))
+    assert alone is not None and beside is not None
+    assert (alone.steps == beside.steps).all() and (alone.starts == beside.starts).all()

@@ -1,0 +1,128 @@
+"""By what times are counted: the rule by public numbers, and what one case then changes."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.anonymizers.times.test_pair_times import (
+    ALWAYS,
+    DAY,
+    DECISIONS,
+    OTHERS,
+    SECOND,
+    SPANS,
+    public,
+)
+from tests.support.keys import randomness
+from tests.support.logs import MINUTE, Log
+from tests.support.timed_logs import variants_of
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail, times_by
+from tracecloak.anonymizers.times.pair_times import PairTimes, clip_of
+from tracecloak.anonymizers.times.step_durations import StepDurations
+
+OF_ALL = Detail("case")
+ONE_EACH = (Fraction(1), Fraction(1, 10**6))
+
+
+def by(n_names: int, n_cases: int | None, epsilon: str = "1") -> str:
+    return times_by(n_names, n_cases, None, (Fraction(epsilon), Fraction(1, 10**6)), 1)
+
+
+def test_a_wide_log_of_few_cases_is_counted_by_case_and_a_narrow_one_by_activity():
+    assert by(400, 1_000) == by(200, 937) == by(100, 1_000) == "case"
+    assert by(20, 1_000) == by(27, 1_434) == by(400, 100_000) == "activity"
+
+
+def test_more_cases_and_more_epsilon_count_for_activities_and_more_names_against_them():
+    order = ("case", "activity")
+    for n_names in (10, 50, 200, 800):
+        of_cases = [order.index(by(n_names, n)) for n in (10, 10**3, 10**5, 10**7)]
+        of_epsilon = [order.index(by(n_names, 3_000, e)) for e in ("0.01", "0.1", "1", "10", "90")]
+        assert of_cases == sorted(of_cases) and of_epsilon == sorted(of_epsilon)
+    of_names = [order.index(by(n, 10_000)) for n in (5, 50, 500, 5_000)]
+    assert of_names == sorted(of_names, reverse=True)
+
+
+def test_where_no_number_is_declared_only_hundreds_of_names_count_against_activities():
+    assert by(100, None, "0.01") == by(20, None) == "activity"
+    assert by(400, None) == "case"
+
+
+def params(n_names: int, **given: object) -> PrivateLogParams:
+    names = tuple(f"a{i}" for i in range(n_names))
+    return PrivateLogParams.model_validate({"epsilon": "1", "vocabulary": names, **given})
+
+
+def test_the_rule_needs_declared_names_and_delta_and_what_is_asked_for_goes_first():
+    assert params(399).detail == OF_ALL
+    assert params(399, times_by="activity").detail == params(20).detail == BY_ACTIVITY
+    assert params(3, times_by="case").detail == OF_ALL
+    pure = params(150, delta="0", max_trace_length=9, n_duration_bins=4)
+    assert pure.detail == BY_ACTIVITY
+    bought = PrivateLogParams.model_validate({"epsilon": "1", "buy_vocabulary": True})
+    assert bought.detail == BY_ACTIVITY
+
+
+def test_a_declared_number_of_cases_is_a_parameter_only_where_it_changes_the_answer():
+    assert params(20).expecting(1_000) == params(20)
+    assert params(90).expecting(1_000).given()["times_by"] == "case"
+    assert params(399).expecting(10**6).given()["times_by"] == "activity"
+    assert params(150, times_by="activity").expecting(1_000).detail == BY_ACTIVITY
+
+
+def test_of_all_cases_alike_the_variants_have_most_and_the_parts_add_up():
+    few, many = (params(n).spending for n in (20, 399))
+    assert many.means["joint-variants"].share > few.means["joint-variants"].share * Fraction(3, 2)
+    assert "tables" in few.means and "tables" not in many.means
+    for budget in (few, many):
+        assert sum(allowance.share for allowance in budget.means.values()) == 1
+
+
+def test_cases_look_alike_and_keep_their_times():
+    traces = public({"c": "A B@9 X A", "d": "B"})
+    alike = OF_ALL.cases(traces)
+    assert len(alike.vocabulary) == 1 and not alike.activities.any()
+    assert alike.times.tolist() == traces.times.tolist()
+    assert BY_ACTIVITY.cases(traces) is traces
+    classes = OF_ALL.classes(variants_of(traces), traces.vocabulary)
+    assert classes.sizes.tolist() == [2] and classes.of_cases(alike).tolist() == [0, 0]
+
+
+def sums_of(log: Log) -> np.ndarray:
+    counted = PairTimes(ALWAYS, False, OF_ALL).count(public(log), DECISIONS, randomness())
+    return np.asarray(counted.dense(np.arange(1)))
+
+
+def test_one_case_changes_the_sum_of_all_times_by_at_most_a_clip_and_can_change_it_by_one():
+    before, changes, unclipped = sums_of(OTHERS), [], []
+    for gaps in itertools.product((0, SECOND, 3 * MINUTE, 300 * DAY), repeat=2):
+        times = itertools.accumulate((0, *gaps))
+        case = [("new", name, time) for name, time in zip("ABA", times, strict=True)]
+        changes.append(int((sums_of([*OTHERS, *case]) - before)[0]))
+        unclipped.append(sum(gaps) // SECOND * UNITS // clip_of(SPANS, 1))
+    assert min(changes) >= 0 and max(changes) == UNITS
+    assert max(unclipped) > UNITS  # the control: not clipped, it is more
+
+
+@pytest.mark.parametrize("clip", [UNITS, 3 * UNITS])
+def test_one_case_changes_the_histogram_of_all_steps_by_at_most_the_clip(clip):
+    known = {"variants": variants_of(public(OTHERS))}
+    counter = StepDurations(ALWAYS, 5, clip, UNITS, OF_ALL)
+
+    def counts(log: Log) -> np.ndarray:
+        return np.asarray(counter.count(public(log), known, randomness()).dense(np.arange(10)))
+
+    before, norms = counts(OTHERS), []
+    for names in itertools.product("ABX", repeat=2):
+        for n_events in (1, 2, 5, 12):
+            case = [("new", names[i % 2], i * MINUTE) for i in range(n_events)]
+            change = counts([*OTHERS, *case]) - before
+            norms.append(int((change.astype(np.int64) ** 2).sum()))
+    assert max(norms) <= clip**2
+    assert max(norms) > (0.9 * clip) ** 2
