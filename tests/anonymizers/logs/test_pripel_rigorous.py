@@ -82,7 +82,7 @@ def test_the_guarantee_is_that_of_private_log() -> None:
 def test_the_length_is_given_once() -> None:
     params = PripelRigorousParams(**PUBLIC, max_prefix_length=5)
     assert params.max_trace_length == 5
-    assert PripelRigorousParams(**params.resolved()) == params
+    assert PripelRigorousParams(**params.resolved()).resolved() == params.resolved()
     with pytest.raises(pydantic.ValidationError, match="max_trace_length follows"):
         PripelRigorousParams(**PUBLIC, max_prefix_length=5, max_trace_length=6)
     with pytest.raises(pydantic.ValidationError, match="max_prefix_length"):

@@ -298,7 +298,10 @@ def test_what_is_not_public_is_bought() -> None:
         ({"budget_split": {"variants": "1e-9"}}, "leaves too little for the variants"),
         ({"products": "variants", "budget_split": {"starts": "1"}}, "are for products: log"),
         ({"products": "variants", "attributes": ATTRIBUTES}, "are for products: log"),
-        ({"vocabulary": tuple(f"a{i}" for i in range(3000))}, "smaller vocabulary or fewer bins"),
+        (
+            {"vocabulary": tuple(f"a{i}" for i in range(3000)), "times_by": "activity"},
+            "smaller vocabulary or fewer bins",
+        ),
         ({"working_days": "sat", "first_date": "2024-01-01", "last_date": "2024-01-02"}, "working"),
     ],
 )
@@ -463,7 +466,7 @@ def test_its_epsilon_is_that_of_the_whole_release_and_not_to_be_given() -> None:
     params = method.Params(**given, guessing_advantage=0.3)
     assert total(method.spends(params)) == (Fraction("0.619039"), Fraction(1, 10**6))
     assert method.guarantee(params).epsilon == 0.619039
-    assert method.Params(**params.resolved()) == params
+    assert method.Params(**params.resolved()).resolved() == params.resolved()
     with pytest.raises(pydantic.ValidationError, match="epsilon follows from guessing_advantage"):
         method.Params(**given, guessing_advantage=0.3, epsilon="1")
     for wrong in (0, 1, -0.2, "much", None):
