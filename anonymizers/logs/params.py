@@ -365,10 +365,6 @@ class PrivateLogParams(ListedParams):
             return self
         return self.model_copy(update={"times_by": by})
 
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect, by what times are counted filled in."""
-        return {**super().resolved(), "times_by": self.detail.by}
-
     @property
     def split(self) -> dict[str, Fraction]:
         """The weights in effect."""

@@ -182,6 +182,7 @@ FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
         *({"granularity": name} for name in ("microsecond", "millisecond", "hour")),
         {"service_times": True},
         {"granularity": "day"},
+        *({"times_by": name} for name in ("activity", "case")),
     ),
     "laplace-variants": ({"profile": "paper"},),
     "sacofa": ({"profile": "paper"}, {"p_harmful": "inf"}),

@@ -80,8 +80,7 @@ def mark_unusable(
 
     Args:
         shown: What `map_data` gave for the graph; every path gets `usable`, and every activity,
-            and a path whose median time is a figure gets that, and `time_usable`; one whose mean
-            wait is gets `mean_time`, in words.
+            and a path whose median time is a figure gets that, and `time_usable`.
         graph: What was released.
         figures: Of the same release; without them no activity is grey.
     """
@@ -92,13 +91,9 @@ def mark_unusable(
         for source, target, of_path in zip(graph.sources, graph.targets, usable, strict=True)
     }
     by_name: dict[tuple[str, ...], Figure] = {}
-    waits: dict[tuple[str, ...], str] = {}
-    for row in () if figures is None else figures.rows():
-        of = tuple(map(plain_name, row.of))
-        if row.name in ("activity", "median_time_us"):
-            by_name[of] = row
-        elif row.name == "mean_wait_us":
-            waits[of] = _between(row).text + ("" if row.is_usable else ", not usable")
+    if figures is not None:
+        marked = (row for row in figures.rows() if row.name in ("activity", "median_time_us"))
+        by_name = {tuple(map(plain_name, row.of)): row for row in marked}
     names = [node["name"] for node in shown["nodes"]]
     for edge in shown["edges"]:
         ends = names[edge["source"]], names[edge["target"]]
@@ -106,8 +101,6 @@ def mark_unusable(
         if median := by_name.get(ends):
             edge["median_s"] = float(f"{median.value * _MICROSECONDS:.3g}")
             edge["time_usable"] = median.is_usable
-        if ends in waits:
-            edge["mean_time"] = waits[ends]
     for node in shown["nodes"]:
         total = by_name.get((node["name"],))
         node["usable"] = total is None or total.is_usable

@@ -34,7 +34,6 @@ tracecloak.mapReady = (async () => {
         `${number(edge.count)} times${interval(edge)}${beside(edge)}`,
       ];
       if (edge.median_s !== null) lines.push(`median time between them: ${duration(edge.median_s)}`);
-      if (edge.mean_time) lines.push(`mean time between them: ${edge.mean_time}`);
       if (edge.doubtful) lines.push("doubtful: noise alone could have made this path");
       return lines.join("\n");
     },
