@@ -101,7 +101,7 @@ FIELDS = {
     "released-durations": "names edges_us sources targets bins counts lows highs",
     "released-figures": "figures sources targets values lows highs kinds",
     "released-graph": "names sources targets counts lows highs",
-    "released-tree": "names text is_found fitness",
+    "released-tree": "names text is_found fitness fitness_low fitness_high",
     "released-variants": "names offsets codes counts lows highs",
     "start-range": "first_us last_us",
     "statistics": "by_name",
