@@ -359,11 +359,16 @@ class PrivateLogParams(ListedParams):
         return times_by(self.n_words, n_cases, self.max_trace_length, self.budget, self.max_units)
 
     def expecting(self, n_cases: int) -> PrivateLogParams:
-        """Returns the parameters for a declared number of cases, which decides on the times."""
+        """Returns the parameters for a declared number of cases, which decides on the times.
+
+        Raises:
+            pydantic.ValidationError: That way to count times takes no such parameters.
+        """
         by = self._times_by(n_cases)
         if self.times_by != "auto" or by == self.detail.by:
             return self
-        return self.model_copy(update={"times_by": by})
+        # Made anew, so that what holds for the one way to count times is checked.
+        return type(self)(**{**self.resolved(), "times_by": by})
 
     @property
     def split(self) -> dict[str, Fraction]:

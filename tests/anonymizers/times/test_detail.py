@@ -6,6 +6,7 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
+import pydantic
 import pytest
 
 from tests.anonymizers.times.test_pair_times import (
@@ -74,6 +75,12 @@ def test_a_declared_number_of_cases_is_a_parameter_only_where_it_changes_the_ans
     assert params(90).expecting(1_000).given()["times_by"] == "case"
     assert params(399).expecting(10**6).given()["times_by"] == "activity"
     assert params(150, times_by="activity").expecting(1_000).detail == BY_ACTIVITY
+
+
+def test_a_number_of_cases_that_asks_for_more_names_than_can_be_counted_is_refused():
+    """By the same check as where it is asked for; otherwise it would fail after it was paid for."""
+    with pytest.raises(pydantic.ValidationError, match="smaller vocabulary or fewer bins"):
+        params(3_000).expecting(10**9)
 
 
 def test_of_all_cases_alike_the_variants_have_most_and_the_parts_add_up():
