@@ -24,9 +24,10 @@ To measure many views of a log and to fit one that agrees with them: McKenna, Sh
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,7 @@ from tracecloak.anonymizers.rigorous.markov_sums import (
 )
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import (
+    Chain,
     KnownEnds,
     chain_of,
     drawn_cases,
@@ -180,24 +182,60 @@ class JointVariants:
         self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns cases by the weights that were fitted."""
-        measured = _Measured.of(self.name, counted, domain, means, randomness)
-        proposals, prior = measured.proposals(domain, randomness, self.name)
+        number = noisy_number(counted, means, domain.max_units, self.name, randomness)
+        measured = Measured.of(self.name, counted, number, domain, means, randomness)
+        drawn = self.drawn(measured, measured.chain_alone(), (), domain, randomness)
+        return released(drawn, domain.vocabulary)
+
+    def drawn(
+        self,
+        measured: Measured,
+        chain: Chain | None,
+        beside: Sequence[Compared],
+        domain: Domain,
+        randomness: Randomness,
+    ) -> VariantHistogram:
+        """Returns cases that agree with what was measured, drawn from walks and seen variants.
+
+        Args:
+            measured: Noisy numbers.
+            chain: Whose walks are proposed; None: there are none.
+            beside: What else proposals are compared with.
+            domain: What is public.
+            randomness: The release's.
+        """
+        proposals, prior = measured.proposals(chain, domain, randomness, self.name)
         if not len(prior):
-            return released(VariantHistogram.merge(()), domain.vocabulary)
+            return VariantHistogram.merge(())
         # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
         from tracecloak.anonymizers.variants.reweight import agreeing_weights
 
-        rows, sums, deviations = measured.compared(proposals, domain, randomness)
+        rows, sums, deviations = measured.compared(proposals, beside, domain, randomness)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
         drawn = drawn_cases(
             proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
         )
         measured.note_arcs(drawn, domain, randomness)
-        return released(drawn, domain.vocabulary)
+        return drawn
+
+
+class Compared(Protocol):
+    """Noisy sums of other things, with which proposals are compared as well."""
+
+    def compared(
+        self, proposals: VariantHistogram
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
+        """Returns what a case of each proposal adds to the sums, and the sums.
+
+        Returns:
+            int64[n] twice and float64[n], row, column and value of each entry; int64[m], the sum of
+            each column, in lattice steps; and the noise of these.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
+class Measured:
     """What is known of the log: noisy numbers.
 
     Attributes:
@@ -231,13 +269,13 @@ class _Measured:
         cls,
         name: str,
         counted: VariantHistogram,
+        number: tuple[float, SumNoise],
         domain: Domain,
         means: Means,
         randomness: Randomness,
-    ) -> _Measured:
-        """Measures variants, chain and marginals."""
+    ) -> Measured:
+        """Measures variants, chain and marginals, where about how many cases there are is known."""
         m, whole = domain.max_units, means[name]
-        number = _number(counted, means[f"{name} cases"], m, name, randomness)
         about, of_balance = max(number[0], 1.0), means[f"{name} balance"]
         share = _seen_share(counted, whole, of_balance, about, m, name, randomness)
         division = REPEATED if share >= _REPEATED_FROM else SCATTERED
@@ -281,14 +319,16 @@ class _Measured:
             deviation,
         )
 
+    def chain_alone(self) -> Chain | None:
+        """Returns the chain by what was measured of activities; None where no case begins."""
+        return chain_of(self.chain, self.cells, self.chain_noise, self.known_ends())
+
     def proposals(
-        self, domain: Domain, randomness: Randomness, name: str
+        self, chain: Chain | None, domain: Domain, randomness: Randomness, name: str
     ) -> tuple[VariantHistogram, np.ndarray]:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
-        known = self._known()
-        chain = chain_of(self.chain, self.cells, self.chain_noise, known)
         if chain is not None:
             walks = walks_beside(self.seen, chain, domain.vocabulary, randomness, f"{name}/walk")
             is_within = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
@@ -300,8 +340,8 @@ class _Measured:
         merged = pa.concat_arrays(sequences)
         return VariantHistogram(merged, np.ones(len(merged), np.int64)), np.concatenate(prior)
 
-    def _known(self) -> KnownEnds:
-        """What the partitions say of how often activities occur, and if needed of the arcs."""
+    def known_ends(self) -> KnownEnds:
+        """Returns how often activities occur by the partitions, and if needed the arcs."""
         n, units = self.marginals.n_names, self.chain_noise.units
         cells = self.marginals.cells_of_activities
         noisy = self.counts[cells]
@@ -335,7 +375,11 @@ class _Measured:
         )
 
     def compared(
-        self, proposals: VariantHistogram, domain: Domain, randomness: Randomness
+        self,
+        proposals: VariantHistogram,
+        beside: Sequence[Compared],
+        domain: Domain,
+        randomness: Randomness,
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
         """Returns what proposals add to the cells that any of them reaches, and what is known.
 
@@ -361,6 +405,7 @@ class _Measured:
             (flows.rows, column, clipped / units, of_chain, self.chain_noise),
             (row, place, np.ones(len(row)), noisy, self.marginals_noise),
             (np.arange(n_seen), np.arange(n_seen), np.ones(n_seen), None, self.seen_noise),
+            *(of.compared(proposals) for of in beside),
         )
         matrices, sums, deviations = [], [], []
         for rows, columns, values, measured, noise in blocks:
@@ -430,15 +475,11 @@ def unseen_stand_out(n_unseen: float, n_cases: float, domain: Domain, for_chain:
     return n_unseen * deviations >= _POSITIONS_OF_PAIR * n_cases
 
 
-def _number(
-    counted: VariantHistogram,
-    allowance: Allowance,
-    max_units: int,
-    name: str,
-    randomness: Randomness,
+def noisy_number(
+    counted: VariantHistogram, means: Means, max_units: int, name: str, randomness: Randomness
 ) -> tuple[float, SumNoise]:
-    """About how many cases there are, and the noise of that."""
-    noise = allowance.noise(of_one_cell(max_units))
+    """Returns about how many cases there are, and the noise of that."""
+    noise = means[f"{name} cases"].noise(of_one_cell(max_units))
     exact = np.array([counted.n_cases * noise.units])
     [noisy] = noisy_sums(exact, noise, f"{name}/cases", np.zeros(1, np.int64), randomness)
     number = np.array([noisy / noise.units])

@@ -33,7 +33,7 @@ _RAKING_ROUNDS = 3
 _MOST_RAKED = 2.0
 # Of walks that go on through a chain no more are followed than this share of all: what so few take
 # is less than what rounding the sums of the others takes.
-_GOES_ON = 2.0**-40
+GOES_ON = 2.0**-40
 # If walks lack more than this share of the events that surely occur, noise hides where they go, and
 # what lacks is made up from how often activities occur. To tell it, walks are followed for so many
 # times as many events as a case has of these.
@@ -103,6 +103,47 @@ def chain_of(
         None where no first activity has a positive sum.
     """
     n, n_bins = cells.n_names, cells.n_blocks - 2
+    starts, whole, bins = clear_sums(noisy, cells, noise, known)
+    if not starts.any():
+        return None
+    starts, overall, alive = ending(starts, whole)
+    if known is not None and _is_lost(starts, overall, known):
+        starts, overall, alive = ending(*_completed(starts, whole, known))
+    if n_bins == 1:
+        return Chain(starts / starts.sum(), overall[None], cells)
+
+    steps = np.empty((n_bins, n, n + 1))
+    least = noise.threshold(bins.size)
+    widths = np.bincount(cells.blocks)[2:]
+    come, fewest = starts, starts.sum() * GOES_ON
+    for i, width in enumerate(widths.tolist()):
+        expected = visits_of(come, overall, width, fewest)[0][:, None] * overall
+        # The quotient is squared, and not its parts, because squares of the sums can be too large
+        # for a float.
+        trust = 1 / (1 + (noise.width / np.maximum(expected, 1e-9 * noise.width)) ** 2)
+        moved = expected + (bins[i] - expected) * trust
+        moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)
+        steps[i] = rows_of(np.maximum(moved, 0) * alive, overall)
+        _, come = visits_of(come, steps[i], width, fewest)
+    return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
+
+
+def clear_sums(
+    noisy: np.ndarray, cells: FlowCells, noise: SumNoise, known: KnownEnds | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns what stands out of the noise: first activities and arcs of whole cases; and the bins.
+
+    Args:
+        noisy: As for `chain_of`, and so are all others.
+        cells: What they are sums of.
+        noise: What was added to each.
+        known: What else is known.
+
+    Returns:
+        float64[n], positive sums where none stands out, and float64[n, n+1], 0 where noise hides
+        it; and float64[n_bins, n, n+1], all sums by bin of positions.
+    """
+    n, n_bins = cells.n_names, cells.n_blocks - 2
     dense = np.zeros(cells.size)
     dense[cells.possible] = noisy
     sums = dense.reshape(cells.n_blocks, cells.side, cells.side)
@@ -112,9 +153,6 @@ def chain_of(
         starts = np.maximum(starts, known.starts)
     if not starts.any():
         starts = np.maximum(first, 0)
-    if not starts.any():
-        return None
-
     # Sums over the bins have n_bins times the variance of those of whole cases.
     whole, shrink = bins.sum(axis=0), math.sqrt(n_bins)
     if cells.has_whole:
@@ -123,30 +161,11 @@ def chain_of(
     whole = np.where(whole >= noise.threshold(n * cells.side) * shrink, whole, 0)
     if known is not None:
         whole = np.maximum(whole, known.arcs)
-    starts, overall, alive = _ending(starts, whole)
-    if known is not None and _is_lost(starts, overall, known):
-        starts, overall, alive = _ending(*_completed(starts, whole, known))
-    if n_bins == 1:
-        return Chain(starts / starts.sum(), overall[None], cells)
-
-    steps = np.empty((n_bins, n, n + 1))
-    least = noise.threshold(bins.size)
-    widths = np.bincount(cells.blocks)[2:]
-    come, fewest = starts, starts.sum() * _GOES_ON
-    for i, width in enumerate(widths.tolist()):
-        expected = _visits(come, overall, width, fewest)[0][:, None] * overall
-        # The quotient is squared, and not its parts, because squares of the sums can be too large
-        # for a float.
-        trust = 1 / (1 + (noise.width / np.maximum(expected, 1e-9 * noise.width)) ** 2)
-        moved = expected + (bins[i] - expected) * trust
-        moved = np.where(bins[i] >= least, np.maximum(moved, bins[i]), moved)
-        steps[i] = _rows_of(np.maximum(moved, 0) * alive, overall)
-        _, come = _visits(come, steps[i], width, fewest)
-    return Chain(starts / starts.sum(), _raked(steps, starts, overall, widths), cells)
+    return starts, whole, bins
 
 
-def _ending(starts: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The starts, and the rows of arcs scaled to sum to 1, without activities that lead nowhere.
+def ending(starts: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the starts, and rows of arcs that sum to 1, without activities that lead nowhere.
 
     Args:
         starts: float64[n], of which one is above 0.
@@ -159,7 +178,7 @@ def _ending(starts: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarr
     alive = _reach_end(whole)
     if not starts[alive[:n]].any():  # no walk would end: then every activity may
         alive[:] = True
-    return starts * alive[:n], _rows_of(whole * alive, np.eye(n + 1)[n]), alive
+    return starts * alive[:n], rows_of(whole * alive, np.eye(n + 1)[n]), alive
 
 
 def _is_lost(starts: np.ndarray, overall: np.ndarray, known: KnownEnds) -> bool:
@@ -177,7 +196,7 @@ def _is_lost(starts: np.ndarray, overall: np.ndarray, known: KnownEnds) -> bool:
     occur = known.occurrences / known.n_cases
     wanted = float(occur.sum())
     begun = starts / starts.sum()
-    visits, _ = _visits(begun, overall, math.ceil(_FOLLOWED * wanted), _GOES_ON)
+    visits, _ = visits_of(begun, overall, math.ceil(_FOLLOWED * wanted), GOES_ON)
     return float(np.maximum(occur - visits, 0).sum()) > _MOST_LACKING * wanted
 
 
@@ -220,13 +239,13 @@ def _raked(
         overall: float64[n, n+1], rows of whole cases that sum to 1.
         widths: int64[n_bins], positions of each bin.
     """
-    fewest = starts.sum() * _GOES_ON
+    fewest = starts.sum() * GOES_ON
     for _ in range(_RAKING_ROUNDS):
         come, taken = starts, np.zeros_like(overall)
         for rows, width in zip(steps, widths.tolist(), strict=True):
-            visits, come = _visits(come, rows, width, fewest)
+            visits, come = visits_of(come, rows, width, fewest)
             taken += visits[:, None] * rows
-        walked = _rows_of(taken, overall)
+        walked = rows_of(taken, overall)
         is_known = (walked > 0) & (overall > 0)
         factors = np.divide(overall, walked, out=np.ones_like(overall), where=is_known)
         steps = steps * np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED)
@@ -247,16 +266,16 @@ def _reach_end(counts: np.ndarray) -> np.ndarray:
         alive = more
 
 
-def _rows_of(counts: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Rows scaled to sum to 1; an empty one is that of `others`."""
+def rows_of(counts: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Returns rows scaled to sum to 1; an empty one is that of `others`."""
     totals = counts.sum(axis=1, keepdims=True)
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), others)
 
 
-def _visits(
+def visits_of(
     come: np.ndarray, steps: np.ndarray, width: int, fewest: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How often walks are at each activity in some positions, and how many are after these.
+    """Returns how often walks are at each activity in some positions, and after these.
 
     Args:
         come: float64[n], walks at each activity in the first of the positions.
@@ -280,7 +299,7 @@ def mean_events(chain: Chain) -> float:
     """Returns how many events a walk through a chain has on average, cut at the largest length."""
     total, come = 0.0, chain.starts
     for rows, width in zip(chain.steps, np.bincount(chain.cells.blocks)[2:].tolist(), strict=True):
-        visits, come = _visits(come, rows, width, _GOES_ON)
+        visits, come = visits_of(come, rows, width, GOES_ON)
         total += float(visits.sum())
     return total
 

@@ -1,0 +1,90 @@
+"""Groups of activities: which name belongs to which, by what is public.
+
+`01_HOOFD_010` and `01_HOOFD_020` are both in `01_HOOFD`: by a list that was declared, or by a rule
+that looks at the name alone, its first two parts between underscores. Nothing is counted for it, so
+a group tells nothing that its members do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The groups of a vocabulary.
+
+    Attributes:
+        names: The groups.
+        codes: int32[n_activities], the group of each activity.
+    """
+
+    wire_name: ClassVar[str] = "groups-of-activities"
+
+    names: ActivityVocabulary
+    codes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How names are grouped: by a list, or by a rule. An activity without a group is its own.
+
+    Attributes:
+        listed: The group of each listed activity; None: the rule says it.
+        separator: What stands between the parts of a name.
+        depth: How many parts the name of a group has.
+    """
+
+    listed: Mapping[str, str] | None
+    separator: str = ""
+    depth: int = 0
+
+    def group(self, name: str) -> str:
+        """Returns the group of an activity."""
+        if self.listed is not None:
+            return self.listed.get(name, name)
+        return self.separator.join(name.split(self.separator)[: self.depth])
+
+    def of(self, vocabulary: ActivityVocabulary) -> Groups:
+        """Returns the groups of the activities of a vocabulary, public or bought."""
+        groups = [self.group(name) for name in vocabulary.names.to_pylist()]
+        names = ActivityVocabulary.of(groups)
+        places = {name: code for code, name in enumerate(names.names.to_pylist())}
+        return Groups(names, np.array([places[group] for group in groups], np.int32))
+
+    def check(self, names: Iterable[str]) -> None:
+        """Makes sure that no group is called as an activity of another group.
+
+        Args:
+            names: The declared activities.
+
+        Raises:
+            UsageError: One is, or a group has no name.
+        """
+        group_of = {name: self.group(name) for name in [*names, *(self.listed or ())]}
+        for name, group in group_of.items():
+            if not group.strip():
+                raise UsageError(f"groups: the group of {name!r} has no name; give it one")
+            if group_of.get(group, group) != group:
+                raise UsageError(
+                    f"groups: {group!r} is the group of {name!r}, and the name of an activity of "
+                    f"the group {group_of[group]!r}; give the group another name"
+                )
+
+    def alone(self, names: Iterable[str]) -> list[str]:
+        """Returns those declared activities that no list and no rule puts into a group."""
+        if self.listed is not None:
+            return [name for name in names if name not in self.listed]
+        return [name for name in names if self.group(name) == name]
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Returns the listed names that are none of the declared activities."""
+        declared = set(names)
+        return [name for name in self.listed or () if name not in declared]
