@@ -43,7 +43,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
         "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
         "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
-        "joint-variants": "tracecloak.anonymizers.variants.joint_variants:JointVariants",
+        "joint-variants": "tracecloak.anonymizers.groups.joint_variants_log:JointVariantsLog",
         "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
         "laplace-levels": "tracecloak.anonymizers.queries.laplace_levels:LaplaceLevels",
         "private-log": "tracecloak.anonymizers.logs.private_log:PrivateLog",

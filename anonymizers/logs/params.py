@@ -17,7 +17,7 @@ from tracecloak.anonymizers.logs.sizes import sizes_part
 from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
-from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.group_params import GroupedParams
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE, VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_spans import spans_part
@@ -97,7 +97,7 @@ def _weights(value: Any) -> Any:
     return {name.strip(): weight.strip() for name, _, weight in parts}
 
 
-class PrivateLogParams(ListedParams):
+class PrivateLogParams(GroupedParams):
     """Parameters of `private-log`."""
 
     products: Literal["log", "variants"] = "log"
@@ -191,6 +191,10 @@ class PrivateLogParams(ListedParams):
         if self.variants != "auto" and self.variants not in GENERATORS:
             names = ", ".join(["auto", *sorted(GENERATORS)])
             raise NotOfferedError(f"variants must be one of {names}, got {self.variants!r}")
+        if self.grouping is not None and self.variants not in ("auto", "joint-variants"):
+            raise ValueError(
+                "groups are counted by joint-variants: leave variants out, or take that one"
+            )
         if self.delta == 0:
             self._check_pure()
         if (self.first_date is None) != (self.last_date is None):
@@ -256,6 +260,10 @@ class PrivateLogParams(ListedParams):
     @property
     def generator(self) -> VariantGenerator:
         """What makes the variants."""
+        if self.grouping is not None:
+            from tracecloak.anonymizers.groups.grouped_variants import GroupedVariants
+
+            return GroupedVariants(self.grouping)
         if self.variants == "auto":
             if self.delta == 0:
                 return GENERATORS["privtree"]

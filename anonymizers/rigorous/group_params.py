@@ -40,6 +40,8 @@ class GroupedParams(ListedParams):
             )
         grouping = self.grouping
         if grouping is not None:
+            if self.delta == 0:
+                raise ValueError("groups need a delta above 0: leave them out, or give a delta")
             try:
                 grouping.check(self.vocabulary or ())
             except UsageError as error:

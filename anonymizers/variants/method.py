@@ -160,21 +160,26 @@ class VariantLog(PartsMethod):
         is_whole = takes_whole_cases(self._generator)
         return VariantLogParams if is_whole else CutVariantLogParams
 
+    def generator(self, params: Any) -> VariantGenerator:
+        """Returns what makes the variants; by default the same whatever the parameters."""
+        return self._generator
+
     def parts(self, params: VariantLogParams) -> tuple[Part, ...]:
         """Returns what is bought, a round each, and the variants.
 
         Raises:
             UsageError: The generator cannot count by so many public names.
         """
-        if excess := excess_of_names(self._generator, params.n_words):
+        generator = self.generator(params)
+        if excess := excess_of_names(generator, params.n_words):
             raise UsageError(excess)
 
         def domain(decisions: contract.Decisions) -> Domain:
             return domain_of(decisions, params)
 
         of_log = params.max_units, params.longest_case, params.variants_share
-        bought = params.bought_parts(self._generator.most_names)
-        return (*bought, variants_part(self._generator, domain, *of_log))
+        bought = params.bought_parts(generator.most_names)
+        return (*bought, variants_part(generator, domain, *of_log))
 
     def moves_by_case(self, params: VariantLogParams) -> bool:
         """They do of what is bought, and of what the generator has if it says so."""

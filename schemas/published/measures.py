@@ -48,6 +48,21 @@ VARIANT = "cases of variant"
 LEAST_OF_VARIANT = "least cases of a variant"
 """From how many noisy cases on a variant could be counted."""
 
+GROUP = "group of activity"
+"""Of an activity and its group; the value is 0."""
+
+STEP = "step of groups"
+"""Of two groups, ▶ before the first and ■ after the last, over cases that were clipped."""
+
+STEP_NOT_SHOWN = "step of groups not shown"
+"""The largest sum of a step that no case has which was drawn."""
+
+GROUP_CLIP = "groups of a clipped case"
+"""The norm that a case was scaled down to where its groups were counted."""
+
+GROUP_POSITION = "groups by position"
+"""Where each range of positions begins that this norm counts apart, in events before."""
+
 DURATION = "cases by duration"
 """Of the time from first to last event, the shortest and the longest of a bin in microseconds; of
 cases of two events or more, within the released range of dates."""
