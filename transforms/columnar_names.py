@@ -65,6 +65,9 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "kept-variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
         "known-cases": "tracecloak.schemas.statistics.background_knowledge:KnownCases",
         "log-times": "tracecloak.schemas.statistics.log_times:LogTimes",
+        "measured-variants": (
+            "tracecloak.anonymizers.groups.joint_variants_log:MeasuredVariantsDecision"
+        ),
         "noisy-counts": "tracecloak.anonymizers.rigorous.counts_part:NoisyCounts",
         "open-cases": "tracecloak.schemas.streams.open_cases:OpenCases",
         "pair-factors": "tracecloak.anonymizers.times.split_times:PairFactors",
@@ -82,6 +85,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "released-durations": "tracecloak.schemas.published.durations:ReleasedDurations",
         "released-figures": "tracecloak.schemas.published.figures:ReleasedFigures",
         "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
+        "released-groups": "tracecloak.schemas.published.groups:ReleasedGroups",
         "released-measures": "tracecloak.schemas.published.measures:ReleasedMeasures",
         "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
         "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",

@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.measures import Measure
 
 Z95 = 1.959963984540054
 """Standard deviations of normal noise to each side that hold 95 % of it."""
 
+OF_CORRECTION = 0.5
+"""The standard deviation of a correction, as a share of it."""
+
+# Those of many arcs differ, so of their sum it is a smaller share.
+_OF_CORRECTION_OF_SUM = 0.3
+# A count just above a threshold is rather one that noise has raised: its lower end is lower by as
+# many deviations as it is nearer to the threshold than this.
+_FAR_FROM_THRESHOLD = 2.0
 _LARGEST = 1 << 62
 
 
@@ -69,3 +78,30 @@ def figure_within(
     value = round(released)
     low, high = (min(max(end, 0.0), _LARGEST) for end in ends)
     return Figure(name, of, value, min(math.floor(low), value), max(math.ceil(high), value), kind)
+
+
+def of_clipped(
+    measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
+) -> Estimate:
+    """Returns what a sum over clipped cases says of one over whole cases.
+
+    Args:
+        measure: The sum.
+        whole: The same of the released log.
+        clipped: The same of its clipped cases.
+        share: The standard deviation of the correction, as a share of it.
+    """
+    ratio = whole / clipped if clipped > 0 else 1.0
+    correction = share * (whole - clipped)
+    variance = (measure.deviation * ratio) ** 2 + correction**2
+    return Estimate(measure.value * ratio, variance)
+
+
+def near_threshold(value: float, threshold: float) -> float:
+    """Returns by how many deviations the lower end is lower, of a sum shown as it is large.
+
+    Args:
+        value: The sum, in deviations of its noise.
+        threshold: From what on it is shown, in the same.
+    """
+    return max(_FAR_FROM_THRESHOLD - max(value - threshold, 0.0), 0.0)

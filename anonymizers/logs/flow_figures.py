@@ -15,7 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.anonymizers.logs.estimates import Z95, Estimate, figure_within
+from tracecloak.anonymizers.logs.estimates import (
+    OF_CORRECTION,
+    Z95,
+    Estimate,
+    figure_within,
+    near_threshold,
+    of_clipped,
+)
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
@@ -24,14 +31,8 @@ from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# The standard deviation of a correction, as a share of it. Those of many arcs differ, so of their
-# sum it is a smaller share.
-_OF_CORRECTION, _OF_CORRECTION_OF_SUM = 0.5, 0.3
 # Rarer variants are no figures.
 _LEAST_OF_VARIANT = 50
-# A count just above a threshold is rather one that noise has raised: its lower end is lower by as
-# many deviations as it is nearer to the threshold than this.
-_FAR_FROM_THRESHOLD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,16 +75,6 @@ class _Released:
         own = words[:n]
         return cls(([*own, words[names.start]], [*own, words[names.end]]), whole, clipped)
 
-    @staticmethod
-    def estimate(
-        measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
-    ) -> Estimate:
-        """Returns what a sum over clipped cases says of one over whole cases."""
-        ratio = whole / clipped if clipped > 0 else 1.0
-        correction = share * (whole - clipped)
-        variance = (measure.deviation * ratio) ** 2 + correction**2
-        return Estimate(measure.value * ratio, variance)
-
 
 def flow_figures(
     measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
@@ -104,7 +95,7 @@ def flow_figures(
     into, onward = released.whole[:, :n], released.clipped[:, :n]
     by_bins = _by_occurrences(measures, variants, names)
     events = [
-        released.estimate(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)
+        of_clipped(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)
     ]
     if by_bins:
         total = sum(estimate.value for estimate in by_bins.values())
@@ -130,7 +121,7 @@ def _activities(
     for code, name in enumerate(names.names.to_pylist()):
         if not whole[code] or name not in by_arcs:
             continue
-        several = [released.estimate(by_arcs[name], float(whole[code]), float(clipped[code]))]
+        several = [of_clipped(by_arcs[name], float(whole[code]), float(clipped[code]))]
         if name in by_bins:
             several.append(by_bins[name])
         yield Estimate.of_several(several).figure("activity", (name,), float(whole[code]), DERIVED)
@@ -187,9 +178,9 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
             hidden.append(row)
             continue
         clipped = float(released.clipped[source, target])
-        estimate = released.estimate(row, whole, clipped, _OF_CORRECTION)
+        estimate = of_clipped(row, whole, clipped, OF_CORRECTION)
         deviation = math.sqrt(estimate.variance)
-        near = _near_threshold(row.value / row.deviation, threshold)
+        near = near_threshold(row.value / row.deviation, threshold)
         ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
         yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
@@ -198,16 +189,6 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         ratio = max(float(released.whole.sum()) / max(float(released.clipped.sum()), 1.0), 1.0)
         most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
         yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
-
-
-def _near_threshold(value: float, threshold: float) -> float:
-    """By how many deviations more the lower end is lower, of a sum that is shown as it is large.
-
-    Args:
-        value: The sum, in deviations of its noise.
-        threshold: From what on it is shown, in the same.
-    """
-    return max(_FAR_FROM_THRESHOLD - max(value - threshold, 0.0), 0.0)
 
 
 def _variants(
@@ -226,7 +207,7 @@ def _variants(
         label = (" → ".join(of),)
         row = seen.get(of)
         if row is not None:
-            near = _near_threshold(row.value / row.deviation, limits[0] / row.deviation)
+            near = near_threshold(row.value / row.deviation, limits[0] / row.deviation)
             low = row.value - (Z95 + near) * row.deviation
             high = row.value + Z95 * row.deviation
             yield figure_within("variant", label, count, (low, high), MEASURED)

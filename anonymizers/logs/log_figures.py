@@ -21,7 +21,8 @@ from tracecloak.anonymizers.logs.time_figures import all_time_us, time_figures
 from tracecloak.anonymizers.logs.wait_figures import wait_figures
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figures import ReleasedFigures
-from tracecloak.schemas.published.measures import ReleasedMeasures
+from tracecloak.schemas.published.measures import GROUP, ReleasedMeasures
+from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -42,8 +43,8 @@ class CountedLog(Protocol):
         """What the codes mean."""
 
 
-def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, ReleasedFigures]:
-    """Returns the figures of a released log, by the name of their files.
+def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, ReleasedProduct]:
+    """Returns the figures of a released log, and its groups if any, by the name of their files.
 
     Args:
         measures: The noisy sums that it was drawn from.
@@ -53,4 +54,9 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
     times = time_figures(measures, log.variants, log.times)
     paths = (figure for figure in flow if figure.name == "path")
     waits = wait_figures(measures, paths, all_time_us(measures), log.times, log.names)
-    return {"figures": ReleasedFigures.of([*flow, *times, *waits])}
+    figures = {"figures": ReleasedFigures.of([*flow, *times, *waits])}
+    if not measures.rows(GROUP):
+        return {**figures}
+    from tracecloak.anonymizers.logs.group_figures import groups_of_log
+
+    return {**figures, "groups": groups_of_log(measures, log.variants, log.names)}

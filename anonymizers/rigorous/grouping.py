@@ -7,14 +7,15 @@ a group tells nothing that its members do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,6 @@ class Groups:
         names: The groups.
         codes: int32[n_activities], the group of each activity.
     """
-
-    wire_name: ClassVar[str] = "groups-of-activities"
 
     names: ActivityVocabulary
     codes: np.ndarray
@@ -78,6 +77,26 @@ class Grouping:
                     f"the group {group_of[group]!r}; give the group another name"
                 )
 
+    def explain(self, names: Sequence[str] | None) -> str:
+        """Returns what is grouped, and what is a group by itself, in sentences.
+
+        Args:
+            names: The declared activities; None: they are bought, and are named when they are.
+        """
+        if names is None:
+            return (
+                f"groups: a bought name belongs to the group of its first {self.depth} parts "
+                f"between {self.separator!r}; one with fewer parts is a group by itself"
+            )
+        groups = {self.group(name) for name in names}
+        sentence = f"groups: {len(groups):,} of {len(names):,} declared activities"
+        alone = self.alone(names)
+        if alone:
+            sentence += f"; a group by itself is {_some(alone)}"
+        if unknown := self.unknown(names):
+            sentence += f"; the list also names {_some(unknown)}, which no declared activity is"
+        return sentence
+
     def alone(self, names: Iterable[str]) -> list[str]:
         """Returns those declared activities that no list and no rule puts into a group."""
         if self.listed is not None:
@@ -88,3 +107,9 @@ class Grouping:
         """Returns the listed names that are none of the declared activities."""
         declared = set(names)
         return [name for name in self.listed or () if name not in declared]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_MOST_SHOWN]))
+    more = len(names) - _MOST_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown

@@ -139,6 +139,9 @@ class PartsMethod(contract.Anonymizer):
                 f"all parts: cases end after event {length:,}, the declared "
                 "max_trace_length; what longer ones do later is not counted"
             )
+        grouping = getattr(params, "grouping", None)  # few methods count groups
+        if grouping is not None:
+            sentences.append(grouping.explain(params.vocabulary))
         return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)
 
     def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:

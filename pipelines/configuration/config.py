@@ -485,8 +485,8 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     """Returns the method's parameters with the values that other keys and files give.
 
     Raises:
-        UsageError: The file of the vocabulary or of the model cannot be read, or individuals are to
-            be bounded and no column says who they are.
+        UsageError: The file of the vocabulary, the model or the groups cannot be read, or
+            individuals are to be bounded and no column says who they are.
     """
     known = method_named(config.method).Params.model_fields
     params = dict(config.params)
@@ -497,6 +497,11 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
         from tracecloak.pipelines.configuration.model_file import read_model_rules
 
         params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
+    if "groups" in known and isinstance(params.get("groups"), str):
+        from tracecloak.pipelines.configuration.groups_file import read_groups, warn_of_names
+
+        params["groups"] = read_groups(params["groups"])
+        warn_of_names(params["groups"], params.get("vocabulary"))
     if "max_cases_per_individual" in known:
         if config.columns.individual_id is not None:
             params.setdefault("max_cases_per_individual", 1)

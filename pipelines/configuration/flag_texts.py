@@ -16,7 +16,7 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 # Lists and mappings whose plain text is the path of a file with a form of its own.
-NAMES_OF_FILES = ("vocabulary", "model")
+NAMES_OF_FILES = ("vocabulary", "model", "groups")
 
 _FILE = "@FILE, a file of YAML or JSON"
 

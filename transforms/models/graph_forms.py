@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.transforms.models.dfg_dot import write_dot
 from tracecloak.transforms.models.dfg_svg import write_svg
 
@@ -20,3 +21,8 @@ def forms_of_graph(graph: ReleasedGraph, title: str, promise: str) -> dict[str, 
         "dot": write_dot(graph, title).encode(),
         "svg": write_svg(graph, title, promise, is_doubtful=doubtful).encode(),
     }
+
+
+def forms_of_groups(groups: ReleasedGroups, title: str, promise: str) -> dict[str, bytes]:
+    """Returns the graph of groups in the same forms."""
+    return forms_of_graph(groups.graph, title, promise)

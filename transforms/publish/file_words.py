@@ -14,6 +14,7 @@ _EXACT = {
 }
 _BY_NAME = {
     "figures": "numbers with their kinds and 95 % intervals",
+    "groups": "groups of activities, and how cases go from one to another",
     "measures": "the noisy counts that the log was drawn from",
 }
 _BY_ENDING = {

@@ -72,6 +72,10 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
         ),
         "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
         "figures": ProductKind("tracecloak.schemas.published.figures:ReleasedFigures"),
+        "groups": ProductKind(
+            "tracecloak.schemas.published.groups:ReleasedGroups",
+            "tracecloak.transforms.models.graph_forms:forms_of_groups",
+        ),
         "measures": ProductKind(
             "tracecloak.schemas.published.measures:ReleasedMeasures",
             of_log="tracecloak.anonymizers.logs.log_figures:figures_of_log",
