@@ -40,8 +40,9 @@ HIDDEN, CLEAR = Fraction(15, 100), Fraction(3, 100)
 activities, and elsewhere."""
 
 _RANKS = Fraction(1, 100)
-# Noise hides usual pairs of activities that stand out by fewer deviations than this.
-_LEAST_DEVIATIONS = 2.0
+# Noise hides usual pairs of activities that stand out by fewer deviations than this: a little more
+# than what the sum of a pair must have to be taken for more than noise.
+_LEAST_DEVIATIONS = 4.0
 
 
 class GroupedVariants(JointVariants):

@@ -79,13 +79,11 @@ class JointVariantsLog(VariantLog):
         assert isinstance(decision, VariantsDecision)
         return MeasuredVariantsDecision(decision.variants, noting.measures)
 
-    def writes(self, params: JointVariantsParams) -> tuple[str, ...]:
+    def writes(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the products."""
         return (*super().writes(params), *(() if params.grouping is None else ("measures",)))
 
-    def products(
-        self, decisions: contract.Decisions, params: JointVariantsParams
-    ) -> contract.Products:
+    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
         """Returns the variants, and with groups the noisy sums."""
         products = super().products(decisions, params)
         if params.grouping is None:

@@ -94,9 +94,7 @@ def flow_figures(
     n = len(names)
     into, onward = released.whole[:, :n], released.clipped[:, :n]
     by_bins = _by_occurrences(measures, variants, names)
-    events = [
-        of_clipped(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)
-    ]
+    events = [of_clipped(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)]
     if by_bins:
         total = sum(estimate.value for estimate in by_bins.values())
         events.append(Estimate(total, sum(one.variance for one in by_bins.values())))

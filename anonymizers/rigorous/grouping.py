@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 _MOST_SHOWN = 5
 
@@ -46,10 +46,13 @@ class Grouping:
     depth: int = 0
 
     def group(self, name: str) -> str:
-        """Returns the group of an activity."""
+        """Returns the group of an activity; what a vocabulary does not name is its own."""
+        if name == OTHER:
+            return name
         if self.listed is not None:
             return self.listed.get(name, name)
-        return self.separator.join(name.split(self.separator)[: self.depth])
+        group = self.separator.join(name.split(self.separator)[: self.depth])
+        return group if group.strip() else name
 
     def of(self, vocabulary: ActivityVocabulary) -> Groups:
         """Returns the groups of the activities of a vocabulary, public or bought."""

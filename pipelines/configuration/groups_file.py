@@ -31,8 +31,8 @@ def read_groups(path: str) -> dict[str, str]:
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            f"groups {path!r} cannot be read: {error.strerror}; name a file of CSV with the columns "
-            'activity and group, or give them as JSON: --groups \'{"A1": "A", "A2": "A"}\''
+            f"groups {path!r} cannot be read: {error.strerror}; name a file of CSV with the "
+            'columns activity and group, or give JSON: --groups \'{"A1": "A", "A2": "A"}\''
         ) from None
     if len(data) > _MAX_BYTES:
         raise UsageError(f"groups {path!r} has more than {_MAX_BYTES >> 20} MiB")

@@ -50,7 +50,8 @@ class ReleasedGroups:
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        names, groups = (pa.array(column, pa.string()) for column in zip(*body["members"].items()))
+        members = body["members"]
+        names, groups = (pa.array([*of], pa.string()) for of in (members, members.values()))
         return cls(names, groups, ReleasedGraph.from_json(body["graph"]))
 
     def came_out(self) -> Yield:

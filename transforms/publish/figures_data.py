@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.published.figure import is_usable
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.models.plain_names import plain_name
+from tracecloak.transforms.publish.map_data import map_data
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.groups import ReleasedGroups
 
 _WHOLE_LOG = ("cases", "events")
 _DURATIONS = {
@@ -104,6 +108,22 @@ def mark_unusable(
     for node in shown["nodes"]:
         total = by_name.get((node["name"],))
         node["usable"] = total is None or total.is_usable
+
+
+def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
+    """Returns the map of groups, as `map_data` has that of activities, and which are in which.
+
+    Returns:
+        `map`; and `members`, the names of the activities by that of their group, of groups with
+        several or whose name is another one, in the order of the groups.
+    """
+    shown = map_data(groups.graph, {})
+    mark_unusable(shown, groups.graph, None)
+    members: dict[str, list[str]] = {}
+    for name, group in groups.members.items():
+        members.setdefault(plain_name(group), []).append(plain_name(name))
+    several = {group: names for group, names in sorted(members.items()) if names != [group]}
+    return {"map": shown, "members": several}
 
 
 def mark_modelled_times(shown: dict[str, Any]) -> None:

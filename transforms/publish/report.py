@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
     from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
+    from tracecloak.schemas.published.groups import ReleasedGroups
+    from tracecloak.schemas.published.measures import ReleasedMeasures
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
@@ -93,6 +95,8 @@ def report_html(
         "tree": shown.tree,
         "guess": _curve(manifest),
     }
+    if shown.groups is not None:
+        data["groups"] = shown.groups["map"]
     return rendered(
         Page(
             "release.html.j2",
@@ -169,6 +173,7 @@ class _Shown:
     tree_told: str = ""
     tree_text: str = ""
     figures: dict[str, Any] | None = None
+    groups: dict[str, Any] | None = None
     has_kinds: bool = False
 
     @classmethod
@@ -195,6 +200,8 @@ class _Shown:
             if figures is not None:
                 shown.has_kinds = True
                 shown.map_told += _MEASURED_BESIDE
+                if _has_times(_first(products, "measures")):
+                    shown.map_told += _MODELLED_TIMES
         elif variants is not None:
             graph = graph_of_variants(variants)
             shown.map_told = "The numbers are summed up from the released variants."
@@ -214,6 +221,11 @@ class _Shown:
                     f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
                     "page."
                 )
+        groups: ReleasedGroups | None = _first(products, "groups")
+        if groups is not None and shown.map is not None:
+            from tracecloak.transforms.publish.figures_data import folded_map
+
+            shown.groups = folded_map(groups)
         if figures is not None:
             from tracecloak.transforms.publish.figures_data import figures_data
 
@@ -242,6 +254,7 @@ class _Shown:
         return {
             "has_map": self.map is not None,
             "figures": self.figures,
+            "groups": self.groups,
             "map_told": self.map_told,
             "first_paths": _first_paths(self.map),
             "has_tree": self.tree is not None,
@@ -278,6 +291,7 @@ class _Shown:
             *(["layout.js"] if needs_map else []),
             *(["figures.js"] if self.map is not None and self.has_kinds else []),
             *(["bpmn.js", "map.js"] if self.map is not None and self.map["nodes"] else []),
+            *(["groups.js"] if self.groups is not None else []),
             *(["tree.js"] if self.tree is not None else []),
             *(["variants.js"] if self.variants is not None else []),
             *(["chart.js", "charts.js"] if is_charted else []),
@@ -326,11 +340,22 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
 
 
+def _has_times(measures: ReleasedMeasures | None) -> bool:
+    """Whether times were counted, so that those of the log say something of the original."""
+    if measures is None:
+        return False
+    from tracecloak.schemas.published.measures import DURATION, START
+
+    return bool(measures.rows(START) or measures.rows(DURATION))
+
+
 _MEASURED_BESIDE = (
     " Each interval follows from noisy counts of the original beside it, and holds what the "
-    "original has with a probability of about 95 %. Median times between two activities were drawn "
-    "so that the rest agrees: they are modelled, have no interval, and are grey. Mean times are "
-    "below, under trust."
+    "original has with a probability of about 95 %."
+)
+_MODELLED_TIMES = (
+    " Median times between two activities were drawn so that the rest agrees: they are modelled, "
+    "have no interval, and are grey. Mean times are below, under trust."
 )
 _NOT_FOUND = (
     "No tree was found that is good enough, so this one follows from the names of the activities "

@@ -1,0 +1,340 @@
+"""Groups of activities beside activities: what is measured, what it costs, and what comes out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.generators import answer_of, budget, explanation_of, spends_of
+from tests.support.keys import randomness, release_key
+from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.silence import Noting as Telling
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.groups import grouped_variants
+from tracecloak.anonymizers.groups.group_chain import group_chain
+from tracecloak.anonymizers.groups.group_sums import GroupSums
+from tracecloak.anonymizers.groups.grouped_variants import CLEAR, HIDDEN, GroupedVariants
+from tracecloak.anonymizers.noise.noting import Noting
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.anonymizers.variants import joint_variants
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants, Measured
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published import measures
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.group_cells import GroupVectors
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+NAMES = ("A1", "A2", "B1")
+VOCABULARY = ActivityVocabulary.public(NAMES)
+DELTA = Fraction(1, 10**6)
+BY_LETTER = Grouping({"A1": "A", "A2": "A", "B1": "B"})
+GROUPED = GroupedVariants(BY_LETTER)
+LENGTH = 5
+BOTH = pytest.mark.parametrize("is_hidden", [True, False])
+
+
+def counted(log: dict[Variant, int]) -> VariantHistogram:
+    return histogram(log, VOCABULARY.names.to_pylist())
+
+
+def domain(max_units: int = 1) -> Domain:
+    return Domain(VOCABULARY, LENGTH, max_units)
+
+
+def variants_of(made: ReleasedVariants) -> Counter[Variant]:
+    return Counter({tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()})
+
+
+def decide_as(monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
+    monkeypatch.setattr(grouped_variants, "hides_activities", lambda *_: is_hidden)
+
+
+LOGS: dict[str, dict[Variant, int]] = {
+    "empty": {},
+    "one case": {("A1",): 1},
+    "other": {(OTHER, "A1"): 30, (OTHER,): 20},
+    "frequent": {("A1", "B1"): 500, ("A1", "A2", "B1"): 200, ("B1",): 2},
+    "many": {v: 1 + 7 * i % 5 for i, v in enumerate(itertools.product(NAMES, repeat=4))},
+}
+
+
+# --- what comes out -------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
+@pytest.mark.parametrize("log", LOGS)
+def test_every_release_stays_within_the_domain(
+    log: str, epsilon: Fraction, is_hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide_as(monkeypatch, is_hidden)
+    given = counted(LOGS[log]), domain(), epsilon, DELTA
+    found = variants_of(answer_of(GROUPED, *given, randomness()))
+    assert all(1 <= len(variant) <= LENGTH for variant in found)
+    assert set(itertools.chain(*found)) <= {*NAMES, OTHER}
+    assert found == variants_of(answer_of(GROUPED, *given, randomness()))
+
+
+@BOTH
+def test_with_next_to_no_noise_it_is_the_log(
+    is_hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide_as(monkeypatch, is_hidden)
+    log = LOGS["frequent"]
+    given = counted(log), domain(), Fraction(900), DELTA
+    found = variants_of(answer_of(GROUPED, *given, randomness()))
+    assert sum(abs(found[v] - log.get(v, 0)) for v in {*found, *log}) <= 4
+
+
+def wide_log(n_names: int, n_cases: int) -> tuple[VariantHistogram, ActivityVocabulary]:
+    """All of one group, then all of the next; which of its names occur is random."""
+    names = [f"{group}{i:02}" for group in "PQR" for i in range(n_names)]
+    vocabulary = ActivityVocabulary.public(names)
+    generator = np.random.default_rng(1)
+    log = Counter(
+        tuple(
+            f"{group}{i:02}"
+            for group in "PQR"
+            for i in generator.integers(n_names, size=5).tolist()
+        )
+        for _ in range(n_cases)
+    )
+    return histogram(log, vocabulary.names.to_pylist()), vocabulary
+
+
+def by_letter(vocabulary: ActivityVocabulary) -> Grouping:
+    return Grouping({name: name[0] for name in vocabulary.names.to_pylist() if name != OTHER})
+
+
+def in_order(variants: Counter[Variant]) -> float:
+    """The share of the cases that go through all groups, one after the other, as all cases do."""
+    groups = Counter({v: n for v, n in variants.items() if {x[0] for x in v} == set("PQR")})
+    fits = (n for v, n in groups.items() if [x[0] for x in v] == sorted(x[0] for x in v))
+    return sum(fits) / variants.total()
+
+
+def test_cases_follow_groups_whose_activities_noise_hides() -> None:
+    """Hardly a pair of activities is clear, so without groups cases end early."""
+    exact, vocabulary = wide_log(30, 600)
+    given = exact, Domain(vocabulary, 20, 1), Fraction(1), DELTA, randomness()
+    with_groups = variants_of(answer_of(GroupedVariants(by_letter(vocabulary)), *given))
+    without = variants_of(answer_of(JointVariants(), *given))
+    assert with_groups.total() == pytest.approx(600, abs=150)
+    assert in_order(with_groups) > 0.7 > 0.3 > in_order(without)
+
+
+def test_where_activities_stand_out_walks_are_as_without_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed = []
+    monkeypatch.setattr(
+        grouped_variants, "group_chain", lambda *given: followed.append(1) or group_chain(*given)
+    )
+    clear = counted({v: 200 * n for v, n in LOGS["many"].items()})
+    answer_of(GROUPED, clear, domain(), Fraction(1), DELTA, randomness())
+    assert not followed
+    exact, vocabulary = wide_log(30, 300)
+    grouping = by_letter(vocabulary)
+    where = Domain(vocabulary, 20, 1)
+    answer_of(GroupedVariants(grouping), exact, where, Fraction(1), DELTA, randomness())
+    assert followed
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_units", [1, 4])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(20)])
+def test_the_parts_add_up_to_the_budget(epsilon: Fraction, max_units: int) -> None:
+    [spend] = spends_of(GROUPED, epsilon, DELTA, max_units)
+    assert total([spend]) == (epsilon, DELTA) and spend.mechanism == "joint"
+    assert [block.what for block in spend.blocks][:2] == [
+        "joint-variants group ranks", "joint-variants ranks",
+    ]  # fmt: skip
+    assert "groups of activities" in explanation_of(GROUPED, epsilon, DELTA, max_units)
+
+
+class _Sums:
+    """What is told of the exact sums of one log where all choices are fixed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
+        decide_as(monkeypatch, is_hidden)
+        for module in (joint_variants, grouped_variants):
+            monkeypatch.setattr(module, "noisy_number", self._number)
+        monkeypatch.setattr(joint_variants, "_seen_share", lambda *_: 1.0)
+        for place in ("variants.joint_variants", "groups.group_sums"):
+            monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
+        # What is made of the sums does not matter here.
+        monkeypatch.setattr(GroupedVariants, "drawn", lambda *_: VariantHistogram.merge(()))
+        monkeypatch.setattr(GroupSums, "note", lambda *_: None)
+
+    @staticmethod
+    def _number(*_: Any) -> tuple[float, SumNoise]:
+        return 10.0, SumNoise((1, 1), 1, False)
+
+    def of(self, log: dict[Variant, int], max_units: int) -> dict[str, tuple[np.ndarray, SumNoise]]:
+        telling = Telling()
+        means = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means
+        answer = randomness().with_noise(telling)
+        GROUPED.answer(counted(log), domain(max_units), means, answer)
+        return {purpose.split("/")[1]: (sums, noise) for purpose, sums, noise in telling.told}
+
+
+def _units(max_units: int) -> Iterator[tuple[Variant, ...]]:
+    cases = [v for n in (1, 2, 3) for v in itertools.product(NAMES, repeat=n)] + [("A1",) * LENGTH]
+    if max_units == 1:
+        return ((case,) for case in cases)
+    return itertools.combinations_with_replacement(cases[::4], max_units)
+
+
+def _moved(
+    sums: _Sums, max_units: int, before: dict[Variant, int]
+) -> tuple[float, dict[str, float]]:
+    """How far a unit moves all sums together at most, and each: squares, of s at sensitivity 1."""
+    own = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means["joint-variants"]
+    old = sums.of(before, max_units)
+    most, each = 0.0, Counter[str]()
+    for unit in _units(max_units):
+        new = sums.of(dict(Counter(before) + Counter(unit)), max_units)
+        moved = {
+            what: float((((new[what][0] - exact) / noise.width) ** 2).sum())
+            * float(own.deviation or 0) ** 2
+            for what, (exact, noise) in old.items()
+            if "ranks" not in what
+        }
+        most = max(most, sum(moved.values()))
+        each |= Counter(moved)
+    return most, dict(each)
+
+
+@BOTH
+@pytest.mark.parametrize("max_units", [1, 2])
+@pytest.mark.parametrize("before", [{}, {("A1", "B1"): 2, ("A2",): 1}])
+def test_a_unit_moves_both_levels_together_no_further_than_their_share_covers(
+    before: dict[Variant, int], max_units: int, is_hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chain, partitions and groups; its variant has the rest of the share."""
+    own = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means["joint-variants"]
+    share = HIDDEN if is_hidden else CLEAR
+    most, each = _moved(_Sums(monkeypatch, is_hidden), max_units, before)
+    assert set(each) == {"chain", "marginals", "groups"}
+    covered = own.share * (1 - (1 - share) * REPEATED.variants)
+    assert 0.5 * covered < most <= covered
+    assert 0.5 * own.share * share < each["groups"] <= own.share * share
+
+
+def test_sums_of_groups_that_nobody_clips_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a case's vector as it is, under the noise of a clipped one."""
+    sums = _Sums(monkeypatch, True)
+    monkeypatch.setattr(GroupVectors, "clipped", lambda self, _, units: self.counts * units)
+    own = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means["joint-variants"]
+    most, each = _moved(sums, 1, {})
+    assert each["groups"] > 1.2 * own.share * HIDDEN
+    assert most > own.share * (1 - (1 - HIDDEN) * REPEATED.variants)
+
+
+def test_groups_that_are_paid_by_nobody_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: activities have the whole share, and groups a share beside it."""
+    real = Measured.of
+    whole = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means
+    monkeypatch.setattr(Measured, "of", lambda *given: real(*given[:4], whole, given[-1]))
+    own = whole["joint-variants"]
+    most, _ = _moved(_Sums(monkeypatch, True), 1, {})
+    assert most > own.share * (1 - REPEATED.variants)
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+def measured_of(log: VariantHistogram, where: Domain, grouping: Grouping, epsilon: int) -> Any:
+    means = budget(GROUPED, Fraction(epsilon), DELTA).means
+    whole = means["joint-variants"]
+    number = joint_variants.noisy_number(log, means, 1, "joint-variants", randomness())
+    fine = {**means, "joint-variants": whole.part(1 - HIDDEN)}
+    groups = grouping.of(where.vocabulary)
+    of_groups = whole.part(HIDDEN), means["joint-variants group ranks"], "joint-variants"
+    return (
+        Measured.of("joint-variants", log, number, where, fine, randomness()),
+        GroupSums.of(log, groups, where, *of_groups, randomness()),
+    )
+
+
+@pytest.mark.parametrize("epsilon", [1, 20])
+def test_a_chain_is_one_and_its_groups_come_as_they_were_counted(
+    epsilon: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joint_variants, "unseen_stand_out", lambda *_: False)
+    exact, vocabulary = wide_log(20, 2000)
+    grouping = by_letter(vocabulary)
+    measured, sums = measured_of(exact, Domain(vocabulary, 30, 1), grouping, epsilon)
+    chain = group_chain(measured, sums)
+    assert chain is not None
+    assert chain.starts.sum() == pytest.approx(1)
+    assert np.allclose(chain.steps.sum(axis=2), 1) and (chain.steps >= 0).all()
+    begins = np.bincount(sums.groups.codes, chain.starts)
+    assert begins[sums.groups.names.names.to_pylist().index("P")] > 0.95
+    if epsilon == 20:  # the fifth event is of P, and the sixth of Q, in every case
+        labels = sums.groups.names.names.to_pylist()
+        is_q = np.append(sums.groups.codes == labels.index("Q"), False)
+        come = chain.starts
+        for bin_of in sums.cells.bins[1:6].tolist():
+            come = (come[:, None] * chain.steps[bin_of - 1]).sum(axis=0)[:-1]
+        assert come[is_q[:-1]].sum() > 0.6 * come.sum()
+
+
+def test_steps_and_bins_are_noisy_sums_over_the_weights() -> None:
+    exact, vocabulary = wide_log(20, 2000)
+    grouping = by_letter(vocabulary)
+    _, sums = measured_of(exact, Domain(vocabulary, 30, 1), grouping, 20)
+    labels = sums.groups.names.names.to_pylist()
+    p, q, r = (labels.index(name) for name in "PQR")
+    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
+    assert deviations[p, p] == pytest.approx(4 * deviations[p, q])
+    assert steps[p, q] == pytest.approx(2000, rel=0.1, abs=5 * deviations[p, q])
+    assert steps[r, -1] == pytest.approx(2000, rel=0.1, abs=5 * deviations[p, q])
+    assert steps[p, p] == pytest.approx(8000, rel=0.1, abs=5 * deviations[p, p])
+    assert bins[0, p] == pytest.approx(2000, rel=0.1, abs=5 * of_bins[0, p])
+    assert of_bins[0, p] == pytest.approx(deviations[p, q])
+    assert math.isclose(sums.noise.width / sums.noise.units, deviations[p, q])
+
+
+# --- the method -----------------------------------------------------------------------------------
+
+
+def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:
+    log = {f"case {i}": "A1 B1" if i % 3 else "A1 A2 B1" for i in range(300)}
+    method = method_named("joint-variants")
+    given: dict[str, Any] = {"epsilon": "4", "vocabulary": NAMES, "max_trace_length": 4}
+    without = anonymise([trace_batch(log)], method, method.Params(**given), release_key(), "r", "c")
+    assert set(without.products.by_name) == {"variants"}
+    groups = {"A1": "A", "A2": "A", "B1": "B"}
+    params = method.Params(**given, groups=groups)
+    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
+    rows = made.products.by_name["measures"].rows
+    assert {row.of for row in rows(measures.GROUP)} == {*groups.items(), (OTHER, OTHER)}
+    steps = {row.of: row.value for row in rows(measures.STEP)}
+    assert steps["A", "B"] == pytest.approx(300, abs=40)
+    assert steps["▶", "A"] == pytest.approx(300, abs=40)
+    assert len(rows(measures.GROUP_CLIP)) == len(rows(measures.STEP_NOT_SHOWN)) == 1
+    assert [row.value for row in rows(measures.GROUP_POSITION)] == [0, 1, 2, 3, 4]
+
+
+def test_nothing_that_is_noted_is_drawn_anew() -> None:
+    """Noting changes no release: the variants are those of a generator that nobody listens to."""
+    exact = counted(LOGS["frequent"])
+    given = exact, domain(), Fraction(1), DELTA
+    listened = randomness().with_noise(Noting())
+    assert variants_of(answer_of(GROUPED, *given, listened)) == variants_of(
+        answer_of(GROUPED, *given, randomness())
+    )

@@ -1,0 +1,98 @@
+"""Groups of activities by a list and by a rule, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+NAMES = ("01_HOOFD_010", "01_HOOFD_020", "02_DRZ_010", "done")
+METHODS = pytest.mark.parametrize("name", ["joint-variants", "private-log"])
+
+
+def params_of(name: str, **given: Any) -> Any:
+    return method_named(name).Params(**{"epsilon": "1", "vocabulary": NAMES, **given})
+
+
+@pytest.mark.parametrize(
+    ("depth", "groups"),
+    [
+        (1, ["01", "01", "02", "done"]),
+        (2, ["01_HOOFD", "01_HOOFD", "02_DRZ", "done"]),
+        (3, list(NAMES)),
+    ],
+)
+def test_a_rule_takes_the_first_parts_of_a_name(depth: int, groups: list[str]) -> None:
+    rule = Grouping(None, "_", depth)
+    assert [rule.group(name) for name in NAMES] == groups
+    made = rule.of(ActivityVocabulary.public(NAMES))
+    labels = made.names.names.to_pylist()
+    assert [labels[code] for code in made.codes] == [*groups[:3], "__other__", "done"]
+
+
+def test_a_rule_never_gives_the_name_of_an_activity_of_another_group() -> None:
+    names = ("a", "a_b", "a_b_c", "b", "_", "_a", "a__b")
+    for depth in (1, 2, 3):
+        rule = Grouping(None, "_", depth)
+        groups = {rule.group(name) for name in names}
+        assert all(group and rule.group(group) == group for group in groups)
+
+
+@METHODS
+def test_a_list_is_a_parameter_that_is_said_only_where_it_is_given(name: str) -> None:
+    without = params_of(name)
+    assert not {"groups", "group_separator", "group_depth"} & set(without.resolved())
+    listed = params_of(name, groups={"01_HOOFD_010": "H", "01_HOOFD_020": "H"})
+    assert listed.resolved()["groups"] == {"01_HOOFD_010": "H", "01_HOOFD_020": "H"}
+    assert "group_depth" not in listed.resolved()
+    assert listed.grouping.alone(NAMES) == ["02_DRZ_010", "done"]
+
+
+@METHODS
+def test_a_plan_says_which_activities_are_groups_by_themselves(name: str) -> None:
+    method = method_named(name)
+    groups = {"01_HOOFD_010": "H", "01_HOOFD_020": "H", "gone": "H"}
+    [sentence] = [
+        text for text in method.explain(params_of(name, groups=groups)) if text[:6] == "groups"
+    ]
+    assert "3 of 4 declared activities" in sentence and "'02_DRZ_010', 'done'" in sentence
+    assert "'gone', which no declared activity is" in sentence
+    assert not any(text.startswith("groups") for text in method.explain(params_of(name)))
+    bought = params_of(
+        name, vocabulary=None, buy_vocabulary=True, group_separator="_", group_depth=2
+    )
+    assert any("bought name" in text for text in method.explain(bought))
+
+
+@METHODS
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"group_depth": 1}, "go together"),
+        ({"groups": {"done": "H"}, "group_separator": "_", "group_depth": 1}, "exclude each other"),
+        ({"groups": {"done": "02_DRZ_010", "02_DRZ_010": "x"}}, "give the group another name"),
+        ({"groups": {"done": "02_DRZ_010", "01_HOOFD_010": "done"}}, "give the group another name"),
+        ({"groups": {"done": " "}}, "has no name"),
+        ({"groups": {"done": "H"}, "delta": "0", "max_trace_length": 4}, "delta above 0"),
+        (
+            {"groups": {"done": "H"}, "vocabulary": None, "buy_vocabulary": True},
+            "declare these with vocabulary",
+        ),
+    ],
+)
+def test_what_makes_no_groups_is_refused(name: str, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        params_of(name, **given)
+
+
+def test_an_activity_may_be_called_as_its_own_group() -> None:
+    assert params_of("joint-variants", groups={"done": "done", "02_DRZ_010": "done"}).groups
+
+
+def test_groups_are_for_joint_variants_alone() -> None:
+    with pytest.raises(ValueError, match="leave variants out"):
+        params_of("private-log", variants="markov-log", groups={"done": "H"})
