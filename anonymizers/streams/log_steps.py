@@ -55,7 +55,7 @@ class LogSteps:
 
         Raises:
             UsageError: An individual may have several cases, which would be in several logs, or
-                attributes or service times are to be released, which no stream carries.
+                attributes, service times or groups are to be released, which no stream carries.
         """
         if (params.max_cases_per_individual or 1) > 1:
             raise UsageError(
@@ -66,6 +66,8 @@ class LogSteps:
             raise UsageError("attributes cannot be carried by a stream; leave them out")
         if params.service_times:
             raise UsageError("service_times cannot be released by a stream; leave it out")
+        if params.grouping is not None:
+            raise UsageError("groups cannot be released by a stream; leave them out")
         self._params = params
         self.horizon = params.horizon
 

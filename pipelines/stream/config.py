@@ -57,7 +57,10 @@ _DURATIONS = {"max_disorder": "0s", "release_delay": "60s"}
 _REFUSED = "attributes"
 # The one key of a stream's own that is a list of names, which may have commas.
 _ENDS = "end_activity"
-_NOT_IN_STREAMS = (_REFUSED, "buy_vocabulary", "max_activities", "service_times")
+_NOT_IN_STREAMS = (
+    *(_REFUSED, "buy_vocabulary", "max_activities", "service_times"),
+    *("groups", "group_separator", "group_depth"),
+)
 
 
 def _named(value: str) -> str:

@@ -183,7 +183,10 @@ FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {"service_times": True},
         {"granularity": "day"},
         *({"times_by": name} for name in ("activity", "case")),
+        {"variants": "joint-variants", "groups": {"A": "first", "B": "first"}},
+        {"group_separator": "_", "group_depth": 1},
     ),
+    "joint-variants": ({"group_separator": "_", "group_depth": 1},),
     "laplace-variants": ({"profile": "paper"},),
     "sacofa": ({"profile": "paper"}, {"p_harmful": "inf"}),
     "k-anonymous-variants": (
