@@ -11,6 +11,7 @@ Which of the two it is follows from a noisy number of cases and public numbers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
@@ -67,7 +68,7 @@ class GroupedVariants(JointVariants):
             if need.name == self.name:
                 assert isinstance(need, Sums)
                 # The largest sums are those of the groups, where these have the smaller share.
-                steps = round(PARTS / float(CLEAR) ** 0.5) + 1
+                steps = math.ceil(PARTS / math.sqrt(CLEAR))
                 need = replace(
                     need,
                     share=need.share - _RANKS,

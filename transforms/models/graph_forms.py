@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.transforms.models.dfg_dot import write_dot
 from tracecloak.transforms.models.dfg_svg import write_svg
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.groups import ReleasedGroups
 
 
 def forms_of_graph(graph: ReleasedGraph, title: str, promise: str) -> dict[str, bytes]:

@@ -37,6 +37,8 @@ KINDS = {
     "tree": ("--method", "process-tree", "--epsilon", 4),
     "variants": ("--method", "prefix-tree", "--epsilon", 2),
     "syntactic": ("--method", "k-anonymous-variants", "--k", 3),
+    "groups": ("--method", "joint-variants", "--epsilon", 4, "--max_trace_length", 10,
+               "--groups", '{"X-ray": "Tests", "Leucocytes": "Tests"}'),
 }  # fmt: skip
 
 
@@ -120,7 +122,7 @@ def test_a_page_opens_without_a_word_in_the_console(opened: Open, name: str) -> 
     """Catches a script that fails, one that the page's own policy refuses, and any request."""
     page = opened(name)
     assert page.title() == f"A page of a {name}"
-    shown = {"log": 3, "graph": 1, "tree": 1, "variants": 0, "syntactic": 3}[name]
+    shown = {"log": 3, "graph": 1, "tree": 1, "variants": 0, "syntactic": 3, "groups": 1}[name]
     assert page.locator(".chart svg").count() >= shown
     if name == "tree":
         page.wait_for_selector("#tree svg")
@@ -209,6 +211,29 @@ def test_a_release_and_its_log_are_shown_one_beside_the_other(opened: Open) -> N
             assert label == said(data["edges"][i])
     assert page.locator("#curve-chart svg").count() == 1
     assert page.locator("#linkage-chart svg").count() >= 1
+
+
+def test_the_map_folds_to_groups_and_unfolds(opened: Open) -> None:
+    """A variant is of activities: who follows one sees these again."""
+    page = opened("groups")
+
+    def names() -> set[str]:
+        return set(page.locator("#map g.node text:first-of-type").all_inner_texts())
+
+    def pressed(level: str) -> str | None:
+        return page.locator(f"#level-{level}").get_attribute("aria-pressed")
+
+    assert "X-ray" in names() and "Tests" not in names()
+    page.locator("#level-groups").click()
+    page.wait_for_function("document.querySelector('#map').textContent.includes('Tests')")
+    assert not names() & {"X-ray", "Leucocytes"}
+    assert (pressed("activities"), pressed("groups")) == ("false", "true")
+    page.locator("#variants button").first.click()
+    page.wait_for_function("document.querySelector('#map').textContent.includes('Triage')")
+    assert (pressed("activities"), pressed("groups")) == ("true", "false")
+    page.locator("#members summary").click()
+    assert page.locator("#members").get_by_text("Leucocytes, X-ray").is_visible()
+    assert not opened("variants").locator("#levels, #level-groups, #members").count()
 
 
 def test_an_activity_is_found_and_what_is_around_it_stands_out(opened: Open) -> None:
