@@ -42,7 +42,7 @@ _MADE_UP = tuple(f"activity {i}" for i in range(1, 13))
 _BEGIN_US, _YEAR_US, _HOUR_US = 1_577_836_800_000_000, 31_536_000_000_000, 3_600_000_000
 # A step departs from the main path with up to this probability, another one in every case: then it
 # leaves out the next activity, goes back by one, goes anywhere, or is the last, in these shares.
-_MOST_DEPARTING = 0.4
+USUAL, ORDERLY = 0.4, 0.05
 _SKIP, _BACK, _ANYWHERE = 0.3, 0.3, 0.3
 # A graph whose counts are off by more says nothing, and neither do variants that have less than
 # this share of the cases.
@@ -95,7 +95,9 @@ class Worth:
         return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
 
 
-def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Worth:
+def worth_of(
+    method: Anonymizer, params: Any, n_cases: int, run: int = 0, departing: float = USUAL
+) -> Worth:
     """Runs the method on a made-up log of so many cases.
 
     Nobody is in that log, so its key is public as well: what comes out follows from the arguments.
@@ -105,12 +107,13 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Wor
         params: Its parameters.
         n_cases: Cases of the made-up log.
         run: Which of several runs it is; each has noise of its own.
+        departing: See `made_up_log`.
     """
     bounds = method.bounds(params)
     names = bounds.vocabulary or _MADE_UP
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
     by_individual = bounds.max_cases_per_individual is not None
-    traces = made_up_log(names, length, n_cases, by_individual)
+    traces = made_up_log(names, length, n_cases, by_individual, departing)
     key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
     try:
         release = in_memory.anonymise([traces], method, params, key, "made up", "made up")
@@ -132,21 +135,25 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Wor
     return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
 
 
-def worth_at(method: Anonymizer, params: Any, n_cases: int) -> Worth:
+def worth_at(method: Anonymizer, params: Any, n_cases: int, departing: float = USUAL) -> Worth:
     """Runs the method a few times on a made-up log of so many cases; returns the middle one.
 
     Of a whole log of many names one run is enough.
     """
-    runs = [worth_of(method, params, n_cases)]
+    runs = [worth_of(method, params, n_cases, 0, departing)]
     is_slow = method.log != "none" and runs[0].n_names >= _MANY_NAMES
     if runs[0].graph_error is not None and not is_slow:
-        runs += [worth_of(method, params, n_cases, run) for run in range(1, _RUNS)]
+        runs += [worth_of(method, params, n_cases, run, departing) for run in range(1, _RUNS)]
         runs.sort(key=lambda run: run.graph_error or 0.0)
     return runs[len(runs) // 2]
 
 
 def made_up_log(
-    names: tuple[str, ...], max_length: int, n_cases: int, by_individual: bool
+    names: tuple[str, ...],
+    max_length: int,
+    n_cases: int,
+    by_individual: bool,
+    departing: float = USUAL,
 ) -> TraceBatch:
     """Returns a log of a plausible process along the names; the same numbers give the same log.
 
@@ -158,17 +165,18 @@ def made_up_log(
         max_length: Events of a case at most.
         n_cases: Cases.
         by_individual: Whether each case is one individual's.
+        departing: The largest probability of a step to depart from the main path.
     """
     place = np.arange(n_cases, dtype=np.int64) % n_courses(len(names), max_length) * max_length
     walks = np.full((n_cases, max_length), -1, np.int64)
     number = np.arange(1, n_cases + 1, dtype=np.float64)
     goes_on = np.ones(n_cases, bool)
-    departing = _MOST_DEPARTING * np.modf(number * math.sqrt(2))[0]
+    departs = departing * np.modf(number * math.sqrt(2))[0]
     for step in range(max_length):
         walks[goes_on, step] = place[goes_on]
         # Multiples of an irrational number, another one at every step, fill [0, 1) evenly.
         chance = np.modf(number * math.sqrt(step + 2.5))[0]
-        how = np.where(chance < departing, chance / departing, 1.0)
+        how = np.where(chance < departs, chance / departs, 1.0)
         beyond = (how - _SKIP - _BACK) / _ANYWHERE
         # The square root of what is left goes to the later names more often.
         anywhere = (np.sqrt(np.clip(beyond, 0, 1)) * len(names)).astype(np.int64)
@@ -177,7 +185,7 @@ def made_up_log(
             [place + 2, place - 1, np.minimum(anywhere, len(names) - 1)],
             len(names),
         )
-        place = np.maximum(np.where(chance < departing, departed, place + 1), 0)
+        place = np.maximum(np.where(chance < departs, departed, place + 1), 0)
         goes_on &= place < len(names)
     is_event = walks >= 0
     vocabulary = ActivityVocabulary.of(names)
