@@ -11,22 +11,26 @@ regular comes out worse.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract import in_memory
-from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision
+from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.pipelines.planning.advice import LONGEST_CASE, n_courses
 from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -95,6 +99,32 @@ class Worth:
         return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
 
 
+class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
+    """Ends a run whose variants are drawn: neither the graph nor the variants need its times."""
+
+    def __init__(self, variants: ReleasedVariants) -> None:
+        super().__init__()
+        self.variants = variants
+
+
+class _UntilVariants:
+    """Ends a run as soon as there are variants, which takes half of the time that a log does."""
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what is decided now.
+
+        Raises:
+            _VariantsDrawn: Variants are among it.
+        """
+        decision = decide()
+        variants = getattr(decision, "parts", {}).get("variants")
+        if isinstance(variants, ReleasedVariants):
+            raise _VariantsDrawn(variants)
+        return decision
+
+
 def worth_of(
     method: Anonymizer, params: Any, n_cases: int, run: int = 0, departing: float = USUAL
 ) -> Worth:
@@ -116,23 +146,23 @@ def worth_of(
     traces = made_up_log(names, length, n_cases, by_individual, departing)
     key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
     try:
-        release = in_memory.anonymise([traces], method, params, key, "made up", "made up")
+        draws = _UntilVariants() if method.log == "generated" else None
+        release = in_memory.anonymise(
+            [traces], method, params, key, "made up", "made up", draws=draws
+        )
+    except _VariantsDrawn as drawn:
+        return _of_log(_Log.of_traces([traces]), _Log.of_variants(drawn.variants), Yield())
     except TracecloakError as error:
         return Worth(n_cases, Yield(), len(names), None, None, str(error))
-    products = release.products
-    held = products.held
-    graphs = [p for p in products.by_name.values() if isinstance(p, ReleasedGraph)]
-    true = _pairs(traces)
+    held = release.products.held
+    graphs = [p for p in release.products.by_name.values() if isinstance(p, ReleasedGraph)]
+    true = _Log.of_traces([traces])
     if graphs:
-        return Worth(n_cases, held, len(names), None, _error(true, _pairs_of_graph(graphs[0])))
+        off = _error(true.pairs, _pairs_of_graph(graphs[0]))
+        return Worth(n_cases, held, len(names), None, off)
     if not release.traces:
         return Worth(n_cases, held, len(names), None, None)
-    released = _together(release.traces)
-    variants = VariantHistogram.from_traces(released)
-    graph = DirectlyFollows.from_traces(released)
-    held = yield_of_log(graph, variants, released.vocabulary).beside(held)
-    share = _share_of_cases(traces, released)
-    return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
+    return _of_log(true, _Log.of_traces(release.traces), held)
 
 
 def worth_at(method: Anonymizer, params: Any, n_cases: int, departing: float = USUAL) -> Worth:
@@ -207,10 +237,50 @@ def made_up_log(
 _Pairs = dict[tuple[str, str], float]
 
 
-def _pairs(traces: TraceBatch) -> _Pairs:
-    graph, labels = DirectlyFollows.from_traces(traces), traces.vocabulary.labels
-    rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
-    return {(labels[a], labels[b]): float(count) for a, b, count in rows}
+@dataclass(frozen=True)
+class _Log:
+    """A log, by its variants and what their codes mean."""
+
+    variants: VariantHistogram
+    words: ActivityVocabulary
+
+    @classmethod
+    def of_traces(cls, batches: list[TraceBatch]) -> _Log:
+        words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
+        counted = [VariantHistogram.from_traces(batch.recode(words)) for batch in batches]
+        return cls(VariantHistogram.merge(counted), words)
+
+    @classmethod
+    def of_variants(cls, released: ReleasedVariants) -> _Log:
+        sequences = encode_sequences(released.offsets, released.codes)
+        variants = VariantHistogram.from_sequences(sequences, released.counts)
+        return cls(variants, ActivityVocabulary(released.names))
+
+    @property
+    def graph(self) -> DirectlyFollows:
+        return DirectlyFollows.from_variants(self.variants, self.words)
+
+    @property
+    def pairs(self) -> _Pairs:
+        graph, labels = self.graph, self.words.labels
+        rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
+        return {(labels[a], labels[b]): float(count) for a, b, count in rows}
+
+    @property
+    def cases(self) -> dict[tuple[str, ...], int]:
+        """Cases by variant."""
+        labels, ends = self.words.labels, self.variants.offsets.tolist()
+        events = [labels[code] for code in self.variants.codes.tolist()]
+        variants = (tuple(events[a:b]) for a, b in pairwise(ends))
+        return dict(zip(variants, self.variants.counts.tolist(), strict=True))
+
+
+def _of_log(true: _Log, released: _Log, held: Yield) -> Worth:
+    held = yield_of_log(released.graph, released.variants, released.words).beside(held)
+    cases, came_out = true.cases, released.cases
+    n_cases = sum(cases.values())
+    share = sum(count for variant, count in cases.items() if variant in came_out) / n_cases
+    return Worth(n_cases, held, len(true.words), share, _error(true.pairs, released.pairs))
 
 
 def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
@@ -221,18 +291,3 @@ def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
 def _error(true: _Pairs, released: _Pairs) -> float:
     off = sum(abs(true.get(pair, 0.0) - released.get(pair, 0.0)) for pair in true.keys() | released)
     return off / sum(true.values())
-
-
-def _together(batches: list[TraceBatch]) -> TraceBatch:
-    words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
-    bare = [replace(batch.recode(words), attributes={}, individuals=None) for batch in batches]
-    return TraceBatch.concat(bare)
-
-
-def _share_of_cases(traces: TraceBatch, release: TraceBatch) -> float:
-    """The share of the made-up cases whose variant is among the released ones."""
-    words = ActivityVocabulary.merge([traces.vocabulary, release.vocabulary])
-    true = VariantHistogram.from_traces(traces.recode(words))
-    variants = set(VariantHistogram.from_traces(release.recode(words)).sequences.to_pylist())
-    is_released = np.array([sequence in variants for sequence in true.sequences.to_pylist()], bool)
-    return float(true.counts[is_released].sum() / true.counts.sum())
