@@ -43,6 +43,8 @@ class MeasuredVariantsDecision(contract.Decision):
 class JointVariantsLog(VariantLog):
     """The method; see the module."""
 
+    name: ClassVar[str] = JointVariants.name
+
     def __init__(self) -> None:
         """Makes the method of its generator."""
         super().__init__(JointVariants())

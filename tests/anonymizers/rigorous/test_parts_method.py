@@ -40,6 +40,7 @@ SAID_BESIDE = {
     ("private-log", "rounds"),
     ("private-log", "requires"),
     ("private-log", "decide"),
+    ("joint-variants", "decide"),
     ("sapa", "spends"),
 }
 
