@@ -258,6 +258,11 @@ class PrivateLogParams(GroupedParams):
         return self.products == "log"
 
     @property
+    def shows_sums(self) -> bool:
+        """Whether the noisy sums are released, from which figures and a graph of groups follow."""
+        return self.is_timed or self.grouping is not None
+
+    @property
     def generator(self) -> VariantGenerator:
         """What makes the variants."""
         if self.grouping is not None:

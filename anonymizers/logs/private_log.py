@@ -42,6 +42,7 @@ from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.attributes import Attribute
+    from tracecloak.schemas.published.product import ReleasedProduct
 
 
 MEASURES = "measures"
@@ -196,9 +197,9 @@ class PrivateLog(PartsMethod):
     ) -> contract.Decision:
         """Decides the parts of a round, and keeps the noisy sums that are published."""
         noting = Noting(randomness.noise)
-        listened = randomness.with_noise(noting) if params.is_timed else randomness
+        listened = randomness.with_noise(noting) if params.shows_sums else randomness
         decision = super().decide(round_name, statistics, decisions, params, listened)
-        if not params.is_timed:
+        if not params.shows_sums:
             return decision
         assert isinstance(decision, PartsDecision)
         return PartsDecision({**decision.parts, MEASURES: noting.measures})
@@ -236,18 +237,25 @@ class PrivateLog(PartsMethod):
         return PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return (MEASURES,) if params.is_timed else ("variants",)
+        """Returns the names of the products."""
+        variants = () if params.is_timed else ("variants",)
+        return (*variants, *((MEASURES,) if params.shows_sums else ()))
 
     def products(
         self, decisions: contract.Decisions, params: PrivateLogParams
     ) -> contract.Products:
-        """Returns the noisy sums beside a log; or the variants, where they are all there is."""
+        """Returns the noisy sums beside a log; or the variants, where they are all there is.
+
+        With groups both are released, as the graph of the groups follows from the sums.
+        """
+        sums: dict[str, ReleasedProduct] = {}
+        if params.shows_sums:
+            noted = (decided.parts[MEASURES] for decided in decisions.values())
+            sums[MEASURES] = ReleasedMeasures.joined(noted)
         if params.is_timed:
-            sums = (decided.parts[MEASURES] for decided in decisions.values())
             came_out = Yield(case_share=unfolded(decisions)["case_share"])
-            return contract.Products({MEASURES: ReleasedMeasures.joined(sums)}, came_out)
-        return contract.Products({"variants": unfolded(decisions)["variants"]})
+            return contract.Products(sums, came_out)
+        return contract.Products({"variants": unfolded(decisions)["variants"], **sums})
 
     def generate(
         self,

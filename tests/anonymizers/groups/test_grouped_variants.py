@@ -330,6 +330,21 @@ def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:
     assert [row.value for row in rows(measures.GROUP_POSITION)] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("products", ["log", "variants"])
+def test_private_log_releases_the_sums_that_a_graph_of_groups_follows_from(products: str) -> None:
+    log = {f"case {i}": "A1 B1" if i % 3 else "A1 A2 B1" for i in range(300)}
+    method = method_named("private-log")
+    given: dict[str, Any] = {
+        "epsilon": "8", "vocabulary": NAMES, "first_date": "1970-01-01", "last_date": "1970-12-31",
+        "products": products, "group_separator": "1", "group_depth": 1,
+    }  # fmt: skip
+    params = method.Params(**given)
+    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
+    assert set(made.products.by_name) == set(method.writes(params))
+    members = dict(row.of for row in made.products.by_name["measures"].rows(measures.GROUP))
+    assert members == {"A1": "A", "A2": "A2", "B1": "B", OTHER: OTHER}
+
+
 def test_nothing_that_is_noted_is_drawn_anew() -> None:
     """Noting changes no release: the variants are those of a generator that nobody listens to."""
     exact = counted(LOGS["frequent"])

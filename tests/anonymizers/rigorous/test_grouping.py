@@ -8,6 +8,8 @@ import pytest
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.anonymizers.streams.log_steps import LogSteps, LogStepsParams
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 NAMES = ("01_HOOFD_010", "01_HOOFD_020", "02_DRZ_010", "done")
@@ -96,3 +98,11 @@ def test_an_activity_may_be_called_as_its_own_group() -> None:
 def test_groups_are_for_joint_variants_alone() -> None:
     with pytest.raises(ValueError, match="leave variants out"):
         params_of("private-log", variants="markov-log", groups={"done": "H"})
+
+
+def test_a_stream_releases_no_groups() -> None:
+    params = LogStepsParams(
+        epsilon="1", vocabulary=NAMES, horizon=2, group_separator="_", group_depth=1
+    )
+    with pytest.raises(UsageError, match="groups cannot be released by a stream"):
+        LogSteps(params)

@@ -10,6 +10,7 @@ from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -18,6 +19,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.publish import map_data as map_module
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
+from tracecloak.transforms.publish.figures_data import folded_map
 from tracecloak.transforms.publish.map_data import (
     graph_of_log,
     graph_of_variants,
@@ -200,3 +202,24 @@ def test_a_tree_is_shown_by_its_nodes() -> None:
         {"parent": 2, "kind": "activity", "activity": "b"},
         {"parent": 2, "kind": "silent", "activity": None},
     ]
+
+
+def test_a_folded_map_has_groups_for_nodes_and_says_what_is_in_each() -> None:
+    names = pa.array(["A", "C"])
+    graph = ReleasedGraph(
+        names,
+        np.array([0, 0, 1, 2], np.int32),
+        np.array([0, 1, 3, 0], np.int32),
+        *(np.array(column) for column in ([4, 30, 30, 30], [0, 25, 26, 20], [9, 36, 35, 33])),
+    )
+    groups = ReleasedGroups(pa.array(["A1", "A2", "C"]), pa.array(["A", "A", "C"]), graph)
+    folded = folded_map(groups)
+    assert folded["members"] == {"A": ["A1", "A2"]}  # C is a group by itself
+    shown = folded["map"]
+    names_of = [node["name"] for node in shown["nodes"]]
+    paths = {
+        (names_of[edge["source"]], names_of[edge["target"]]): (edge["count"], edge["usable"])
+        for edge in shown["edges"]
+    }
+    assert paths["A", "C"] == (30, True) and paths["A", "A"] == (4, False)
+    assert all(node["usable"] for node in shown["nodes"])
