@@ -90,7 +90,8 @@ def intervals_of_all(
     """Returns int64[n] twice: limits as of `intervals_of_shown`, of sums that are all shown.
 
     No sum is chosen for being large, and nothing is said of what clipping takes. No count is below
-    0, and neither is a limit: of a sum far below 0 both are 0.
+    0, and neither is a limit. A sum below 0 has the limits of 0, as an interval that ended at 0 or
+    before would say more than is known.
 
     Args:
         values: float64[n] or int64[n], the noisy sums.
@@ -98,8 +99,8 @@ def intervals_of_all(
         is_laplace: Whether the noise is Laplace; else it is Gaussian.
     """
     half_widths = _quantile(is_laplace) * scales
-    low, high = np.floor(values - half_widths), np.ceil(values + half_widths)
-    return np.maximum(low, 0).astype(np.int64), np.maximum(high, 0).astype(np.int64)
+    low, high = values - half_widths, np.maximum(values, 0) + half_widths
+    return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
 
 
 def reach_of_noise(n_cells: int, *, is_laplace: bool) -> float:

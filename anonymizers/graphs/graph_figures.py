@@ -118,7 +118,8 @@ def _numbers(
     columns = (
         np.rint(np.maximum(values, 0)),
         np.floor(np.maximum(values - half_widths, 0)),
-        np.ceil(np.maximum(values + more, 0)),
+        # A sum below 0 has the limits of 0: one that ended there would say more than is known.
+        np.ceil(np.maximum(values, 0) + more),
     )
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return [(value, low, high) for value, low, high in rows]

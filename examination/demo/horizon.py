@@ -18,7 +18,11 @@ from tracecloak.schemas.published.step import StepRelease
 
 # Points of the figure: more would not be seen.
 _N_POINTS = 200
-_WHAT = {"window": "cases of a step", "total": "cases so far", "sliding": "cases of the last steps"}
+_WHAT = {
+    "window": "number of cases of a step",
+    "total": "number of cases so far",
+    "sliding": "number of cases of the last steps",
+}
 
 
 def errors_over_horizon(params: Mapping[str, Any]) -> np.ndarray:
@@ -49,7 +53,7 @@ def errors_data(errors: np.ndarray, newest: StepRelease, period_us: int) -> dict
     """
     # The number of cases is half the sum of the paths from the start and of those into the end.
     factor = math.sqrt(sum(map(is_end, newest.cells))) / 2
-    series = {"a path": errors, _WHAT[newest.view]: errors * factor}
+    series = {"count of a path": errors, _WHAT[newest.view]: errors * factor}
     if newest.view == "window":  # windows are added up to the cases so far
         series[_WHAT["total"]] = np.sqrt(np.cumsum(errors * errors)) * factor
     last = len(errors) - 1
@@ -73,10 +77,12 @@ def errors_data(errors: np.ndarray, newest: StepRelease, period_us: int) -> dict
 def _text(what: str, errors: np.ndarray, now: int) -> str:
     """How large the error of a number is in the step that is shown, in the last and at most."""
     last, worst = len(errors) - 1, int(errors.argmax())
-    parts = [f"The standard deviation of {what} is {_rounded(errors[now]):g} in step {now:,}"]
-    if now < last:
+    parts = [f"The standard deviation of the {what} is {_rounded(errors[now]):g} in step {now:,}"]
+    if now < last and _rounded(errors[now]) == _rounded(errors[last]) == _rounded(errors[worst]):
+        parts.append("as in every other")
+    elif now < last:
         parts.append(f"{_rounded(errors[last]):g} in the last step, {last:,}")
-    if errors[worst] > max(errors[now], errors[last]) * 1.001:
+    if _rounded(errors[worst]) > _rounded(max(errors[now], errors[last])):
         parts.append(f"at most {_rounded(errors[worst]):g}, in step {worst:,}")
     return f"{', '.join(parts)}."
 

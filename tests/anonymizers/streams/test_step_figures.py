@@ -190,7 +190,7 @@ def test_the_numbers_of_a_small_graph() -> None:
     release = with_intervals(release_of([-50, 100, 4], 10))
     assert release.lows is not None and release.highs is not None and release.figures is not None
     assert release.lows.tolist() == [0, 80, 0]
-    assert release.highs.tolist() == [0, 120, 24]
+    assert release.highs.tolist() == [20, 120, 24]
     assert release.to_rows()["usable"].to_pylist() == [False, True, False]
     assert set(release.to_rows()["kind"].to_pylist()) == {"measured"}
     cases, events, activity, hidden = release.figures.rows()

@@ -50,7 +50,7 @@ def test_the_error_of_the_number_of_cases_is_that_of_its_interval(view: str) -> 
     shown = errors_data(errors, newest, 1_000_000)
     assert newest.figures is not None
     cases = newest.figures.rows()[0]
-    counted = [p for p in shown["points"] if p["what"].startswith("cases") and p["step"] == 0]
+    counted = [p for p in shown["points"] if p["what"].startswith("number") and p["step"] == 0]
     assert counted
     # It has 1.96 deviations to each side, and all of it is rounded.
     for point in counted:
@@ -62,10 +62,10 @@ def test_windows_add_up_to_the_cases_so_far() -> None:
     shown = errors_data(errors, first_step("window"), 1_000_000)
     of = {(p["what"], p["step"]): p["error"] for p in shown["points"]}
     # Three paths from the start and three into the end: half of root 6.
-    assert of["cases of a step", 9] == pytest.approx(10 * 6**0.5 / 2, rel=0.01)
-    assert of["cases so far", 9] == pytest.approx(10 * 6**0.5 / 2 * 10**0.5, rel=0.01)
-    assert of["a path", 9] == 10
-    ends = [p["end_ms"] for p in shown["points"] if p["what"] == "a path"]
+    assert of["number of cases of a step", 9] == pytest.approx(10 * 6**0.5 / 2, rel=0.01)
+    assert of["number of cases so far", 9] == pytest.approx(10 * 6**0.5 / 2 * 10**0.5, rel=0.01)
+    assert of["count of a path", 9] == 10
+    ends = [p["end_ms"] for p in shown["points"] if p["what"] == "count of a path"]
     assert ends == [1000 * (step + 1) for step in range(HORIZON)]
 
 
@@ -73,16 +73,17 @@ def test_the_text_says_the_error_now_at_the_end_and_at_most() -> None:
     errors = np.array([10.0, 30.0, 20.0, 15.0])
     newest = first_step("total")
     assert errors_data(errors, newest, 1)["text"].endswith(
-        "The standard deviation of a path is 10 in step 0, 15 in the last step, 3, at most 30, in "
-        "step 1."
+        "The standard deviation of the count of a path is 10 in step 0, 15 in the last step, 3, "
+        "at most 30, in step 1."
     )
+    assert "in step 0, as in every other." in errors_data(np.ones(4), newest, 1)["text"]
     assert "at most" not in errors_data(errors[:1], newest, 1)["text"]
 
 
 def test_a_long_horizon_is_thinned_out() -> None:
     errors = np.concatenate([np.ones(7777), [2.0], np.ones(7777)])
     shown = errors_data(errors, first_step("total"), 1)
-    steps = [p["step"] for p in shown["points"] if p["what"] == "a path"]
+    steps = [p["step"] for p in shown["points"] if p["what"] == "count of a path"]
     assert len(steps) <= 203
     assert {0, 7777, len(errors) - 1} <= set(steps)
 
@@ -94,7 +95,9 @@ def test_the_page_takes_them_from_the_manifest_of_the_epoch(tmp_path: Path) -> N
     steps = PublishedSteps(Path(config.output), "ward", "1")
     newest = published(config)[-1]
     shown = state(steps.views(), manifest=steps.manifest())["errors"]
-    now = [p for p in shown["points"] if p["step"] == newest.step and p["what"] == "a path"]
+    now = [
+        p for p in shown["points"] if p["step"] == newest.step and p["what"] == "count of a path"
+    ]
     assert now[0]["error"] == pytest.approx(newest.standard_errors[0], rel=0.01)
     assert now[0]["end_ms"] == newest.end_us // 1000
     assert json.loads(json.dumps(shown)) == shown
