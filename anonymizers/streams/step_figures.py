@@ -58,7 +58,7 @@ def figures_within(release: StepRelease, is_shown: np.ndarray) -> list[Figure]:
     vocabulary = ActivityVocabulary.of(names)
     codes = {label: code for code, label in enumerate(vocabulary.labels)}
     ends = np.array([[codes[a], codes[b]] for a, b in release.cells], np.int64).reshape(-1, 2)
-    pairs = ends @ [vocabulary.end + 1, 1]
+    pairs = ends[:, 0] * (vocabulary.end + 1) + ends[:, 1]
     order = np.argsort(pairs)
     shown = order[is_shown[order]]
     sources, targets = ends[shown].astype(np.int32).T
