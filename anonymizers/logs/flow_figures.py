@@ -24,9 +24,9 @@ from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# The standard deviation of a correction, as a share of it. Those of many arcs differ, so of their
-# sum it is a smaller share.
-_OF_CORRECTION, _OF_CORRECTION_OF_SUM = 0.5, 0.3
+# The standard deviation of a correction, as a share of it. It is that of the sum of many arcs as
+# well: where the released cases are longer than the original ones, all corrections are too large.
+_OF_CORRECTION = 0.5
 # Rarer variants are no figures.
 _LEAST_OF_VARIANT = 50
 # A count just above a threshold is rather one that noise has raised: its lower end is lower by as
@@ -75,12 +75,10 @@ class _Released:
         return cls(([*own, words[names.start]], [*own, words[names.end]]), whole, clipped)
 
     @staticmethod
-    def estimate(
-        measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
-    ) -> Estimate:
+    def estimate(measure: Measure, whole: float, clipped: float) -> Estimate:
         """Returns what a sum over clipped cases says of one over whole cases."""
         ratio = whole / clipped if clipped > 0 else 1.0
-        correction = share * (whole - clipped)
+        correction = _OF_CORRECTION * (whole - clipped)
         variance = (measure.deviation * ratio) ** 2 + correction**2
         return Estimate(measure.value * ratio, variance)
 
@@ -187,7 +185,7 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
             hidden.append(row)
             continue
         clipped = float(released.clipped[source, target])
-        estimate = released.estimate(row, whole, clipped, _OF_CORRECTION)
+        estimate = released.estimate(row, whole, clipped)
         deviation = math.sqrt(estimate.variance)
         near = _near_threshold(row.value / row.deviation, threshold)
         ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
