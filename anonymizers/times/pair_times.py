@@ -46,6 +46,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.measures import TIME_OF_PAIR
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells, clipped_counts
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
@@ -206,11 +207,9 @@ def _note(
     randomness: Randomness,
 ) -> None:
     """Notes the sums of pairs that the released variants have, which are far fewer than all."""
-    codes = names.codes(variants.names.take(pa.array(variants.codes))).astype(np.int64)
-    is_later = np.ones(len(codes), bool)
-    is_later[variants.offsets[:-1][np.diff(variants.offsets) > 0]] = False
-    later = np.flatnonzero(is_later)
-    pairs = np.unique(codes[later - 1] * len(names) + codes[later])
+    codes = names.codes(variants.names.take(pa.array(variants.codes)))
+    arcs = DirectlyFollows.from_rows(variants.offsets, codes, variants.counts, names).inner(names)
+    pairs = arcs.sources.astype(np.int64) * len(names) + arcs.targets
 
     def of() -> list[tuple[str, ...]]:
         labels = names.labels

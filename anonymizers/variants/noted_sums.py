@@ -20,6 +20,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variant_flows import FlowCells
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -58,7 +59,7 @@ def note_arcs(
     sums[n], deviations[n] = blocks[1][n], 1.0
     deviations *= noise.deviation
 
-    is_taken = _taken(drawn, n)
+    is_taken = _taken(drawn, names)
     is_possible = np.ones((side, side), bool)
     is_possible[n, n] = False
     for rows in (slice(0, n), slice(n, side)):
@@ -107,18 +108,12 @@ def _note_totals(
     note(randomness, measures.EVENTS, lambda: [()], events, of_events)
 
 
-def _taken(drawn: VariantHistogram, n: int) -> np.ndarray:
+def _taken(drawn: VariantHistogram, names: ActivityVocabulary) -> np.ndarray:
     """bool[n+1, n+1], the arcs of variants; n is START as a source, and END as a target."""
-    lengths = np.diff(drawn.offsets)
-    begins, ends = drawn.offsets[:-1][lengths > 0], drawn.offsets[1:][lengths > 0]
-    codes = drawn.codes.astype(np.int64)
-    is_inner = np.ones(len(codes), bool)
-    is_inner[begins] = False
-    later = np.flatnonzero(is_inner)
+    arcs, n = DirectlyFollows.from_variants(drawn, names), len(names)
     taken = np.zeros((n + 1, n + 1), bool)
-    taken[codes[later - 1], codes[later]] = True
-    taken[n, codes[begins]] = True
-    taken[codes[ends - 1], n] = True
+    taken[np.minimum(arcs.sources, n), np.minimum(arcs.targets, n)] = True
+    taken[n, n] = False  # of a case without events
     return taken
 
 

@@ -5,10 +5,11 @@ Suppose that a log has 400 activities and about 1,000 cases. At epsilon 1 the no
 it counts, and to publish nothing would be as good. Three numbers tell that before anything is read
 or paid: the declared cases, the declared activities and epsilon.
 
-The rule is that of a plan's verdict: on a made-up log of those numbers, released with such noise,
+The rule is that of a plan's verdict: on made-up logs of those numbers, released with such noise,
 the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine tenths of what
-is counted). Nothing is said where the cases or the activities are not declared, where there are
-more than 100,000 cases, or where the noise is small beside them.
+is counted, even where cases hardly depart from a main path). Nothing is said where the cases or the
+activities are not declared, where there are more than 100,000 cases, or where the noise is small
+beside them.
 """
 
 from __future__ import annotations

@@ -11,22 +11,26 @@ regular comes out worse.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract import in_memory
-from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision
+from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.pipelines.planning.advice import LONGEST_CASE, n_courses
 from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import yield_of_log
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -42,7 +46,7 @@ _MADE_UP = tuple(f"activity {i}" for i in range(1, 13))
 _BEGIN_US, _YEAR_US, _HOUR_US = 1_577_836_800_000_000, 31_536_000_000_000, 3_600_000_000
 # A step departs from the main path with up to this probability, another one in every case: then it
 # leaves out the next activity, goes back by one, goes anywhere, or is the last, in these shares.
-_MOST_DEPARTING = 0.4
+USUAL, ORDERLY = 0.4, 0.05
 _SKIP, _BACK, _ANYWHERE = 0.3, 0.3, 0.3
 # A graph whose counts are off by more says nothing, and neither do variants that have less than
 # this share of the cases.
@@ -95,7 +99,35 @@ class Worth:
         return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
 
 
-def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Worth:
+class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
+    """Ends a run whose variants are drawn: neither the graph nor the variants need its times."""
+
+    def __init__(self, variants: ReleasedVariants) -> None:
+        super().__init__()
+        self.variants = variants
+
+
+class _UntilVariants:
+    """Ends a run as soon as there are variants, which takes half of the time that a log does."""
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what is decided now.
+
+        Raises:
+            _VariantsDrawn: Variants are among it.
+        """
+        decision = decide()
+        variants = getattr(decision, "parts", {}).get("variants")
+        if isinstance(variants, ReleasedVariants):
+            raise _VariantsDrawn(variants)
+        return decision
+
+
+def worth_of(
+    method: Anonymizer, params: Any, n_cases: int, run: int = 0, departing: float = USUAL
+) -> Worth:
     """Runs the method on a made-up log of so many cases.
 
     Nobody is in that log, so its key is public as well: what comes out follows from the arguments.
@@ -105,48 +137,53 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int = 0) -> Wor
         params: Its parameters.
         n_cases: Cases of the made-up log.
         run: Which of several runs it is; each has noise of its own.
+        departing: See `made_up_log`.
     """
     bounds = method.bounds(params)
     names = bounds.vocabulary or _MADE_UP
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
     by_individual = bounds.max_cases_per_individual is not None
-    traces = made_up_log(names, length, n_cases, by_individual)
+    traces = made_up_log(names, length, n_cases, by_individual, departing)
     key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
     try:
-        release = in_memory.anonymise([traces], method, params, key, "made up", "made up")
+        draws = _UntilVariants() if method.log == "generated" else None
+        release = in_memory.anonymise(
+            [traces], method, params, key, "made up", "made up", draws=draws
+        )
+    except _VariantsDrawn as drawn:
+        return _of_log(_Log.of_traces([traces]), _Log.of_variants(drawn.variants), Yield())
     except TracecloakError as error:
         return Worth(n_cases, Yield(), len(names), None, None, str(error))
-    products = release.products
-    held = products.held
-    graphs = [p for p in products.by_name.values() if isinstance(p, ReleasedGraph)]
-    true = _pairs(traces)
+    held = release.products.held
+    graphs = [p for p in release.products.by_name.values() if isinstance(p, ReleasedGraph)]
+    true = _Log.of_traces([traces])
     if graphs:
-        return Worth(n_cases, held, len(names), None, _error(true, _pairs_of_graph(graphs[0])))
+        off = _error(true.pairs, _pairs_of_graph(graphs[0]))
+        return Worth(n_cases, held, len(names), None, off)
     if not release.traces:
         return Worth(n_cases, held, len(names), None, None)
-    released = _together(release.traces)
-    variants = VariantHistogram.from_traces(released)
-    graph = DirectlyFollows.from_traces(released)
-    held = yield_of_log(graph, variants, released.vocabulary).beside(held)
-    share = _share_of_cases(traces, released)
-    return Worth(n_cases, held, len(names), share, _error(true, _pairs(released)))
+    return _of_log(true, _Log.of_traces(release.traces), held)
 
 
-def worth_at(method: Anonymizer, params: Any, n_cases: int) -> Worth:
+def worth_at(method: Anonymizer, params: Any, n_cases: int, departing: float = USUAL) -> Worth:
     """Runs the method a few times on a made-up log of so many cases; returns the middle one.
 
     Of a whole log of many names one run is enough.
     """
-    runs = [worth_of(method, params, n_cases)]
+    runs = [worth_of(method, params, n_cases, 0, departing)]
     is_slow = method.log != "none" and runs[0].n_names >= _MANY_NAMES
     if runs[0].graph_error is not None and not is_slow:
-        runs += [worth_of(method, params, n_cases, run) for run in range(1, _RUNS)]
+        runs += [worth_of(method, params, n_cases, run, departing) for run in range(1, _RUNS)]
         runs.sort(key=lambda run: run.graph_error or 0.0)
     return runs[len(runs) // 2]
 
 
 def made_up_log(
-    names: tuple[str, ...], max_length: int, n_cases: int, by_individual: bool
+    names: tuple[str, ...],
+    max_length: int,
+    n_cases: int,
+    by_individual: bool,
+    departing: float = USUAL,
 ) -> TraceBatch:
     """Returns a log of a plausible process along the names; the same numbers give the same log.
 
@@ -158,17 +195,18 @@ def made_up_log(
         max_length: Events of a case at most.
         n_cases: Cases.
         by_individual: Whether each case is one individual's.
+        departing: The largest probability of a step to depart from the main path.
     """
     place = np.arange(n_cases, dtype=np.int64) % n_courses(len(names), max_length) * max_length
     walks = np.full((n_cases, max_length), -1, np.int64)
     number = np.arange(1, n_cases + 1, dtype=np.float64)
     goes_on = np.ones(n_cases, bool)
-    departing = _MOST_DEPARTING * np.modf(number * math.sqrt(2))[0]
+    departs = departing * np.modf(number * math.sqrt(2))[0]
     for step in range(max_length):
         walks[goes_on, step] = place[goes_on]
         # Multiples of an irrational number, another one at every step, fill [0, 1) evenly.
         chance = np.modf(number * math.sqrt(step + 2.5))[0]
-        how = np.where(chance < departing, chance / departing, 1.0)
+        how = np.where(chance < departs, chance / departs, 1.0)
         beyond = (how - _SKIP - _BACK) / _ANYWHERE
         # The square root of what is left goes to the later names more often.
         anywhere = (np.sqrt(np.clip(beyond, 0, 1)) * len(names)).astype(np.int64)
@@ -177,7 +215,7 @@ def made_up_log(
             [place + 2, place - 1, np.minimum(anywhere, len(names) - 1)],
             len(names),
         )
-        place = np.maximum(np.where(chance < departing, departed, place + 1), 0)
+        place = np.maximum(np.where(chance < departs, departed, place + 1), 0)
         goes_on &= place < len(names)
     is_event = walks >= 0
     vocabulary = ActivityVocabulary.of(names)
@@ -199,10 +237,50 @@ def made_up_log(
 _Pairs = dict[tuple[str, str], float]
 
 
-def _pairs(traces: TraceBatch) -> _Pairs:
-    graph, labels = DirectlyFollows.from_traces(traces), traces.vocabulary.labels
-    rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
-    return {(labels[a], labels[b]): float(count) for a, b, count in rows}
+@dataclass(frozen=True)
+class _Log:
+    """A log, by its variants and what their codes mean."""
+
+    variants: VariantHistogram
+    words: ActivityVocabulary
+
+    @classmethod
+    def of_traces(cls, batches: list[TraceBatch]) -> _Log:
+        words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
+        counted = [VariantHistogram.from_traces(batch.recode(words)) for batch in batches]
+        return cls(VariantHistogram.merge(counted), words)
+
+    @classmethod
+    def of_variants(cls, released: ReleasedVariants) -> _Log:
+        sequences = encode_sequences(released.offsets, released.codes)
+        variants = VariantHistogram.from_sequences(sequences, released.counts)
+        return cls(variants, ActivityVocabulary(released.names))
+
+    @property
+    def graph(self) -> DirectlyFollows:
+        return DirectlyFollows.from_variants(self.variants, self.words)
+
+    @property
+    def pairs(self) -> _Pairs:
+        graph, labels = self.graph, self.words.labels
+        rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
+        return {(labels[a], labels[b]): float(count) for a, b, count in rows}
+
+    @property
+    def cases(self) -> dict[tuple[str, ...], int]:
+        """Cases by variant."""
+        labels, ends = self.words.labels, self.variants.offsets.tolist()
+        events = [labels[code] for code in self.variants.codes.tolist()]
+        variants = (tuple(events[a:b]) for a, b in pairwise(ends))
+        return dict(zip(variants, self.variants.counts.tolist(), strict=True))
+
+
+def _of_log(true: _Log, released: _Log, held: Yield) -> Worth:
+    held = yield_of_log(released.graph, released.variants, released.words).beside(held)
+    cases, came_out = true.cases, released.cases
+    n_cases = sum(cases.values())
+    share = sum(count for variant, count in cases.items() if variant in came_out) / n_cases
+    return Worth(n_cases, held, len(true.words), share, _error(true.pairs, released.pairs))
 
 
 def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
@@ -213,18 +291,3 @@ def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:
 def _error(true: _Pairs, released: _Pairs) -> float:
     off = sum(abs(true.get(pair, 0.0) - released.get(pair, 0.0)) for pair in true.keys() | released)
     return off / sum(true.values())
-
-
-def _together(batches: list[TraceBatch]) -> TraceBatch:
-    words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
-    bare = [replace(batch.recode(words), attributes={}, individuals=None) for batch in batches]
-    return TraceBatch.concat(bare)
-
-
-def _share_of_cases(traces: TraceBatch, release: TraceBatch) -> float:
-    """The share of the made-up cases whose variant is among the released ones."""
-    words = ActivityVocabulary.merge([traces.vocabulary, release.vocabulary])
-    true = VariantHistogram.from_traces(traces.recode(words))
-    variants = set(VariantHistogram.from_traces(release.recode(words)).sequences.to_pylist())
-    is_released = np.array([sequence in variants for sequence in true.sequences.to_pylist()], bool)
-    return float(true.counts[is_released].sum() / true.counts.sum())

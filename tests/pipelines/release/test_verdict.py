@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning.verdict import Verdict, advice_on, grade_of, verdicts
+from tracecloak.pipelines.planning.advice import may_be_noise
+from tracecloak.pipelines.planning.verdict import (
+    Verdict,
+    advice_on,
+    grade_of,
+    judged_at,
+    verdicts,
+)
 from tracecloak.pipelines.planning.worth import Worth
 from tracecloak.schemas.published.yields import Yield
 
@@ -62,6 +70,33 @@ def test_the_words() -> None:
         "Hardly, with 1,000 cases: the noise on each pair of steps that the tree is made of is as "
         "large as 25 % of the cases."
     )
+
+
+def test_what_an_orderly_process_leaves_is_not_called_worthless() -> None:
+    """300 cases of 11 activities at epsilon 0.5: of an orderly public log so much comes out."""
+    method = METHODS["private-log"]
+    params = method.Params(epsilon="0.5", vocabulary=tuple(f"step {i}" for i in range(10)))
+    judged = judged_at(method, params, 300)
+    assert judged.worth.is_useless and judged.grade == "hardly"
+    assert "if hardly a case departs from the main path, the counts are off by" in judged.sentence
+    assert judged_at(method, params, 30).grade == "no"
+
+
+@pytest.mark.slow
+def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> None:
+    """Of cells as recorded: half of a way's releases have a distance below 0.2."""
+    method = METHODS["private-log"]
+    sizes = {
+        (cell.epsilon, cell.n_cases, cell.n_names)
+        for cell in recorded()
+        if cell.median("joint") < 0.2 and cell.n_cases <= 1_100
+    }
+    assert len(sizes) > 20
+    for epsilon, n_cases, n_names in sorted(sizes):
+        names = tuple(f"step {i}" for i in range(n_names - 1))
+        params = method.Params(epsilon=epsilon, vocabulary=names)
+        is_in_doubt = may_be_noise(method, params, n_cases)
+        assert not is_in_doubt or judged_at(method, params, n_cases).grade != "no"
 
 
 # One method of each family, with the number of cases at which an ordinary epsilon is worth it.

@@ -121,3 +121,13 @@ def test_what_a_method_refuses_is_told() -> None:
     refusing = type("Refusing", (type(method),), {"decide": refuse})()
     found = worth_of(refusing, params, 10)
     assert found.held == Yield() and "refused, too much" in found.sentence
+
+
+def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:
+    """Of the rounds after them nothing is looked at."""
+    params = METHODS["private-log"].Params(epsilon="1", vocabulary=NAMES, max_trace_length=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.planning.worth._UntilVariants", lambda: None)
+        whole = worth_of(METHODS["private-log"], params, 1000)
+    assert worth_of(METHODS["private-log"], params, 1000).sentence == whole.sentence
+    assert whole.graph_error is not None and 0 < whole.graph_error < 0.9
