@@ -9,15 +9,18 @@ import pytest
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages import page as page_module
 from tracecloak.transforms.publish import map_data as map_module
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
+from tracecloak.transforms.publish.figures_data import figures_data
 from tracecloak.transforms.publish.map_data import (
     graph_of_log,
     graph_of_variants,
@@ -200,3 +203,18 @@ def test_a_tree_is_shown_by_its_nodes() -> None:
         {"parent": 2, "kind": "activity", "activity": "b"},
         {"parent": 2, "kind": "silent", "activity": None},
     ]
+
+
+# --- How far to trust a log's numbers -------------------------------------------------------------
+
+
+def test_a_page_says_that_paths_are_modelled_where_none_was_counted() -> None:
+    """As at delta 0, where cases are drawn from counts of how they begin."""
+    cases = Figure("cases", (), 100, 90, 110, "measured")
+    activity = Figure("activity", ("A",), 100, 90, 110, "derived")
+    form = page_module._TEMPLATES.get_template("figures.html.j2")
+    for rows, is_modelled in (([cases], True), ([cases, activity], False)):
+        shown = form.render(figures=figures_data(ReleasedFigures.of(rows)))
+        assert ("is modelled" in shown) == is_modelled
+        assert ("count all paths" in shown) != is_modelled
+        assert "100 (90–110)" in shown
