@@ -217,4 +217,4 @@ def test_a_page_says_that_paths_are_modelled_where_none_was_counted() -> None:
         shown = form.render(figures=figures_data(ReleasedFigures.of(rows)))
         assert ("is modelled" in shown) == is_modelled
         assert ("count all paths" in shown) != is_modelled
-        assert "100 (90–110)" in shown
+        assert "100 (90\u2013110)" in shown
