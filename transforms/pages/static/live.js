@@ -72,7 +72,7 @@
         color: { legend: true, range: ["var(--quiet)", "var(--accent)", "var(--warm)"] },
         marks: [
           Plot.ruleX([now], { x: "at", strokeDasharray: "4 3" }),
-          Plot.text([now], { x: "at", frameAnchor: "top", dx: 4, textAnchor: "start", text: () => "now" }),
+          Plot.text([now], { x: "at", frameAnchor: "top", dy: -12, text: () => "now" }),
           Plot.lineY(points, { ...ends, strokeWidth: 2 }),
           Plot.tip(
             points,
