@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
+.PHONY: demo stream-demo lake-demo soak test test-logs test-with-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
@@ -87,8 +87,7 @@ CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/
   tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
   tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
   tests/pipelines/budget/test_ledger_postgres.py \
-  tests/pipelines/release/test_books.py tests/pipelines/release/test_findings.py \
-  tests/pipelines/release/test_signed.py tests/pipelines/release/test_verified.py \
+  tests/pipelines/release/test_books.py \
   tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
   tests/pipelines/release/test_runs_agree.py::test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards \
   tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
@@ -108,6 +107,10 @@ test: .venv/dev $(CORE)
 
 test-logs: .venv/dev $(CORE)
 	$(PYTEST) -m "logs and not slow"
+
+# Both in one run: to import all tests takes a minute of each process.
+test-with-logs: .venv/dev $(CORE)
+	$(PYTEST) -m "not slow and not engines"
 
 test-ci: .venv/dev $(CORE)
 	$(PYTEST) -m "slow and not engines" $(CI_SLOW) --deselect "$(CI_LATER)"

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -69,15 +70,18 @@ class NormsOfCases:
         return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
 
 
+@cache
 def norm_grid() -> np.ndarray:
     """Returns int64[n], ascending squares of the norms that a clip is chosen from.
 
     From the norm of a case of one event, the root of 2, in steps of a tenth up to 1000. The squares
-    are whole numbers.
+    are whole numbers. They are the same array each time, which is not to be changed.
     """
     n_steps = math.ceil(math.log(_LARGEST_NORM / math.sqrt(2)) / math.log(_GRID_RATIO)) + 1
     norms = math.sqrt(2) * elementary.power(_GRID_RATIO, np.arange(n_steps))
-    return np.unique(np.rint(norms**2).astype(np.int64))
+    squares = np.unique(np.rint(norms**2).astype(np.int64))
+    squares.flags.writeable = False
+    return squares
 
 
 def largest_clip() -> int:
