@@ -257,10 +257,6 @@ OTHERWISE_ON_ANOTHER = {
         "which activities reach each other, in whole numbers",
     ),
     "anonymizers/variants/reweight.py": ({"@"}, "a sparse matrix"),
-    "schemas/published/evidence.py": (
-        {"np.arcsinh"},
-        "a page of a demonstration, for its operator",
-    ),
     "transforms/models/graph_layout.py": (
         {"scipy.optimize.linprog"},
         "HiGHS does without BLAS",

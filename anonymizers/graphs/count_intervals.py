@@ -27,6 +27,7 @@ All that looks at the noisy sums is arithmetic and costs no privacy.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -76,12 +77,41 @@ def intervals_of_shown(
             and its deviation, in occurrences.
         is_laplace: Whether the noise is Laplace; else it is Gaussian.
     """
-    quantile = math.log(1 / (2 * _TAIL)) if is_laplace else _NORMAL_QUANTILE
     positive = np.maximum(values, 0)
     directions = positive / max(math.sqrt(float((positive**2).sum())), 1.0)
     low = _lowest_means(values / scales, least / scales, is_laplace) * scales
-    high = values + quantile * scales + max(beyond, 0.0) * directions
+    high = values + _quantile(is_laplace) * scales + max(beyond, 0.0) * directions
     return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
+
+
+def intervals_of_all(
+    values: np.ndarray, scales: np.ndarray, *, is_laplace: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n] twice: limits as of `intervals_of_shown`, of sums that are all shown.
+
+    No sum is chosen for being large, and nothing is said of what clipping takes. No count is below
+    0, and neither is a limit. A sum below 0 has the limits of 0, as an interval that ended at 0 or
+    before would say more than is known.
+
+    Args:
+        values: float64[n] or int64[n], the noisy sums.
+        scales: float64[n], of the noise of each: the deviation, or Laplace's scale.
+        is_laplace: Whether the noise is Laplace; else it is Gaussian.
+    """
+    half_widths = _quantile(is_laplace) * scales
+    low, high = values - half_widths, np.maximum(values, 0) + half_widths
+    return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
+
+
+def reach_of_noise(n_cells: int, *, is_laplace: bool) -> float:
+    """Returns the scales that none of so many noises exceeds with probability 0.95."""
+    tail = 2 * _TAIL / n_cells
+    return -math.log(2 * tail) if is_laplace else -NormalDist().inv_cdf(tail)
+
+
+def _quantile(is_laplace: bool) -> float:
+    """Half the width of a 95 % interval around one noise, in its scales."""
+    return math.log(1 / (2 * _TAIL)) if is_laplace else _NORMAL_QUANTILE
 
 
 def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np.ndarray:

@@ -14,17 +14,16 @@ All of it looks at the noisy sums only and costs no privacy.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
+from tracecloak.anonymizers.graphs.count_intervals import reach_of_noise
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import DERIVED
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 
-_ERROR = 0.05
 _NORMAL_QUANTILE = 1.959963984540054
 # Of a sum of Laplace noises of variance 1, at most: that of a single one, which has most of it.
 _LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
@@ -119,7 +118,8 @@ def _numbers(
     columns = (
         np.rint(np.maximum(values, 0)),
         np.floor(np.maximum(values - half_widths, 0)),
-        np.ceil(np.maximum(values + more, 0)),
+        # A sum below 0 has the limits of 0: one that ended there would say more than is known.
+        np.ceil(np.maximum(values, 0) + more),
     )
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return [(value, low, high) for value, low, high in rows]
@@ -138,14 +138,7 @@ def _most_hidden(arcs: NoisyCells, graph: ReleasedGraph) -> int:
     if not hidden.any():
         return 0
     reached = np.maximum(arcs.values, arcs.least(len(arcs.cells)))[hidden]
-    limits = reached + _one_sided(max(len(shown), 1), arcs.noise.is_laplace) * arcs.scales[hidden]
+    scales = reach_of_noise(max(len(shown), 1), is_laplace=arcs.noise.is_laplace)
+    limits = reached + scales * arcs.scales[hidden]
     norm = math.sqrt(float((np.maximum(arcs.values, 0) ** 2).sum()))
     return math.ceil(float(limits.max()) * (1 + max(arcs.beyond, 0.0) / max(norm, 1.0)))
-
-
-def _one_sided(n_pairs: int, is_laplace: bool) -> float:
-    """Scales that none of so many noises exceeds with probability 0.95."""
-    tail = _ERROR / n_pairs
-    if is_laplace:
-        return -math.log(2 * tail)
-    return -NormalDist().inv_cdf(tail)

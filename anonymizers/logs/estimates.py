@@ -12,11 +12,9 @@ from tracecloak.schemas.published.measures import Measure
 Z95 = 1.959963984540054
 """Standard deviations of normal noise to each side that hold 95 % of it."""
 
-OF_CORRECTION = 0.5
-"""The standard deviation of a correction, as a share of it."""
-
-# Those of many arcs differ, so of their sum it is a smaller share.
-_OF_CORRECTION_OF_SUM = 0.3
+# The standard deviation of a correction, as a share of it. It is that of the sum of many arcs as
+# well: where the released cases are longer than the original ones, all corrections are too large.
+_OF_CORRECTION = 0.5
 # A count just above a threshold is rather one that noise has raised: its lower end is lower by as
 # many deviations as it is nearer to the threshold than this.
 _FAR_FROM_THRESHOLD = 2.0
@@ -80,19 +78,16 @@ def figure_within(
     return Figure(name, of, value, min(math.floor(low), value), max(math.ceil(high), value), kind)
 
 
-def of_clipped(
-    measure: Measure, whole: float, clipped: float, share: float = _OF_CORRECTION_OF_SUM
-) -> Estimate:
+def of_clipped(measure: Measure, whole: float, clipped: float) -> Estimate:
     """Returns what a sum over clipped cases says of one over whole cases.
 
     Args:
         measure: The sum.
         whole: The same of the released log.
         clipped: The same of its clipped cases.
-        share: The standard deviation of the correction, as a share of it.
     """
     ratio = whole / clipped if clipped > 0 else 1.0
-    correction = share * (whole - clipped)
+    correction = _OF_CORRECTION * (whole - clipped)
     variance = (measure.deviation * ratio) ** 2 + correction**2
     return Estimate(measure.value * ratio, variance)
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecloak.anonymizers.logs.estimates import (
-    OF_CORRECTION,
     Z95,
     Estimate,
     figure_within,
@@ -176,7 +175,7 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
             hidden.append(row)
             continue
         clipped = float(released.clipped[source, target])
-        estimate = of_clipped(row, whole, clipped, OF_CORRECTION)
+        estimate = of_clipped(row, whole, clipped)
         deviation = math.sqrt(estimate.variance)
         near = near_threshold(row.value / row.deviation, threshold)
         ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.logs.estimates import (
-    OF_CORRECTION,
     Z95,
     figure_within,
     near_threshold,
@@ -51,7 +50,7 @@ def groups_of_log(
         row, count = rows.get(ends), float(whole[source, target])
         low = high = count
         if row is not None:
-            estimate = of_clipped(row, count, float(clipped[source, target]), OF_CORRECTION)
+            estimate = of_clipped(row, count, float(clipped[source, target]))
             deviation = math.sqrt(estimate.variance)
             near = near_threshold(row.value / row.deviation, threshold)
             low = estimate.value - (Z95 + near) * deviation

@@ -20,6 +20,7 @@ from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
 from tracecloak.anonymizers.streams.params import UNITS, StreamParams
+from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
@@ -170,7 +171,8 @@ class DfgSteps(CountSteps):
             sums = noise.estimate(measured, length, step)
         errors = np.full(len(cells), noise.errors(length)[step])
         rounded = np.rint(sums[0]).astype(np.int64)
-        return StepRelease.of(self._cells, rounded, errors, **self.common(step, name)), kept_counts
+        release = StepRelease.of(self._cells, rounded, errors, **self.common(step, name))
+        return with_intervals(release), kept_counts
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""

@@ -24,6 +24,7 @@ from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
 from tracecloak.anonymizers.streams.params import UNITS, StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.variant_figures import sums_with_limits, window_with_limits
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.arrays.sequences import decode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
@@ -209,14 +210,18 @@ class VariantSteps(CountSteps):
         if self._sums is None:
             errors = np.full(len(passed), self._chosen.errors(1)[step])
             chosen = variants.sequences.take(pa.array(passed))
-            return self._released(chosen, noisy[passed], errors, step, name), None
+            release = self._released(chosen, noisy[passed], errors, step, name)
+            return window_with_limits(release, self._chosen), None
         kept_variants, sequences, measured = self._measured(
             step, variants, passed, past, randomness, self._sums
         )
         sums = self._sums.estimate(measured, self.params.length, step)[0]
         errors = np.full(len(sequences), self._sums.errors(self.params.length)[step])
         rounded = np.rint(sums).astype(np.int64)
-        return self._released(sequences, rounded, errors, step, name), kept_variants
+        release = self._released(sequences, rounded, errors, step, name)
+        n_steps = min(step + 1, self.params.length or step + 1)
+        is_full = len(sequences) == MAX_VARIANTS
+        return sums_with_limits(release, self._chosen, n_steps, is_full=is_full), kept_variants
 
     def _measured(
         self,

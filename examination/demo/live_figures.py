@@ -5,23 +5,21 @@ All of it follows from the releases: counts with noise, and errors that are publ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from tracecloak.anonymizers.streams.step_figures import figures_within, with_intervals
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.evidence import evidence_of
+from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.transforms.publish.figures_data import mark_unusable
 from tracecloak.transforms.publish.map_data import map_data
-
-# Half of the 95 % interval of a sum of many cells, in standard deviations: it is nearly normal,
-# whatever the noise of each.
-_Z = 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +29,12 @@ class ShownGraph:
     Attributes:
         graph: The edges, with their counts and 95 % intervals.
         is_doubtful: bool[n_edges], those that may well be noise alone.
+        most_hidden: The most that any other edge has, with a probability of about 95 %.
     """
 
     graph: ReleasedGraph
     is_doubtful: np.ndarray
+    most_hidden: int
 
 
 def shown_graph(release: StepRelease) -> ShownGraph:
@@ -58,45 +58,23 @@ def shown_graph(release: StepRelease) -> ShownGraph:
     pairs = [(codes[release.cells[i][0]], codes[release.cells[i][1]]) for i in rows.tolist()]
     order = sorted(range(len(pairs)), key=pairs.__getitem__)
     rows = rows[order]
-    counts, half = release.counts[rows], evidence.half_widths[rows]
+    assert release.lows is not None and release.highs is not None
+    counts, lows, highs = (of[rows] for of in (release.counts, release.lows, release.highs))
     sources, targets = np.array([pairs[i] for i in order], np.int32).reshape(-1, 2).T
-    lows = np.maximum(counts - half, 0)
-    graph = ReleasedGraph(vocabulary.names, sources, targets, counts, lows, counts + half)
-    return ShownGraph(graph, evidence.is_doubtful[rows])
+    graph = ReleasedGraph(vocabulary.names, sources, targets, counts, lows, highs)
+    is_shown = np.zeros(len(release.cells), bool)
+    is_shown[rows] = True
+    hidden = next(f for f in figures_within(release, is_shown) if f.name == "path_not_shown")
+    return ShownGraph(graph, evidence.is_doubtful[rows], hidden.high)
 
 
-@dataclass(frozen=True)
-class Total:
-    """The number of cases that a step, or several, published counts of.
-
-    Attributes:
-        step: The last step that is counted.
-        count: Cases, each as far as the clip lets it count; with noise, so it may be negative.
-        error: Standard deviation of the noise in it.
-    """
-
-    step: int
-    count: float
-    error: float
+def total_of(release: StepRelease) -> Figure:
+    """Returns the number of cases of a graph, each as far as the clip lets it count."""
+    assert release.figures is not None
+    return next(figure for figure in release.figures.rows() if figure.name == "cases")
 
 
-def total_of(release: StepRelease) -> Total:
-    """Returns the number of cases of a graph.
-
-    Each case begins and ends once, so the edges from the start and those into the end both add up
-    to it. Their noise is independent, and that of the mean of both sums is less.
-    """
-    start, end = ActivityVocabulary.of([]).labels
-    sums = [
-        [i for i, cell in enumerate(release.cells) if cell[at] == label]
-        for at, label in ((0, start), (1, end))
-    ]
-    rows = sums[0] + sums[1]
-    error = math.hypot(*release.standard_errors[rows].tolist()) / 2
-    return Total(release.step, float(release.counts[rows].sum()) / 2, error)
-
-
-def totals_of(views: Mapping[str, Sequence[StepRelease]]) -> list[Total]:
+def totals_of(views: Mapping[str, Sequence[StepRelease]]) -> list[tuple[int, Figure]]:
     """Returns the number of cases so far after each step; none where it was not published.
 
     Totals are taken as they are. Windows are added up from step 0 to the first that is missing;
@@ -106,19 +84,44 @@ def totals_of(views: Mapping[str, Sequence[StepRelease]]) -> list[Total]:
         views: The releases of each view, in the order of their steps.
     """
     if "total" in views:
-        return [total_of(release) for release in views["total"]]
-    totals: list[Total] = []
-    count, variance = 0.0, 0.0
+        return [(release.step, total_of(release)) for release in views["total"]]
+    totals: list[tuple[int, Figure]] = []
+    added: StepRelease | None = None
     for step, release in enumerate(views.get("window", ())):
         if release.step != step:
             break
-        total = total_of(release)
-        count, variance = count + total.count, variance + total.error**2
-        totals.append(Total(step, count, math.sqrt(variance)))
+        ends = _ends_of(release)
+        if added is not None:
+            errors = np.hypot(added.standard_errors, ends.standard_errors)
+            ends = replace(ends, counts=added.counts + ends.counts, standard_errors=errors)
+        added = ends
+        totals.append((step, total_of(with_intervals(added))))
     return totals
 
 
-def course_of(totals: Sequence[Total], releases: Sequence[StepRelease]) -> list[dict[str, Any]]:
+def _ends_of(release: StepRelease) -> StepRelease:
+    """The counts of the edges from the start and of those into the end, which cases follow from."""
+    rows = [i for i, cell in enumerate(release.cells) if is_end(cell)]
+    return replace(
+        release,
+        cells=tuple(release.cells[i] for i in rows),
+        counts=release.counts[rows],
+        standard_errors=release.standard_errors[rows],
+        lows=None,
+        highs=None,
+        figures=None,
+    )
+
+
+def is_end(cell: tuple[str, ...]) -> bool:
+    """Whether an edge comes from the start or leads to the end."""
+    start, end = ActivityVocabulary.of([]).labels
+    return cell[0] == start or cell[1] == end
+
+
+def course_of(
+    totals: Sequence[tuple[int, Figure]], releases: Sequence[StepRelease]
+) -> list[dict[str, Any]]:
     """Returns a row for each step: its end, the number of cases and its 95 % interval.
 
     Args:
@@ -128,26 +131,31 @@ def course_of(totals: Sequence[Total], releases: Sequence[StepRelease]) -> list[
     ends = {release.step: release.end_us for release in releases}
     return [
         {
-            "step": total.step,
-            "end_ms": ends[total.step] // 1000,
-            "count": round(total.count),
-            "low": round(total.count - _Z * total.error),
-            "high": round(total.count + _Z * total.error),
+            "step": step,
+            "end_ms": ends[step] // 1000,
+            "count": total.value,
+            "low": total.low,
+            "high": total.high,
+            "usable": total.is_usable,
         }
-        for total in totals
+        for step, total in totals
     ]
 
 
-def map_of(release: StepRelease) -> dict[str, Any] | None:
-    """Returns the map of a step as pages show it; None where nothing stands out."""
+def map_of(release: StepRelease) -> tuple[dict[str, Any] | None, int]:
+    """Returns the map of a step as pages show it, and the most that any other path has.
+
+    There is no map where nothing stands out.
+    """
     shown = shown_graph(release)
     if not len(shown.graph.counts):
-        return None
+        return None, shown.most_hidden
     drawn = map_data(shown.graph, {})
+    mark_unusable(drawn, shown.graph, release.figures)
     # Decided for all pairs together, and not by the interval of each.
     for edge, is_doubtful in zip(drawn["edges"], shown.is_doubtful.tolist(), strict=True):
         edge["doubtful"] = is_doubtful
-    return drawn
+    return drawn, shown.most_hidden
 
 
 def headline(release: StepRelease) -> str:

@@ -20,12 +20,17 @@ import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
+
+from tracecloak.anonymizers.streams.step_figures import with_intervals
+from tracecloak.examination.demo.horizon import errors_data, errors_over_horizon
 from tracecloak.examination.demo.live_figures import (
     course_of,
     headline,
@@ -35,8 +40,10 @@ from tracecloak.examination.demo.live_figures import (
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
+from tracecloak.transforms.publish.figures_data import figures_data
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first
@@ -77,9 +84,10 @@ def page(title: str, command: str = "") -> Page:
         (),
         context,
         {"file_name": "stream", "map": None},
-        ("chart.js", "layout.js", "bpmn.js", "map.js", "live.js"),
+        ("chart.js", "layout.js", "bpmn.js", "figures.js", "map.js", "live.js"),
         ("Viz.js", "D3", "Observable Plot"),
         asks_its_server=True,
+        styles=("figures.css",),
     )
 
 
@@ -106,7 +114,8 @@ class PublishedSteps:
         for name, value in (("release_id", release_id), ("epoch", epoch)):
             if not value or Path(value).name != value:
                 raise UsageError(f"{name} must be the name of a folder, got {value!r}")
-        self._folder = Path(epoch_folder(str(output), release_id, epoch)) / "product=dfg"
+        self._epoch = Path(epoch_folder(str(output), release_id, epoch))
+        self._folder = self._epoch / "product=dfg"
         self._read: dict[Path, StepRelease] = {}
         self._lock = threading.Lock()
 
@@ -126,21 +135,36 @@ class PublishedSteps:
                     by_view[view] = releases
         return by_view
 
+    def manifest(self) -> dict[str, Any] | None:
+        """Returns the manifest of the epoch; None: it is not there, or is none."""
+        try:
+            body = json.loads((self._epoch / MANIFEST_NAME).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return body if isinstance(body, dict) else None
+
     def _release(self, path: Path) -> StepRelease | None:
         if path not in self._read:
             try:
-                self._read[path] = StepRelease.from_json(path.read_bytes())
+                release = StepRelease.from_json(path.read_bytes())
+                # A step of version 0.1.0 has no intervals; they follow from what it has.
+                self._read[path] = with_intervals(release) if release.lows is None else release
             except (TracecloakError, OSError):
                 return None
         return self._read[path]
 
 
-def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[str, Any]:
+def state(
+    views: Mapping[str, Sequence[StepRelease]],
+    wanted: str = "",
+    manifest: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Returns what the page shows, as JSON values.
 
     Args:
         views: The releases of each view, in the order of their steps.
         wanted: The view to show; the first of VIEWS that there is, if this is none of them.
+        manifest: That of the epoch; without it nothing is said of the errors of later steps.
     """
     if not views:
         return {"version": "", "notice": "Waiting for the first step."}
@@ -163,7 +187,24 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
         ),
         **_figures(_Drawn(view, tuple(views[view]))),
         "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
+        "errors": None if manifest is None else _errors(manifest, newest),
     }
+
+
+def _errors(manifest: Mapping[str, Any], newest: StepRelease) -> dict[str, Any] | None:
+    """What the page shows of the errors over the horizon; None: the manifest does not say them."""
+    try:
+        params, period_us = manifest["params"], manifest["stream"]["period_us"]
+        if params["view"] != newest.view:
+            return None
+        return errors_data(_errors_of(json.dumps(params)), newest, period_us)
+    except (KeyError, TypeError, ValueError, TracecloakError):
+        return None
+
+
+@functools.lru_cache(maxsize=len(VIEWS))
+def _errors_of(params: str) -> np.ndarray:
+    return errors_over_horizon(json.loads(params))
 
 
 class _Drawn:
@@ -183,9 +224,17 @@ class _Drawn:
 @functools.lru_cache(maxsize=2 * len(VIEWS))
 def _figures(drawn: _Drawn) -> dict[str, Any]:
     newest = drawn.releases[-1]
-    totals = [total_of(release) for release in drawn.releases]
+    assert newest.figures is not None
+    drawn_map, most_hidden = map_of(newest)
+    totals = [(release.step, total_of(release)) for release in drawn.releases]
+    figures = figures_data(newest.figures)
     return {
-        "map": map_of(newest),
+        "map": drawn_map,
+        "hidden_text": (
+            f"A path that is not drawn can have up to {most_hidden:,} occurrences: with a "
+            "probability of about 95 %, none has more."
+        ),
+        "figures": [asdict(figure) for figure in figures["totals"] + figures["activities"]],
         # The course of totals is the chart of totals.
         "course": [] if newest.view == "total" else course_of(totals, drawn.releases),
     }
@@ -267,7 +316,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self._served.html)
         elif url.path == "/state.json":
             wanted = parse_qs(url.query).get("view", [""])[0]
-            body = json.dumps(state(self._served.steps.views(), wanted))
+            steps = self._served.steps
+            body = json.dumps(state(steps.views(), wanted, steps.manifest()))
             self._answer(HTTPStatus.OK, "application/json", body.encode())
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is / and /state.json\n")

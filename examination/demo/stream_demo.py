@@ -26,9 +26,10 @@ from pathlib import Path
 
 from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
 from tracecloak.examination.demo.hospital_feed import HospitalFeed, Sent, send
-from tracecloak.examination.demo.live_figures import Total, total_of
+from tracecloak.examination.demo.live_figures import total_of
 from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, command_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services.pubsub_service import pubsub
 from tracecloak.transforms.stream.step_topic import FirstOfEach
@@ -97,7 +98,7 @@ class Summary:
     sent: Sent = field(default_factory=Sent)
     steps: list[int] = field(default_factory=list)
     repeated: int = 0
-    total: Total | None = None
+    total: Figure | None = None
     n_steps_left: int | None = None
     rss_bytes: list[tuple[float, int]] = field(default_factory=list)
     exit_code: int | None = None
@@ -113,7 +114,8 @@ class Summary:
         ]
         if self.total is not None:
             lines.append(
-                f"total       {self.total.count:,.0f} cases, standard error {self.total.error:.1f}"
+                f"total       {self.total.value:,} cases, 95 % interval {self.total.low:,} to "
+                f"{self.total.high:,}"
             )
             lines.append(f"budget      {self.n_steps_left} steps are left")
         if self.rss_bytes:

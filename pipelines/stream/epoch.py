@@ -288,7 +288,8 @@ def _write_manifest(
             "runner_facts": list(RUNNERS.get(config.runner, ())),
         },
     }
-    statement = publishable_statement(manifest, has_error_bars=False).encode()
+    has_counts = not product.released.has_log
+    statement = publishable_statement(manifest, has_error_bars=has_counts).encode()
     write_whole(FileSystems.join(folder, STATEMENT_NAME), statement, workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, text.encode(), workplace)

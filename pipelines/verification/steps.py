@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,10 +76,13 @@ def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
 
 
 def _check_table(received: Received, path: str, table_path: str | None) -> None:
+    data = received.folder.read(path)
     try:
-        release = StepRelease.from_json(received.folder.read(path))
+        release = StepRelease.from_json(data)
     except UsageError:
         raise Wrong(f"{shown([path])} is no release of a step.") from None
+    if release.to_json() != data or not _follows(release):
+        raise Wrong(f"{shown([path])}: its intervals or figures do not follow from its counts.")
     if table_path is None:
         return
     try:
@@ -87,3 +91,15 @@ def _check_table(received: Received, path: str, table_path: str | None) -> None:
         raise Wrong(f"{shown([table_path])} is no Parquet file that can be read.") from None
     if table.replace_schema_metadata(None).to_pylist() != release.to_rows().to_pylist():
         raise Wrong(f"{shown([table_path])} says something else than {shown([path])}.")
+
+
+def _follows(release: StepRelease) -> bool:
+    """Whether intervals and figures of a graph are those that its counts give, if it has any."""
+    if release.product != "dfg" or release.lows is None:
+        return True
+    from tracecloak.anonymizers.streams.step_figures import with_intervals
+
+    try:
+        return with_intervals(replace(release, lows=None, highs=None, figures=None)) == release
+    except (ArithmeticError, TypeError, ValueError):
+        return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 import numpy as np
@@ -16,6 +16,8 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.figure import MEASURED, kind_columns
+from tracecloak.schemas.published.figures import ReleasedFigures
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
@@ -70,6 +72,10 @@ class Step(Protocol):
         """Returns what `to_kept` kept: its JSON and its rows are the same."""
         ...
 
+    def in_form_of(self, kept: Self) -> Self:
+        """Returns this step in the form of a kept one, which may be of an earlier version."""
+        ...
+
     def to_rows(self) -> pa.RecordBatch | pa.Table:
         """Returns what its other files hold: rows of a log in canonical order, or of a table."""
         ...
@@ -90,14 +96,18 @@ class StepRelease:
         cells: What each count is of, sorted and distinct: (source, target) with the labels of START
             and END, or the activities of a variant.
         counts: int64[n], with noise and unbiased, so they may be negative.
-        standard_errors: float64[n], of the noise alone.
+        standard_errors: float64[n], of the noise alone, in six digits.
         n_steps_left: Steps of the horizon behind this one.
         epsilon: Of the whole horizon, an exact decimal.
         delta: Likewise.
+        lows: int64[n], lower ends of 95 % intervals for what was counted, not negative. None, and
+            so are the next two, where a product gives none, as those of version 0.1.0 did.
+        highs: int64[n], upper ends, not negative.
+        figures: The numbers that are of no single cell.
 
     Raises:
-        UsageError: There are not as many counts or errors as cells, or cells are not in their
-            order.
+        UsageError: There are not as many counts, errors or limits as cells, or cells are not in
+            their order.
     """
 
     json_ending: ClassVar[str] = ".json"
@@ -116,10 +126,16 @@ class StepRelease:
     n_steps_left: int
     epsilon: str
     delta: str
+    lows: np.ndarray | None = None
+    highs: np.ndarray | None = None
+    figures: ReleasedFigures | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.cells) == len(self.counts) == len(self.standard_errors):
-            raise UsageError("cells, counts and standard_errors must be as many")
+        columns = (self.counts, self.standard_errors, self.lows, self.highs)
+        if any(len(column) != len(self.cells) for column in columns if column is not None):
+            raise UsageError("cells, counts, standard_errors and limits must be as many")
+        if (self.lows is None) != (self.highs is None) or (self.lows is None and self.figures):
+            raise UsageError("lows and highs go together, and figures go with them")
         if any(a >= b for a, b in zip(self.cells[:-1], self.cells[1:], strict=True)):
             raise UsageError("cells must be sorted and distinct")
 
@@ -131,12 +147,18 @@ class StepRelease:
         standard_errors: np.ndarray,
         **others: Any,
     ) -> StepRelease:
-        """Returns the release of cells in any order."""
+        """Returns the release of cells in any order, without limits.
+
+        Errors are rounded to six digits: what follows from them is the same on every machine.
+        """
         order = sorted(range(len(cells)), key=cells.__getitem__)
+        errors = np.asarray(standard_errors, np.float64)[order]
+        distinct, place = np.unique(errors, return_inverse=True)
+        rounded = np.array([float(f"{error:.6g}") for error in distinct.tolist()], np.float64)
         return cls(
             cells=tuple(cells[i] for i in order),
             counts=np.asarray(counts, np.int64)[order],
-            standard_errors=np.asarray(standard_errors, np.float64)[order],
+            standard_errors=rounded[place],
             **others,
         )
 
@@ -151,16 +173,11 @@ class StepRelease:
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def to_json(self) -> bytes:
-        """Returns one JSON object in UTF-8; equal releases are equal bytes.
-
-        Errors are rounded to six digits.
-        """
-        rows = zip(self.cells, self.counts.tolist(), self.standard_errors.tolist(), strict=True)
+        """Returns one JSON object in UTF-8; equal releases are equal bytes."""
         body = {name: getattr(self, name) for name in _FIELDS}
-        body["cells"] = [
-            {"cell": list(cell), "count": count, "standard_error": float(f"{error:.6g}")}
-            for cell, count, error in rows
-        ]
+        body["cells"] = self._of_cells().to_pylist()
+        if self.figures is not None:
+            body |= self.figures.to_json()
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -173,10 +190,19 @@ class StepRelease:
         try:
             body = bounded_json(data)
             rows = body.pop("cells")
+            figures = {"figures": body.pop("figures")} if "figures" in body else None
+
+            def numbers(name: str) -> np.ndarray:
+                return np.array([row[name] for row in rows], np.int64)
+
+            has_limits = figures is not None or (bool(rows) and "low" in rows[0])
             return cls(
                 cells=tuple(tuple(row["cell"]) for row in rows),
-                counts=np.array([row["count"] for row in rows], np.int64),
+                counts=numbers("count"),
                 standard_errors=np.array([row["standard_error"] for row in rows], np.float64),
+                lows=numbers("low") if has_limits else None,
+                highs=numbers("high") if has_limits else None,
+                figures=None if figures is None else ReleasedFigures.from_json(figures),
                 **body,
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -191,10 +217,16 @@ class StepRelease:
         """As of `Step`."""
         return cls.from_json(data)
 
+    def in_form_of(self, kept: StepRelease) -> StepRelease:
+        """As of `Step`: without limits and figures if the kept one has none."""
+        return self if kept.lows is not None else replace(self, lows=None, highs=None, figures=None)
+
     def to_rows(self) -> pa.Table:
-        """Returns a row for each cell, with what they have in common as columns."""
+        """Returns a row for each cell, with what they have in common as columns.
+
+        Columns low, high (int64), kind (string) and usable (bool) are there where limits are.
+        """
         n = len(self.cells)
-        errors = [float(f"{error:.6g}") for error in self.standard_errors.tolist()]
         common = {name: [getattr(self, name)] * n for name in _FIELDS}
         kinds = {
             name: pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left")
@@ -202,14 +234,21 @@ class StepRelease:
             for name in _FIELDS
         }  # fmt: skip
         columns = {name: pa.array(values, kinds[name]) for name, values in common.items()}
-        return pa.table(
-            {
-                **columns,
-                "cell": pa.array([list(cell) for cell in self.cells], pa.list_(pa.string())),
-                "count": pa.array(self.counts, pa.int64()),
-                "standard_error": pa.array(errors, pa.float64()),
-            }
-        )
+        of_cells = self._of_cells()
+        return pa.table(columns | dict(zip(of_cells.column_names, of_cells.columns, strict=True)))
+
+    def _of_cells(self) -> pa.Table:
+        """What is said of each cell."""
+        columns = {
+            "cell": pa.array([list(cell) for cell in self.cells], pa.list_(pa.string())),
+            "count": pa.array(self.counts, pa.int64()),
+            "standard_error": pa.array(self.standard_errors, pa.float64()),
+        }
+        if self.lows is not None and self.highs is not None:
+            columns["low"] = pa.array(self.lows, pa.int64())
+            columns["high"] = pa.array(self.highs, pa.int64())
+            columns |= kind_columns(MEASURED, self.counts, self.lows, self.highs)
+        return pa.table(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +305,10 @@ class StepLog:
     def from_kept(cls, data: bytes) -> StepLog:
         """As of `Step`."""
         return cast(StepLog, decode(data))
+
+    def in_form_of(self, kept: StepLog) -> StepLog:
+        """As of `Step`: there is one form."""
+        return self
 
     def to_rows(self) -> pa.RecordBatch:
         """Returns the rows of the log in the canonical order of its cases."""

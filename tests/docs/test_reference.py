@@ -16,6 +16,7 @@ from docs.hooks import commands, methods, python
 from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.commands.verify import UNSURE_EXIT_CODE
 from tracecloak.schemas import errors
@@ -150,8 +151,15 @@ def test_every_field_of_a_step_is_on_the_page() -> None:
     ends = {"start_us": 0, "end_us": 1, "n_steps_left": 3, "epsilon": "1", "delta": "0"}
     step = StepRelease.of([], empty, empty, release_id="a", epoch="b", product="dfg",
                           view="total", step=0, **ends)  # fmt: skip
-    for name in pa.table(step.to_rows()).column_names:
-        assert f"`{name}`" in page, name
+    release = with_intervals(step)
+    assert release.figures is not None
+    figures = {figure.name for figure in release.figures.rows()}
+    for name in {
+        *pa.table(release.to_rows()).column_names,
+        *json.loads(release.to_json()),
+        *figures,
+    }:
+        assert name == "cells" or f"`{name}`" in page, name
 
 
 def test_what_a_guess_can_rise_to_is_as_the_page_says() -> None:

@@ -49,6 +49,8 @@ _VARIANTS = ("ABC", "ABC", "AB", "ABBC", "AC", "ABAB", "CBA", "ABCD")
 _DAY_S = 86_400
 # Columns that say what the others are: they follow from these, and have no noise of their own.
 _WORDS = ("kind", "usable")
+# Of a step's counts these follow from the count and its standard error.
+_LIMITS = ("low", "high")
 HEADER = ("case_id", "activity", "timestamp", "person", "who", "age", "diagnosis", "cost")
 _COLUMNS = {
     "org:resource": "who",
@@ -322,7 +324,8 @@ def _content(name: str, data: bytes) -> bytes:
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(data))
         if "count" in table.schema.names:
-            table = table.drop_columns([n for n in _WORDS if n in table.schema.names])
+            left_out = _WORDS + (_LIMITS if "standard_error" in table.schema.names else ())
+            table = table.drop_columns([n for n in left_out if n in table.schema.names])
         return json.dumps([table.schema.names, table.to_pylist()], default=str).encode()
     if name.endswith(".avro"):
         return json.dumps(list(fastavro.reader(io.BytesIO(data))), default=str).encode()

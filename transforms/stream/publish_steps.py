@@ -356,5 +356,6 @@ class _Release(beam.DoFn):
         timer.set(Timestamp(micros=self._rule.release_time(step)))
 
 
-def _is_same(one: Step, other: Step) -> bool:
-    return one.to_json() == other.to_json() and one.to_rows().equals(other.to_rows())
+def _is_same(kept: Step, drawn: Step) -> bool:
+    drawn = drawn.in_form_of(kept)
+    return kept.to_json() == drawn.to_json() and kept.to_rows().equals(drawn.to_rows())

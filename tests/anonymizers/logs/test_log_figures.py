@@ -117,6 +117,19 @@ def test_what_was_clipped_of_the_released_cases_raises_the_sum_and_widens_it() -
     assert raised.high == math.ceil(2 * 101 + half)
 
 
+def test_the_corrections_of_all_arcs_are_too_large_together() -> None:
+    """Half of what clipping takes of the released cases is doubted, of one arc and of the sum."""
+    clip = math.sqrt(3) / 2  # half of the norm, as above
+    rows = [
+        Measure(sums.CLIP, (), clip, 0.0) if row.what == sums.CLIP else row for row in UNCLIPPED
+    ]
+    events = figures(rows, {("A",): 100})["events", ()]
+    half = 1.96 * math.hypot(2 * 6.0, 0.5 * 50)
+    assert (events.low, events.high) == (100, math.ceil(2 * 190 + half))
+    lower = figures(rows, {("A",): 1000})["events", ()]
+    assert lower.low == 0 < 2 * 190 - 1.96 * math.hypot(2 * 6.0, 0.3 * 500)
+
+
 def test_a_number_without_a_sum_is_no_figure() -> None:
     made = figures([CASES], {("A", "B"): 60, ("A",): 40})
     assert set(made) == {("cases", ())}

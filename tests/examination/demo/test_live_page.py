@@ -24,10 +24,10 @@ import pytest
 from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.examination.demo.live_figures import (
-    Total,
     course_of,
     map_of,
     shown_graph,
@@ -77,9 +77,10 @@ def release(
         **others,
     }
     counts, errors = zip(*cells.values(), strict=True) if cells else ((), ())
-    return StepRelease.of(
+    made = StepRelease.of(
         list(cells), np.array(counts, np.int64), np.array(errors), step=step, **values
     )
+    return with_intervals(made)
 
 
 def to_canonical(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -121,12 +122,15 @@ def test_what_is_shown_is_sure_or_doubtful_between_activities_that_are_sure() ->
     top = edges["▶", "Triage"]
     assert (top["count"], top["low"], top["high"]) == (100, 94, 106)
     assert shown.graph.names.to_pylist() == ["Surgery", "Triage"]
+    # The largest that is not drawn is the 9 of Rare; 2.24 errors of 4 are once in 4 x 20 times.
+    assert shown.most_hidden == 18
 
 
 def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     cells = {("▶", "A"): (100, 3.0), ("A", "■"): (90, 3.0), ("A", "A"): (9, 4.0)}
-    shown = map_of(release(cells=cells))
+    shown, most_hidden = map_of(release(cells=cells))
     assert shown is not None
+    assert most_hidden == 0
     names = [node["name"] for node in shown["nodes"]]
     edges = {(names[e["source"]], names[e["target"]]): e for e in shown["edges"]}
     assert {pair: e["count"] for pair, e in edges.items()} == {
@@ -135,7 +139,9 @@ def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     # 9 is above its own interval around zero, and not beyond what the three can do together.
     assert [pair for pair, e in edges.items() if e["doubtful"]] == [("A", "A")]
     assert (edges["▶", "A"]["low"], edges["▶", "A"]["high"]) == (94, 106)
-    assert map_of(release(cells={("▶", "■"): (0, 1.0)})) is None
+    assert all(edge["usable"] for edge in shown["edges"])
+    # 0 with a noise of 1: more than 1.64 of it above the least that a map would show.
+    assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
 
 
 def test_nobody_leaves_the_dead_of_the_demo() -> None:
@@ -161,25 +167,25 @@ def test_nobody_leaves_the_dead_of_the_demo() -> None:
 
 
 def test_the_cases_are_those_that_begin_and_end() -> None:
-    # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each.
+    # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each: half of root 33 is 2.87.
     total = total_of(release())
-    assert (total.step, total.count) == (4, 105)
-    assert total.error == pytest.approx(math.hypot(3, 4, 2, 2) / 2)
-    assert total_of(release(cells={})) == Total(4, 0.0, 0.0)
+    assert (total.value, total.low, total.high) == (105, 99, 111)
+    assert total_of(release(cells={})).value == 0
 
 
 def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
     def window(step: int, n: int, view: str = "window") -> StepRelease:
-        return release(step, {("▶", "A"): (n, 4.0), ("A", "■"): (n, 3.0)}, view=view)
+        cells = {("▶", "A"): (n, 40.0), ("A", "■"): (n, 30.0), ("A", "A"): (n, 90.0)}
+        return release(step, cells, view=view)
 
-    windows = [window(0, 10), window(1, 20), window(3, 30)]  # step 2 is not there
+    windows = [window(0, 100), window(1, 200), window(3, 300)]  # step 2 is not there
     added = totals_of({"window": windows})
-    assert [(t.step, t.count) for t in added] == [(0, 10), (1, 30)]
-    assert [t.error for t in added] == pytest.approx([2.5, 2.5 * math.sqrt(2)])
-    published = [window(3, 70, "total")]
-    assert [(t.step, t.count) for t in totals_of({"window": windows, "total": published})] == [
-        (3, 70)
-    ]
+    assert [(step, total.value) for step, total in added] == [(0, 100), (1, 300)]
+    halves = [(total.high - total.low) / 2 for _, total in added]
+    assert halves == pytest.approx([1.96 * 25, 1.96 * 25 * math.sqrt(2)], abs=1)
+    published = [window(3, 700, "total")]
+    both = totals_of({"window": windows, "total": published})
+    assert [(step, total.value) for step, total in both] == [(3, 700)]
     assert totals_of({"sliding": [window(0, 10, "sliding")]}) == []
     assert totals_of({"window": windows[1:]}) == []
 
@@ -189,15 +195,17 @@ def test_the_course_has_a_row_with_its_interval_for_each_step() -> None:
         release(step, {("▶", "A"): (10 * step, 6.0), ("A", "■"): (10 * step, 8.0)})
         for step in (0, 1, 2)
     ]
-    rows = course_of([total_of(step) for step in steps], steps)
+    rows = course_of([(step.step, total_of(step)) for step in steps], steps)
     assert [(row["step"], row["end_ms"], row["count"]) for row in rows] == [
         (0, 10_000, 0), (1, 20_000, 10), (2, 30_000, 20),
     ]  # fmt: skip
-    assert [(row["low"], row["high"]) for row in rows] == [(-10, 10), (0, 20), (10, 30)]
+    # There are no fewer cases than none.
+    assert [(row["low"], row["high"]) for row in rows] == [(0, 10), (0, 20), (10, 30)]
+    assert [row["usable"] for row in rows] == [False, True, True]
 
 
 def test_a_name_stays_a_name_on_the_map() -> None:
-    shown = map_of(release(cells={("▶", HARMFUL): (50, 1.0), (HARMFUL, "■"): (50, 1.0)}))
+    shown, _ = map_of(release(cells={("▶", HARMFUL): (50, 1.0), (HARMFUL, "■"): (50, 1.0)}))
     assert shown is not None
     names = {node["name"] for node in shown["nodes"]}
     assert names == {"▶", "■", HARMFUL.replace("\u202e", "\ufffd")}
@@ -418,7 +426,8 @@ def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
 def test_many_releases_of_one_step_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
     monkeypatch.setattr(
-        "tracecloak.examination.demo.live_page.map_of", lambda one: drawn.append(one.step)
+        "tracecloak.examination.demo.live_page.map_of",
+        lambda one: (drawn.append(one.step), 0),
     )
     views = {"total": [release(4, release_id="drawn once")]}
     assert state(views) == state(views)

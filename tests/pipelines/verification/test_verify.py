@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ from tests.support.stream_runs import in_time, random_messages, run, stream_conf
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.pipelines.verification import log_forms, received
 from tracecloak.pipelines.verification.findings import Finding, Wrong
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.keys.signing import new_pair
 from tracecloak.transforms.publish.log_files import GZIP_LEVEL
 
@@ -440,7 +443,29 @@ STEP = "product=dfg/view=window/step-000002"
 
 def step(release: Path, **changes: Any) -> None:
     path = release / f"{STEP}.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    body = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps(body, ensure_ascii=False, separators=(",", ":")))
+
+
+def narrower(release: Path) -> None:
+    """As if there were half as much noise, in both forms of the step."""
+    path = release / f"{STEP}.json"
+    step = StepRelease.from_json(path.read_bytes())
+    halved = with_intervals(replace(step, standard_errors=step.standard_errors / 2))
+    narrow = replace(halved, standard_errors=step.standard_errors)
+    path.write_bytes(narrow.to_json())
+    table = release / f"{STEP}.parquet"
+    pq.write_table(narrow.to_rows().replace_schema_metadata(pq.read_schema(table).metadata), table)
+
+
+def more_noise(release: Path) -> None:
+    cells = json.loads((release / f"{STEP}.json").read_text())["cells"]
+    step(release, cells=[{**cell, "standard_error": 1e308} for cell in cells])
+
+
+def without_figure(release: Path) -> None:
+    figures = json.loads((release / f"{STEP}.json").read_text())["figures"]
+    step(release, figures=figures[1:])
 
 
 STREAM_CHANGES: dict[str, tuple[Change, set[str]]] = {
@@ -452,6 +477,9 @@ STREAM_CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a step of another epoch": (lambda r: step(r, epoch="2"), {"data"}),
     "a step of another time": (lambda r: step(r, end_us=1), {"data"}),
     "another count": (lambda r: step(r, cells=[]), {"data"}),
+    "intervals of less noise": (narrower, {"data"}),
+    "a figure is gone": (without_figure, {"data"}),
+    "more noise than there is": (more_noise, {"data"}),
     "half a step": (lambda r: (r / f"{STEP}.json").unlink(), {"data"}),
     "another statement": (lambda r: (r / "statement.md").write_text("Safe."), {"statement"}),
     "no statement": (lambda r: (r / "statement.md").unlink(), {"statement"}),

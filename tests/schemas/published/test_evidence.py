@@ -8,14 +8,25 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
+from tracecloak.anonymizers.graphs.count_intervals import intervals_of_all
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.schemas.published.evidence import EXPECTED_FALSE, evidence, evidence_of
-from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.published.evidence import (
+    EXPECTED_FALSE,
+    Evidence,
+    evidence,
+    laplace_scales,
+)
 
 N_CELLS = 783  # possible pairs of the hospital's 26 activities
 N_KEYS = 2000
+
+
+def decided(counts: np.ndarray, errors: np.ndarray, *, is_laplace: bool = False) -> Evidence:
+    scales = laplace_scales(errors) if is_laplace else errors
+    lows, _ = intervals_of_all(counts, scales, is_laplace=is_laplace)
+    return evidence(counts, errors, lows, is_laplace=is_laplace)
 
 
 @pytest.mark.parametrize("is_laplace", [False, True])
@@ -29,7 +40,7 @@ def test_noise_alone_makes_as_few_sure_cells_as_is_said(is_laplace: bool) -> Non
     # The standard deviation of discrete Laplace noise is not quite root 2 times its scale.
     error = 1 / (math.sqrt(2) * math.sinh(1 / (2 * scale))) if is_laplace else float(scale)
     errors = np.full(N_CELLS, error)
-    found = [evidence(row, errors, is_laplace=is_laplace) for row in noise]
+    found = [decided(row, errors, is_laplace=is_laplace) for row in noise]
     n_sure = sum(int(one.is_sure.sum()) for one in found)
     allowed = EXPECTED_FALSE * N_KEYS
     # Nearly Poisson: beyond 4 standard deviations once in some ten thousand times.
@@ -42,38 +53,31 @@ def test_noise_alone_makes_as_few_sure_cells_as_is_said(is_laplace: bool) -> Non
 def test_a_count_is_sure_doubtful_or_hidden() -> None:
     # Of 783 cells of noise 10, one in 78,300 may pass each: 42.1 and half a unit for rounding.
     counts = np.array([43, 42, 21, 20, 0, -50] + [0] * (N_CELLS - 6))
-    found = evidence(counts, np.full(N_CELLS, 10.0), is_laplace=False)
+    found = decided(counts, np.full(N_CELLS, 10.0))
     assert found.is_sure[:6].tolist() == [True, False, False, False, False, False]
     assert found.is_doubtful[:6].tolist() == [False, True, True, False, False, False]
-    assert found.half_widths.tolist() == [20] * N_CELLS
 
 
 def test_more_cells_ask_for_more() -> None:
     counts, errors = np.array([30]), np.array([10.0])
-    assert evidence(counts, errors, is_laplace=False).is_sure.tolist() == [True]
-    many = evidence(np.repeat(counts, 1000), np.repeat(errors, 1000), is_laplace=False)
+    assert decided(counts, errors).is_sure.tolist() == [True]
+    many = decided(np.repeat(counts, 1000), np.repeat(errors, 1000))
     assert not many.is_sure.any()
     assert many.is_doubtful.all()
 
 
 def test_without_noise_all_that_is_there_is_sure() -> None:
-    found = evidence(np.array([0, 1, 7]), np.zeros(3), is_laplace=True)
+    found = decided(np.array([0, 1, 7]), np.zeros(3), is_laplace=True)
     assert found.is_sure.tolist() == [False, True, True]
     assert not found.is_doubtful.any()
-    none = evidence(np.zeros(0, np.int64), np.zeros(0), is_laplace=False)
+    none = decided(np.zeros(0, np.int64), np.zeros(0))
     assert len(none.is_sure) == len(none.is_doubtful) == 0
 
 
-def test_the_interval_of_a_release_is_that_of_its_noise() -> None:
-    def half_width(delta: str) -> int:
-        cells = [(f"A{i}", "B") for i in range(3)]
-        release = StepRelease.of(
-            cells, np.zeros(3, np.int64), np.full(3, 100.0), release_id="r", epoch="1",
-            product="dfg", view="window", step=0, start_us=0, end_us=1, n_steps_left=0,
-            epsilon="1", delta=delta,
-        )  # fmt: skip
-        return int(evidence_of(release).half_widths[0])
-
-    assert half_width("1e-6") == 196
-    # Laplace noise of variance 100^2 has the scale 70.7, and e^-3 of it is beyond 3 scales.
-    assert half_width("0.0") == math.ceil(100 / math.sqrt(2) * math.log(20))
+def test_the_scale_of_laplace_noise_follows_from_its_deviation() -> None:
+    """Against the variance of discrete Laplace noise, 2 a / (1 - a)^2 with a = e^(-1/b)."""
+    for scale in (0.05, 0.3, 1.0, 20.0, 1e6):
+        a = math.exp(-1 / scale)
+        deviation = math.sqrt(2 * a) / -math.expm1(-1 / scale)
+        assert laplace_scales(np.array([deviation]))[0] == pytest.approx(scale, rel=1e-9)
+    assert laplace_scales(np.zeros(1)).tolist() == [0]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.step import StepRelease
 
 OTHERS = {
@@ -44,6 +46,47 @@ def test_a_message_says_all_and_is_read_back() -> None:
     assert body["cells"][1] == {"cell": ["A", "B"], "count": -3, "standard_error": 2.5}
     assert StepRelease.from_json(made.to_json()) == made
     assert made.key == ("ward", "2", "dfg", "total", 3)
+
+
+def with_limits(made: StepRelease) -> StepRelease:
+    figures = ReleasedFigures.of([Figure("cases", (), 12, 10, 14, "derived")])
+    return replace(made, lows=np.array([0, 0, 0, 5]), highs=np.array([8, 2, 0, 9]), figures=figures)
+
+
+def test_limits_and_figures_are_said_of_each_count_and_read_back() -> None:
+    made = with_limits(release([0, 1, 2, 3]))
+    body = json.loads(made.to_json())
+    assert body["cells"][3] == {
+        "cell": ["▶", "A"], "count": 12, "standard_error": 0.333333,
+        "low": 5, "high": 9, "kind": "measured", "usable": True,
+    }  # fmt: skip
+    assert [row["usable"] for row in body["cells"]] == [False, False, True, True]
+    assert [(row["figure"], row["low"], row["high"]) for row in body["figures"]] == [
+        ("cases", 10, 14)
+    ]
+    assert StepRelease.from_json(made.to_json()) == made
+    names = ["cell", "count", "standard_error", "low", "high", "kind", "usable"]
+    assert made.to_rows().column_names[-7:] == names
+
+
+def test_a_step_of_an_earlier_version_keeps_its_form() -> None:
+    """Its bytes were published, so that a step that is drawn again is compared in that form."""
+    old, new = release([0, 1, 2, 3]), with_limits(release([0, 1, 2, 3]))
+    kept = StepRelease.from_kept(old.to_kept())
+    assert kept.to_json() == old.to_json() != new.to_json()
+    assert kept.lows is None and kept.figures is None
+    assert "low" not in kept.to_rows().column_names
+    assert new.in_form_of(kept) == old
+    assert new.in_form_of(new) == new
+
+
+def test_limits_without_their_other_end_are_refused() -> None:
+    made, ones = release([0, 1, 2, 3]), np.ones(4, np.int64)
+    for wrong in ({"lows": ones}, {"figures": with_limits(made).figures}):
+        with pytest.raises(UsageError, match="go together"):
+            replace(made, **wrong)
+    with pytest.raises(UsageError, match="as many"):
+        replace(made, lows=ones[:2], highs=ones[:2])
 
 
 def test_another_count_is_another_release() -> None:

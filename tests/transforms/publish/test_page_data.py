@@ -9,6 +9,7 @@ import pytest
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.durations import ReleasedDurations
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -16,10 +17,11 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages import page as page_module
 from tracecloak.transforms.publish import map_data as map_module
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
-from tracecloak.transforms.publish.figures_data import folded_map
+from tracecloak.transforms.publish.figures_data import figures_data, folded_map
 from tracecloak.transforms.publish.map_data import (
     graph_of_log,
     graph_of_variants,
@@ -223,3 +225,18 @@ def test_a_folded_map_has_groups_for_nodes_and_says_what_is_in_each() -> None:
     }
     assert paths["A", "C"] == (30, True) and paths["A", "A"] == (4, False)
     assert all(node["usable"] for node in shown["nodes"])
+
+
+# --- How far to trust a log's numbers -------------------------------------------------------------
+
+
+def test_a_page_says_that_paths_are_modelled_where_none_was_counted() -> None:
+    """As at delta 0, where cases are drawn from counts of how they begin."""
+    cases = Figure("cases", (), 100, 90, 110, "measured")
+    activity = Figure("activity", ("A",), 100, 90, 110, "derived")
+    form = page_module._TEMPLATES.get_template("figures.html.j2")
+    for rows, is_modelled in (([cases], True), ([cases, activity], False)):
+        shown = form.render(figures=figures_data(ReleasedFigures.of(rows)))
+        assert ("is modelled" in shown) == is_modelled
+        assert ("count all paths" in shown) != is_modelled
+        assert "100 (90\u2013110)" in shown

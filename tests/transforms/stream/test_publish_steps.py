@@ -108,6 +108,31 @@ def test_steps_come_in_their_order_with_their_own_counts(
     assert stage.timer.value == Timestamp(100 + 40 + 4)  # none behind the last
 
 
+def test_a_step_that_an_earlier_version_decided_is_published_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Version 0.1.0 published no limits: its bytes are out, and the steps behind it have them."""
+
+    def fired() -> list[StepRelease]:
+        stage = Stage(product(), monkeypatch, tmp_path)
+        stage.give(0, counted(product(), "AB", "B"))
+        return stage.fire() + stage.fire()
+
+    def as_before(_: DfgSteps, *given: Any) -> tuple[StepRelease, Any]:
+        released, state = publish(product(), *given)
+        return replace(released, lows=None, highs=None, figures=None), state
+
+    publish = DfgSteps.publish
+    with monkeypatch.context() as patch:
+        patch.setattr(DfgSteps, "publish", as_before)
+        before = fired()
+    (tmp_path / "step-000001.decision").unlink()
+    again = fired()
+    assert again[0].to_json() == before[0].to_json()
+    assert again[0].lows is None and again[1].lows is not None
+    assert np.array_equal(again[1].counts, before[1].counts)
+
+
 class Clock:
     """The clock of a worker, which goes on only where somebody sleeps."""
 

@@ -42,15 +42,62 @@
           Plot.dot(points, {
             x: "at",
             y: "count",
-            fill: "var(--accent)",
+            fill: (d) => (d.usable ? "var(--accent)" : "var(--quiet)"),
             tip: true,
             title: (d) =>
-              `step ${d.step}\n${number(d.count)} cases, 95 % interval ${number(d.low)} to ${number(d.high)}`,
+              `step ${d.step}\n${number(d.count)} cases, 95 % interval ${number(d.low)} to ${number(d.high)}` +
+              (d.usable ? "" : ": not usable"),
           }),
           Plot.ruleY([0]),
         ],
       },
       label,
+    );
+  };
+
+  const errors = (shown) => {
+    byId("errors-section").hidden = !shown;
+    byId("errors").replaceChildren();
+    if (!shown) return;
+    byId("errors-text").textContent = shown.text;
+    const points = shown.points.map((row) => ({ ...row, at: new Date(row.end_ms) }));
+    const now = points.find((row) => row.step === shown.now);
+    const ends = { x: "at", y: "error", stroke: "what" };
+    tracecloak.chart(
+      "errors",
+      {
+        height: 240,
+        x: { type: "utc", label: null },
+        y: { label: "standard deviation", grid: true, zero: true, tickFormat: number },
+        color: { legend: true, range: ["var(--quiet)", "var(--accent)", "var(--warm)"] },
+        marks: [
+          Plot.ruleX([now], { x: "at", strokeDasharray: "4 3" }),
+          Plot.text([now], { x: "at", frameAnchor: "top", dy: -12, text: () => "now" }),
+          Plot.lineY(points, { ...ends, strokeWidth: 2 }),
+          Plot.tip(
+            points,
+            Plot.pointer({ ...ends, title: (d) => `${d.what}, step ${d.step}: ${number(d.error)}` }),
+          ),
+          Plot.ruleY([0]),
+        ],
+      },
+      "Standard deviation of the noise by step, up to the end of the horizon",
+    );
+  };
+
+  const figures = (rows, hidden) => {
+    byId("figures-section").hidden = false;
+    byId("hidden").textContent = hidden;
+    byId("figures").replaceChildren(
+      ...rows.map((row) =>
+        element(
+          "tr",
+          row.is_usable ? {} : { class: "unusable" },
+          element("td", {}, row.name),
+          element("td", { class: "number" }, row.text),
+          element("td", {}, row.is_usable ? row.kind : `${row.kind}, not usable`),
+        ),
+      ),
     );
   };
 
@@ -74,6 +121,8 @@
     choose(state.views, state.view);
     course("totals", state.totals, "cases so far");
     course("course", state.course, "cases by step");
+    errors(state.errors);
+    figures(state.figures, state.hidden_text);
     byId("process-section").hidden = state.map === null;
     byId("nothing").hidden = state.map !== null;
     if (state.map) (await tracecloak.mapReady).show(state.map);
