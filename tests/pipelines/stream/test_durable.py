@@ -80,9 +80,11 @@ FIELDS = {
         "steps step_counts spans span_counts days day_counts hours hour_counts service "
         "service_counts waits wait_counts"
     ),
+    "released-groups": "activities groups graph",
     "released-measures": "what offsets texts values deviations",
     "service-times": "borders unknown reached places",
     "pair-times": "sums deviation clip is_pure",
+    "measured-variants": "variants measures",
     "noisy-counts": "counts half_width",
     "open-cases": (
         "keys individuals closes latest offsets publish times orders event_ids activities closed"

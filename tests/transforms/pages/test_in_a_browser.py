@@ -218,7 +218,7 @@ def test_the_map_folds_to_groups_and_unfolds(opened: Open) -> None:
     page = opened("groups")
 
     def names() -> set[str]:
-        return set(page.locator("#map g.node text:first-of-type").all_inner_texts())
+        return set(page.locator("#map g.node text:first-of-type").all_text_contents())
 
     def pressed(level: str) -> str | None:
         return page.locator(f"#level-{level}").get_attribute("aria-pressed")
