@@ -44,11 +44,13 @@ def groups_of_log(
     starts = {label: code for code, label in enumerate(labels) if code != groups.end}
     rows = {row.of: row for row in measures.rows(sums.STEP)}
     threshold = math.sqrt(math.log(n * (n + 1) + 1))
+    limits = (one.value + Z95 * one.deviation for one in measures.rows(sums.STEP_NOT_SHOWN))
+    of_hidden = 0.0, max(limits, default=math.inf)
     edges = []
     for source, target in zip(*np.nonzero(whole), strict=True):
         ends = labels[source], labels[groups.end if target == n else target]
         row, count = rows.get(ends), float(whole[source, target])
-        low = high = count
+        low, high = of_hidden  # of a step that no drawn case had, as of all others of these
         if row is not None:
             estimate = of_clipped(row, count, float(clipped[source, target]))
             deviation = math.sqrt(estimate.variance)

@@ -60,6 +60,12 @@ def test_counts_are_those_of_the_released_log_and_intervals_are_of_the_sums() ->
     assert low == 0 and high == pytest.approx(8 + 1.96 * 20, abs=1) and count == 20
 
 
+def test_a_step_without_a_sum_has_the_limit_of_those_that_are_not_shown() -> None:
+    """Nobody counted how often B leads to A: at most 7 and twice a deviation of 5."""
+    edges = edges_of(groups_of(100.0, {**LOG, ("B1", "A1"): 3}))
+    assert edges["B", "A"] == (3, 0, 17)
+
+
 def test_what_clipping_takes_is_given_back() -> None:
     """All cases are halved, so the sums say twice as much, with half of that for uncertain."""
     low, high = edges_of(groups_of(100.0))["A", "B"][1:]
