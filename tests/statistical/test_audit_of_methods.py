@@ -81,7 +81,7 @@ RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "amun-rigorous": (0, 1),
     "auto-variants": (0, 1, 2),
     "hybrid-log": (0, 1, 2),
-    "joint-variants": (0, 1, 2),
+    "joint-variants": (0, 1, 2, 3),
     "laplace-dfg": (4,),
     "laplace-levels": (0, 1, 2),
     "laplace-variants": (2, 3),
