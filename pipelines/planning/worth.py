@@ -108,7 +108,7 @@ class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
 
 
 class _UntilVariants:
-    """Ends a run as soon as there are variants, which takes half of the time that a log does."""
+    """Ends a run as soon as there are variants, which takes a third of a log's time."""
 
     def once(
         self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]

@@ -762,7 +762,7 @@ def check_numbers(chosen: dict[str, Any]) -> tuple[str, ...]:
     return config.method, *(part["what"] for part in parts), unit
 
 
-@pytest.mark.parametrize("n", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [800, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_random_configurations_promise_what_they_spend_and_are_charged(n: int) -> None:
     """Catches a share that is rounded, forgotten, or charged otherwise than it is promised."""
     rng = np.random.default_rng(20260711)
@@ -786,7 +786,7 @@ def test_random_configurations_promise_what_they_spend_and_are_charged(n: int) -
     # Every way to spend was there, and often: a histogram, graphs that buy names or a clip and have
     # durations or none of all this, and graphs of short cases with Laplace noise.
     assert len(seen) == 2 * (1 + 2**3 + 1)
-    assert min(seen.values()) > 0.005 * n
+    assert min(seen.values()) > 0.01 * n
     assert n_refused < 0.1 * n
 
 
