@@ -6,7 +6,7 @@ DEMO_CASES ?= 30000
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
-.PHONY: demo stream-demo lake-demo soak test test-logs test-with-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
+.PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench comparison schema oldest check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
@@ -79,28 +79,6 @@ soak: .venv/pubsub $(CORE)
 # since many tests wait for a server, a browser or a process of their own.
 WORKERS := $(shell python3 -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-# Of the slow tests those that .ci/run asks for: what fast tests have a small twin of.
-CI_SLOW := tests/docs tests/golden/test_golden.py tests/test_notebooks.py tests/test_packaging.py \
-  tests/anonymizers/pretsa/test_method.py tests/anonymizers/pripel/test_method.py \
-  tests/pipelines/commands/test_methods_of_others.py \
-  tests/examination/experiments/test_syntactic.py::test_the_page_shows_every_perspective \
-  tests/pipelines/release/test_by_products.py tests/pipelines/release/test_killed.py::test_it_is_the_same_on_beam \
-  tests/pipelines/release/test_killed.py::test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run \
-  tests/pipelines/budget/test_ledger_postgres.py \
-  tests/pipelines/release/test_books.py \
-  tests/pipelines/release/test_release_and_ledger.py::test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing \
-  tests/pipelines/release/test_runs_agree.py::test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards \
-  tests/pipelines/release/test_runs_agree.py::test_worker_processes_and_in_memory_shards_change_nothing \
-  tests/examination/checks/test_checks.py::test_every_check_holds_and_nothing_of_the_operator_is_touched \
-  tests/pipelines/runners/test_flink.py tests/pipelines/runners/test_failures.py tests/pipelines/runners/test_options.py \
-  tests/statistical/test_audit_controls.py::test_right_noise_is_passed \
-  tests/statistical/test_audit_of_methods.py::test_a_scale_of_85_percent_on_sums_is_found \
-  tests/statistical/test_audit_of_streams.py::test_a_case_that_counts_in_every_window_is_caught \
-  tests/statistical/test_audit_of_streams.py::test_a_case_in_one_window_with_that_noise_is_not \
-  tests/transforms/stream/test_pubsub_connector.py
-
-# Hundreds of releases are attacked on this page, which takes minutes: the night does it.
-CI_LATER := tests/docs/test_pages.py::test_a_page_can_be_worked_through[docs/how-to/attack-your-release.md]
 
 test: .venv/dev $(CORE)
 	$(PYTEST) -m "not slow and not engines and not logs"
@@ -108,12 +86,10 @@ test: .venv/dev $(CORE)
 test-logs: .venv/dev $(CORE)
 	$(PYTEST) -m "logs and not slow"
 
-# Both in one run: to import all tests takes a minute of each process.
-test-with-logs: .venv/dev $(CORE)
-	$(PYTEST) -m "not slow and not engines"
-
+# All that is fast, with the logs, and of the slow tests those that tests/support/tiers.py names; in
+# one run, since to import all tests takes a minute of each process.
 test-ci: .venv/dev $(CORE)
-	$(PYTEST) -m "slow and not engines" $(CI_SLOW) --deselect "$(CI_LATER)"
+	$(PYTEST) -m "not engines and (not slow or ci)"
 
 test-slow: .venv/dev $(CORE)
 	$(PYTEST) -m "slow and not engines"

@@ -6,10 +6,12 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+from tests.support.tiers import is_in_ci
 
 if TYPE_CHECKING:
     from tests.support.releasing import Commands
@@ -21,6 +23,13 @@ T = TypeVar("T")
 settings.register_profile("tests", deadline=None, max_examples=25)
 settings.register_profile("night", deadline=None, max_examples=400)
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and is_in_ci(item.nodeid):
+            item.add_marker("ci")
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +51,30 @@ def home_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv(name, value)
         patch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path_factory.mktemp("keys") / "default"))
         patch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def classes_of_beam_seen_once() -> Iterator[None]:
+    """Beam asks a DoFn for its state and timers at every bundle, a third of the time of streams.
+
+    They are those of its class, and a function that is mapped has none here.
+    """
+    from apache_beam.transforms import userstate
+    from apache_beam.transforms.core import CallableWrapperDoFn, DoFn
+
+    asked = userstate.get_dofn_specs
+    specs: dict[type[DoFn], Any] = {}
+
+    def of_class(dofn: DoFn) -> Any:
+        if isinstance(dofn, CallableWrapperDoFn):
+            return set(), set()
+        if type(dofn) not in specs:
+            specs[type(dofn)] = asked(dofn)
+        return specs[type(dofn)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(userstate, "get_dofn_specs", of_class)
         yield
 
 
