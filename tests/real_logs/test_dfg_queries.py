@@ -297,6 +297,7 @@ def step_by_step(traces: TraceBatch) -> int:
     return n_cases
 
 
+@pytest.mark.slow
 def test_the_mechanism_takes_less_than_a_tenth_of_going_step_by_step(logs_folder: Path) -> None:
     """On 262,200 events; the authors' code took 18 s of BPIC 2012 with reading and writing it."""
     traces = real_log(logs_folder, BPIC)

@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.real_logs import public_log
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
@@ -115,13 +116,13 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
 @pytest.mark.parametrize(
     ("name", "calendar", "epsilon", "days", "hours"),
     [
-        (COSELOG, ALWAYS, "1000", 0.75, 0.23),
+        at_night(COSELOG, ALWAYS, "1000", 0.75, 0.23),
         (COSELOG, ALWAYS, "1", 1.6, 0.32),
-        (COSELOG, OFFICE, "1000", 0.75, 0.12),
+        at_night(COSELOG, OFFICE, "1000", 0.75, 0.12),
         (COSELOG, OFFICE, "1", 1.5, 0.18),
-        (SEPSIS, ALWAYS, "1000", 3.2, 0.29),
+        at_night(SEPSIS, ALWAYS, "1000", 3.2, 0.29),
         (SEPSIS, ALWAYS, "1", 6.5, 0.3),
-        (SEPSIS, ALWAYS, "4", 3.2, 0.3),
+        at_night(SEPSIS, ALWAYS, "4", 3.2, 0.3),
     ],
 )
 def test_cases_last_as_long_and_fall_into_the_same_hours(

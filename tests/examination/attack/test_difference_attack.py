@@ -118,6 +118,7 @@ def test_the_trees_of_the_papers_example_are_those_of_pm4py(more: Variant | None
     assert normalise(theirs) == plain_tree(variants, PUBLIC)
 
 
+@pytest.mark.slow
 def test_nobody_in_a_crowd_changes_a_plain_tree() -> None:
     """All guess that the case is not in the log, and are right half of the time."""
     crowd = {variant: 60 for variant in list(PAPER)[:3]}

@@ -178,7 +178,7 @@ def test_the_csv_has_the_attributes_of_the_parquet(made: Path) -> None:
             assert (kind(row[name]) if row[name] else None) == expected[key][name]
 
 
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_nothing_that_is_not_declared_is_in_a_released_byte(
     tmp_path: Path, inputs: list[Path], runner: str
 ) -> None:

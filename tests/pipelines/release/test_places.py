@@ -21,6 +21,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.gate import Gate, Unchanged
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
@@ -211,7 +212,7 @@ def grown(log: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "runner"),
-    [(rewritten, "InMemory"), (grown, "InMemory"), (rewritten, "FnApiRunner")],
+    [(rewritten, "InMemory"), (grown, "InMemory"), at_night(rewritten, "FnApiRunner")],
 )
 def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
     places: Places,

@@ -17,7 +17,7 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 
-RUNNERS = pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+RUNNERS = pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 
 
 @pytest.fixture(scope="module")

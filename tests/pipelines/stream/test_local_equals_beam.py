@@ -117,7 +117,8 @@ def divided(sent: Sequence[Sent], n_pulled: int) -> list[Happening]:
     return [*happenings, *ticking(int(ordered[-1].publish), 140)]
 
 
-@pytest.mark.parametrize("tombstone", [at_night(None), "6s"])
+@pytest.mark.slow  # the kernel of it is tested by day in anonymizers/streams/test_running.py
+@pytest.mark.parametrize("tombstone", [None, "6s"])
 def test_no_division_into_pulls_changes_a_step(tmp_path: Path, tombstone: str | None) -> None:
     """Read live or as a backlog, here and on Beam; cases come back after they have closed."""
     sent = messages(by_individual=False)
