@@ -110,7 +110,7 @@ class Spend:
         blocks: Of `joint` only: what has Gaussian noise.
         choices: Of `joint` only: what is pure, by name and epsilon.
         instead: Of `joint` only: what may be done in place of all blocks. Each is, with the
-            choices, within the epsilon of the part; their deltas are what the blocks leave of its.
+            choices, within the epsilon of the part, and its delta within the delta.
     """
 
     what: str

@@ -117,6 +117,11 @@ class Interval:
             self.digits,
         )
 
+    def at_least(self, least: Fraction | int) -> Interval:
+        """The larger of this number and another."""
+        other = Interval.of(least, self.digits)
+        return Interval(max(self.low, other.low), max(self.high, other.high), self.digits)
+
     def power(self, exponent: int) -> Interval:
         """Power of a number whose lower bound is not negative, by squaring."""
         result, base = Interval.of(1, self.digits), self

@@ -17,6 +17,17 @@ otherwise (Kairouz, Oh, Viswanath 2015), and dominating pairs compose, adaptivel
 Wang 2022, Theorem 10). So the delta of everything at epsilon is the mean of the Gaussian's delta at
 epsilon minus the sum of the choices' losses.
 
+What is done may also be decided by the choices: the blocks, or in their place something that is
+(epsilon - c, delta')-DP, where c is the sum of the choices' epsilons. Given an outcome of the
+choices of loss l, the delta at epsilon is that of what is then done at epsilon - l: that of the
+blocks, or delta' at most, since l <= c. Let Q be the law of the choices without the unit and r the
+factor e^l of an outcome. Then r max(delta of the blocks, delta') is a largest of sums that are
+linear in r, each r P(S) - e^epsilon P'(S) of a set S of what is then done, and so is convex in r.
+Its mean under Q, where r has the mean 1 and lies in [e^-e, e^e], is largest where r is at the ends,
+which is randomised response again; several choices follow one by one. So the mean over the losses
+of the larger of the two deltas is enough, and where delta' is below that of the blocks whatever
+the loss, it costs nothing.
+
 Cells that nobody declared, of which the noisy values from a threshold on are released, have a block
 of their own. A unit that alone has some of them is seen if one of them passes, which the threshold
 lets happen with probability q at most. What else is released has, whether one passed or not, the
@@ -124,6 +135,7 @@ def joint_deviation(
     delta: Fraction,
     choices: tuple[Fraction, ...] = (),
     unseen: tuple[Unseen, ...] = (),
+    instead: Fraction = Fraction(0),
 ) -> Fraction:
     """Returns the smallest deviation s with which everything together keeps (epsilon, delta).
 
@@ -132,6 +144,8 @@ def joint_deviation(
         delta: For everything together, in (0, 1/2].
         choices: Epsilons of the choices; they may come before, between and after the blocks.
         unseen: The blocks over cells that nobody declared.
+        instead: The largest delta of what may be done in place of the blocks, with the epsilon
+            that the choices leave.
 
     Returns:
         s, at most 1e-9 of itself above what the proof needs.
@@ -153,8 +167,10 @@ def joint_deviation(
         )
     all_situations = tuple(situations(unseen))
     passing = max(s.passing for s in all_situations)
-    if passing >= delta:
-        raise UsageError(f"the thresholds spend {passing}, which leaves nothing of delta {delta}")
+    if max(passing, instead) >= delta:
+        raise UsageError(
+            f"thresholds spend {max(passing, instead)}, which leaves nothing of delta {delta}"
+        )
     least = epsilon - sum(choices, Fraction(0)) - COORDINATES_LOSS
     if passing and least <= 2 * passing:
         raise UsageError(
@@ -173,14 +189,15 @@ def joint_deviation(
 
     def seems_enough(deviation: Fraction) -> bool:
         return corners_tell(deviation) and all(
-            _rough_delta(float(deviation), float(s.left), float(epsilon), rough) + float(s.passing)
-            <= float(delta)
+            _rough_delta(float(deviation), s, float(epsilon), rough, float(instead)) <= float(delta)
             for s in all_situations
         )
 
     def is_enough(deviation: Fraction) -> bool:
         return corners_tell(deviation) and all(
-            _holds(deviation, s, epsilon, delta, losses) for s in all_situations
+            _mean_delta(deviation, s, Interval.of(epsilon), losses, instead).is_at_most(delta)
+            is True
+            for s in all_situations
         )
 
     return proven_deviation(is_enough, seems_enough)
@@ -211,7 +228,8 @@ def delta_for_unseen(
     losses = [(float(loss), float(weight.high)) for loss, weight in _losses(choices)]
 
     def unused(left: float) -> float:
-        needed = _rough_delta(deviation, max(left, 0.0), float(epsilon), losses)
+        situation = Situation(Fraction(max(left, 0.0)), Fraction(0))
+        needed = _rough_delta(deviation, situation, float(epsilon), losses)
         return max(float(delta) - needed, float(delta) * _LEAST_PASSING)
 
     alone = [unused(1 - float(share)) for share in shares]
@@ -246,17 +264,26 @@ def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tup
 
 
 def joint_delta(
-    deviation: Fraction, left: Fraction, epsilon: Interval, choices: tuple[Fraction, ...]
+    deviation: Fraction,
+    left: Fraction,
+    epsilon: Interval,
+    choices: tuple[Fraction, ...],
+    passing: Fraction = Fraction(0),
+    instead: Fraction = Fraction(0),
 ) -> Interval:
-    """Encloses the smallest delta of choices and Gaussian blocks of which a share is changed.
+    """Encloses a delta of choices and Gaussian blocks of which a share is changed.
+
+    It is the smallest one where nothing passes and nothing can be done instead.
 
     Args:
         deviation: s.
         left: The share, from 0 to 1.
         epsilon: At which it is asked for.
         choices: Epsilons of the choices.
+        passing: The probability that something is released that only the unit has.
+        instead: The largest delta of what may be done in place of the blocks.
     """
-    return _mean_delta(deviation, left, epsilon, _losses(choices))
+    return _mean_delta(deviation, Situation(left, passing), epsilon, _losses(choices), instead)
 
 
 _Losses = list[tuple[Fraction, Interval]]
@@ -276,24 +303,17 @@ def _losses(choices: tuple[Fraction, ...]) -> _Losses:
     return sorted(weights.items(), key=lambda item: item[0])
 
 
-def _holds(
-    deviation: Fraction, s: Situation, epsilon: Fraction, delta: Fraction, losses: _Losses
-) -> bool:
-    mean_delta = _mean_delta(deviation, s.left, Interval.of(epsilon), losses)
-    return (mean_delta + Interval.of(s.passing)).is_at_most(delta) is True
-
-
 def _mean_delta(
-    deviation: Fraction, left: Fraction, epsilon: Interval, losses: _Losses
+    deviation: Fraction, s: Situation, epsilon: Interval, losses: _Losses, instead: Fraction
 ) -> Interval:
     total = Interval.of(0)
     for loss, weight in losses:
-        at = epsilon - Interval.of(loss)
-        if left:
-            total = total + weight * gaussian_delta(_as_if_whole(deviation, left), at)
+        at, then = epsilon - Interval.of(loss), Interval.of(0)
+        if s.left:
+            then = gaussian_delta(_as_if_whole(deviation, s.left), at)
         elif at.low < 0:  # only the choices differ
-            most = 1 - at.exp()
-            total = total + weight * Interval(max(most.low, most.low * 0), most.high, most.digits)
+            then = (1 - at.exp()).at_least(0)
+        total = total + weight * (then + Interval.of(s.passing)).at_least(instead)
     return total
 
 
@@ -304,10 +324,19 @@ def _as_if_whole(deviation: Fraction, left: Fraction) -> Fraction:
 
 
 def _rough_delta(
-    deviation: float, left: float, epsilon: float, losses: Sequence[tuple[float, float]]
+    deviation: float,
+    s: Situation,
+    epsilon: float,
+    losses: Sequence[tuple[float, float]],
+    instead: float = 0.0,
 ) -> float:
     """`_mean_delta` in floats."""
-    if not left:
-        return sum(-weight * math.expm1(min(epsilon - loss, 0.0)) for loss, weight in losses)
-    relative = deviation / math.sqrt(left)
-    return sum(weight * rough_gaussian_delta(relative, epsilon - loss) for loss, weight in losses)
+    left, passing = float(s.left), float(s.passing)
+    total = 0.0
+    for loss, weight in losses:
+        if left:
+            then = rough_gaussian_delta(deviation / math.sqrt(left), epsilon - loss)
+        else:
+            then = -math.expm1(min(epsilon - loss, 0.0))
+        total += weight * max(then + passing, instead)
+    return total

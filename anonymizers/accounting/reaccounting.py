@@ -104,8 +104,9 @@ def _is_joint_enough(part: Spend) -> bool | None:
     deviation = Fraction(unit, _root_above(whole * unit**2))
     most = _with_slack(part.delta)
     epsilon = Interval.of(part.epsilon - COORDINATES_LOSS)
-    return all(way.delta <= most for way in part.instead) and all(
-        (joint_delta(deviation, s.left, epsilon, choices) + Interval.of(s.passing)).is_at_most(most)
+    instead = max((way.delta for way in part.instead), default=Fraction(0))
+    return all(
+        joint_delta(deviation, s.left, epsilon, choices, s.passing, instead).is_at_most(most)
         is True
         for s in situations(unseen)
     )

@@ -102,12 +102,9 @@ class Sums:
 class Instead:
     """A part of what a release does in place of all sums, if a choice says so.
 
-    It gets the epsilon that the choices leave, and a share of delta of its own, which the sums do
-    not get. Let M be the release that always computes the sums, with (epsilon, delta_1), and N the
-    one that always does this, with (epsilon, delta_2). Both make the choice first, and it decides
-    what follows. So every event of the release that does one or the other consists of an event of M
-    and one of N, and this release is (epsilon, delta_1 + delta_2)-DP. It is not allowed where
-    anything else gets noise, too.
+    It gets the epsilon that the choices leave, and a delta of its own, which costs the sums little
+    or nothing (`anonymizers.accounting.joint` has the proof). It is not allowed where anything else
+    gets noise, too.
 
     Attributes:
         name: As in the plan and the manifest.
@@ -115,7 +112,7 @@ class Instead:
         share: Its share of that epsilon; the shares of one way add up to 1.
         of: The names of the sums.
         largest: See `Pure`.
-        delta_share: Its share of the delta of the release, for cells that nobody declared.
+        delta_share: Its delta, for cells that nobody declared, as a share of that of the release.
     """
 
     name: str
@@ -356,16 +353,18 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     is_joint = delta > 0 and _is_joint_only(done)
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
     passing = {need.name: delta * need.delta_share for need in may_be}
-    divided = _divided(epsilon, delta - sum(passing.values(), Fraction(0)), done)
+    divided = _divided(epsilon, delta, done, max(passing.values(), default=Fraction(0)))
     means = {
         need.name: Allowance(epsilon * left * need.share, passing[need.name]) for need in may_be
     }
     nothing = {need.name: Allowance(Fraction(0)) for need in instead}
     means = {**divided.means, **nothing, **means}
-    return replace(divided, delta=delta, needs=needs, means=means)
+    return replace(divided, needs=needs, means=means)
 
 
-def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Budget:
+def _divided(
+    epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...], instead: Fraction
+) -> Budget:
     sums = [need for need in needs if isinstance(need, Sums)]
     if any(need.is_open for need in sums) and delta == 0:
         raise UsageError("delta must be above 0 for cells that nobody declared")
@@ -373,7 +372,7 @@ def _divided(epsilon: Fraction, delta: Fraction, needs: tuple[_Done, ...]) -> Bu
     if not sums or delta == 0:
         return linear
     try:
-        joint = _joint(epsilon, delta, needs)
+        joint = _joint(epsilon, delta, needs, instead)
     except UsageError:  # epsilon is too small for Gaussian noise, maybe not for Laplace noise
         if _is_joint_only(needs):
             raise
@@ -418,7 +417,7 @@ def _decimal(weights: Mapping[str, Fraction], whole: Fraction) -> dict[str, Frac
     return shares
 
 
-def _joint(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done]) -> Budget:
+def _joint(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done], instead: Fraction) -> Budget:
     sums = [need for need in needs if isinstance(need, Sums)]
     whole = sum((need.share for need in sums), Fraction(0))
     shares = {need.name: need.share / whole for need in sums}
@@ -429,7 +428,7 @@ def _joint(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done]) -> Budget
     passing = delta_for_unseen(epsilon, delta, choices, tuple(is_open.values()))
     deltas = dict(zip(is_open, passing, strict=True))
     unseen = tuple(Unseen(share, deltas[name]) for name, share in is_open.items())
-    deviation = joint_deviation(epsilon, delta, choices, unseen)
+    deviation = joint_deviation(epsilon, delta, choices, unseen, instead)
     means = {
         need.name: Allowance(pure[need.name])
         if need.name in pure

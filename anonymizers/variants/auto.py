@@ -46,8 +46,8 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _CHOICE = Fraction(3, 100)
-# The share of delta for the histogram's threshold. At a delta of 1e-6 a quarter raises the noise of
-# `joint-variants` by 1 %, and the threshold by 10 %.
+# The share of delta for the histogram's threshold. At a delta of 1e-6 a quarter costs the noise of
+# `joint-variants` nothing, and raises the threshold by 10 %.
 _OF_DELTA = Fraction(1, 4)
 # Events of a case in the tree.
 _LONGEST_IN_TREE = 100

@@ -161,12 +161,16 @@ def _mixed(
     )
 
 
+@pytest.mark.parametrize("share", [Fraction(1, 4), Fraction(9, 10)])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(4)])
-def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction) -> None:
-    """And it does not where the sums have all of delta, and what is in their place, too."""
+def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fraction) -> None:
+    """And all of it is used; what is in place of the sums costs them something if it has much.
+
+    It does not hold where the sums have all of delta, and what is in their place, too.
+    """
     sums = Sums("sums", Fraction(1), ONE, 1024, is_l2=True)
     choice = Choice("choice", Fraction(4, 100))
-    place = Instead("x", "x", Fraction(1), ("sums",), delta_share=Fraction(1, 4))
+    place = Instead("x", "x", Fraction(1), ("sums",), delta_share=share)
 
     def worst(needs: tuple[Any, ...], of_place: Fraction) -> float:
         found = budget_of(epsilon, DELTA, needs)
@@ -177,8 +181,12 @@ def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction) -> None:
             for ways in itertools.product((False, True), repeat=2)
         )
 
-    shared = budget_of(epsilon, DELTA, (choice, sums, place)).means["x"]
-    assert worst((choice, sums, place), shared.delta) <= float(DELTA)
+    shared = budget_of(epsilon, DELTA, (choice, sums, place))
+    assert shared.means["x"].delta == share * DELTA
+    assert 0.9999 < worst((choice, sums, place), share * DELTA) / float(DELTA) <= 1
+    alone = budget_of(epsilon, DELTA, (choice, sums))
+    assert shared.deviation is not None and alone.deviation is not None
+    assert (shared.deviation > alone.deviation) == (share > Fraction(1, 2))
     assert worst((choice, sums), DELTA) > 1.05 * float(DELTA)  # the control
 
 
