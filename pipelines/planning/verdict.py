@@ -284,11 +284,13 @@ def _with_more_epsilon(params: Any, n_cases: int, stands_for_cases: bool) -> lis
 def _with_fewer_names(method: Anonymizer, params: Any, n_cases: int) -> list[_Change]:
     """Returns the parameters with a part of the declared names; none if they are few, or bought."""
     names = method.bounds(params).vocabulary or ()
+    has_groups = "groups" in type(params).model_fields
+    beside = " (`--groups` counts groups beside the activities)" * has_groups
     changes = []
     for factor in _FEWER_NAMES:
         n_left = len(names) // factor
         changed = _changed(params, vocabulary=names[:n_left]) if n_left >= _FEWEST_NAMES else None
-        what = f"{n_left:,} activities, each a group of those there are,"
+        what = f"{n_left:,} activities, each a group of those there are{beside},"
         changes += [] if changed is None else [_Change(what, changed, n_cases)]
     return changes
 

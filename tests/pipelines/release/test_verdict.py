@@ -82,6 +82,16 @@ def test_what_an_orderly_process_leaves_is_not_called_worthless() -> None:
     assert judged_at(method, params, 30).grade == "no"
 
 
+@pytest.mark.parametrize(("name", "has_groups"), [("joint-variants", True), ("private-dfg", False)])
+def test_groups_are_named_where_fewer_names_would_help(name: str, has_groups: bool) -> None:
+    method = METHODS[name]
+    wide = tuple(f"step {number}" for number in range(60))
+    params = method.Params(epsilon="0.5", vocabulary=wide, max_trace_length=12)
+    [verdict] = verdicts(method, params, [400])
+    [mend] = [mend for mend in verdict.mends if "each a group of those there are" in mend]
+    assert ("`--groups`" in mend) == has_groups
+
+
 @pytest.mark.slow
 def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> None:
     """Of cells as recorded: half of a way's releases have a distance below 0.2."""
