@@ -82,7 +82,7 @@ def test_the_command_is_one_that_can_be_typed_now() -> None:
         ('"n_mined": 0', '"n_mined": 0, "other": 1'),
         ('"n_repetitions": 10', '"n_repetitions": 0'),
         ('"kind": "graph"', '"kind": "map"'),
-        ("0.616,", "NaN,"),
+        ("0.407351,", "NaN,"),
         (', "n_mined": 0', ""),
     ],
 )
@@ -108,7 +108,7 @@ def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:
             for cell, quartiles in zip(row[2:], release.figures.values(), strict=True):
                 shown = [float(n.replace(",", "")) for n in re.findall(r"[\d.,]+", cell)]
                 expected = [] if quartiles is None else list(quartiles)
-                if len(set(expected)) == 1 or expected[1:2] == expected[2:]:
+                if len({f"{value:.3f}" for value in expected[1:]}) == 1:  # as they are shown
                     expected = expected[:1]
                 assert shown == pytest.approx(expected, rel=0.05, abs=6e-4), (heading, row)
             n_rows += 1
@@ -140,7 +140,7 @@ def test_the_page_above_them_has_its_tables() -> None:
     nearest = [
         medians(name, "variant_emd")["sepsis"] for name in ("joint-variants", "auto-variants")
     ]
-    assert [round(value, 2) for value in nearest] == [0.27, 0.27]
+    assert [round(value, 2) for value in nearest] == [0.26, 0.26]
     (of_bootstrap, _, _) = log_named("sepsis").lines[0].figures["variant_emd"] or (0, 0, 0)
     assert round(of_bootstrap, 2) == 0.08 and log_named("sepsis").n_cases == 1050
 
