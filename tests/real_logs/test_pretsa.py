@@ -152,6 +152,7 @@ def test_what_protected_ends_cost(
     assert (medians(logs_folder, name, k=k, t=t, distance=distance) <= most).all()
 
 
+@pytest.mark.slow
 def test_closer_durations_cost_variants(logs_folder: Path) -> None:
     """Releases that the verifier accepts, down to a t that leaves but a few variants."""
     n_variants = [released(logs_folder, SEPSIS, k=4, t=t).after.n_variants for t in (1.0, 0.2, 0.1)]

@@ -117,7 +117,7 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
     ("name", "calendar", "epsilon", "days", "hours"),
     [
         at_night(COSELOG, ALWAYS, "1000", 0.75, 0.23),
-        (COSELOG, ALWAYS, "1", 1.6, 0.32),
+        at_night(COSELOG, ALWAYS, "1", 1.6, 0.32),
         at_night(COSELOG, OFFICE, "1000", 0.75, 0.12),
         (COSELOG, OFFICE, "1", 1.5, 0.18),
         at_night(SEPSIS, ALWAYS, "1000", 3.2, 0.29),

@@ -248,6 +248,7 @@ def test_whatever_cases_begin_with_is_harmless_in_the_paper_profile(
 # --- speed ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "epsilon", "thresholds", "theirs"),
     [

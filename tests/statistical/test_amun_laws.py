@@ -71,6 +71,7 @@ def absolute(law: dict[int, float]) -> dict[int, float]:
     return {k: law[k] + law[-k] if k else law[0] for k in law if k >= 0}
 
 
+@pytest.mark.slow
 def test_a_sampled_count_moves_by_rounded_laplace_noise() -> None:
     """Controls: epsilon 20 % smaller and larger, and noise that is cut off instead of rounded."""
     gains, losses = net_moves(AmunParams(guessing_advantage=G))

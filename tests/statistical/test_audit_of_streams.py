@@ -113,6 +113,7 @@ def test_the_one_case_counts_in_one_step_and_in_every_window() -> None:
     assert [step.n_events for step in everywhere] == [1] * 9
 
 
+@pytest.mark.slow
 def test_a_whole_stream_keeps_its_epsilon() -> None:
     assert audited(params(view="window", delta="0"), in_one_step) <= float(EPSILON)
 

@@ -321,6 +321,7 @@ def test_audits_find_that_the_published_epsilon_does_not_hold(
         assert min(bounds_of(params, "activity that is new")) > 1  # its name is seen
 
 
+@pytest.mark.slow
 def test_audits_do_not_refute_the_honest_epsilon() -> None:
     """At epsilon 1; the control keeps the noise of a single pair, that of the published form."""
     params = params_of(**LONG, budget="honest")

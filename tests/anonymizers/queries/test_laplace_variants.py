@@ -352,6 +352,7 @@ def test_an_audit_refutes_every_epsilon_where_the_names_are_the_logs() -> None:
     assert many > max(0.5, few + 0.5)
 
 
+@pytest.mark.slow
 def test_an_audit_finds_nothing_against_the_honest_budget() -> None:
     """The control is what it finds with noise of a third of the scale: three times epsilon."""
     given = {**HONEST, "p_harmful": 1}

@@ -774,6 +774,7 @@ def test_an_audit_refutes_the_published_claim() -> None:
     assert found > 1
 
 
+@pytest.mark.slow
 def test_an_audit_finds_no_end_where_the_names_are_the_logs() -> None:
     """The more releases, the larger the bound: an activity that is new proves its case."""
     given = {**LOG_RULES, "epsilon": "0.5", "max_prefix_length": 1, "p_harmful": 1}
@@ -781,6 +782,7 @@ def test_an_audit_finds_no_end_where_the_names_are_the_logs() -> None:
     assert many > max(0.5, few + 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [at_night(HONEST), BOUGHT])
 def test_an_audit_finds_nothing_against_the_honest_budget(given: dict[str, Any]) -> None:
     """The case and the names that the published form is refuted by. Control: 60 times epsilon."""

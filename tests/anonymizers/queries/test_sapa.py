@@ -371,6 +371,7 @@ def test_the_support_tells_more_the_more_releases_there_are() -> None:
     assert 0 < few < many > 1
 
 
+@pytest.mark.slow
 def test_audits_do_not_refute_the_honest_epsilon() -> None:
     """At epsilon 1; the control keeps the noise of a single pair, that of the published form."""
     params = params_of(query="laplace", budget="honest", **LONG)

@@ -186,6 +186,7 @@ def test_a_report_that_proves_nothing_says_so_in_words() -> None:
     assert "- Audited: epsilon >= 0.0625, 62.5% of the claim." in told
 
 
+@pytest.mark.slow
 def test_a_published_report_sets_findings_beside_the_papers_claim(
     log: Path,
 ) -> None:
