@@ -54,7 +54,8 @@ needs t e >= t^2 v / 2 + 2 t q, which is weaker.
 `thresholds.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
 
 *Something in place of all blocks* (`composition.Way`) divides by case if both ways do: they make
-the same choices, at t e_i, and what is done follows from these.
+the same choices, at t e_i, and what is done follows from these. The larger of their two deltas does
+not fall with S, as neither does, and is t times as large at most.
 """
 
 from __future__ import annotations
