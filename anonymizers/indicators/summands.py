@@ -136,9 +136,7 @@ def summand_of(indicator: Indicator) -> Summand | None:
                 lambda traces: cases_that_keep(traces, template, first, second, n, within)
             )
         case Amount(attribute=attribute, bounds=(low, high)):
-            return Summand(
-                float(low), float(high), lambda traces: _amounts(traces, attribute)
-            )
+            return Summand(float(low), float(high), lambda traces: _amounts(traces, attribute))
     raise TypeError(f"no summand of {type(indicator).__name__}")
 
 
