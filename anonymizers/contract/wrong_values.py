@@ -30,6 +30,8 @@ _SAID = {
     "finite_number": "must be a finite number",
     "decimal_max_places": "must have at most {decimal_places} decimal places",
     "literal_error": "must be {expected}",
+    "union_tag_invalid": "{discriminator} must be one of {expected_tags}",
+    "union_tag_not_found": "needs {discriminator}",
     "timezone_aware": "must say its offset from UTC, such as the Z of 2026-01-31T12:00:00Z",
     "string_type": "must be text; in a file, write it in quotes",
     "string_unicode": "must be text",

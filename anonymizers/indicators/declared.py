@@ -9,22 +9,30 @@ bound.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import pydantic
 from pydantic import Field
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.schemas.events.time_texts import Duration, duration_text
+from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.events.time_texts import Duration, duration_text, short_duration
 from tracecloak.schemas.statistics.declare_rules import OF_ONE, OF_TWO
 
 MAX_INDICATORS = 200
-# Of a histogram, or of the grid that quantiles are read from.
+MAX_GROUPS = 1_000
 MAX_BINS = 200
 
+# A duration whose text in a manifest is what a configuration has: 90d.
+Time = Annotated[Duration, pydantic.PlainSerializer(short_duration, return_type=str)]
+
 Period = Literal["day", "week", "month", "quarter", "year"]
-Moment = Literal["mean", "sum"]
+PERIODS: tuple[str, ...] = get_args(Period)
+
+ACTIVITY = "activity"
+PAIR = "pair"
 
 
 class Filter(pydantic.BaseModel):
@@ -45,6 +53,8 @@ class Filter(pydantic.BaseModel):
             raise ValueError("attribute and equals go together")
         if self.occurs is None and self.attribute is None:
             raise ValueError("needs occurs, or attribute and equals")
+        if self.attribute is not None:
+            _check_of_case(self.attribute)
         return self
 
     @property
@@ -58,25 +68,111 @@ class Filter(pydantic.BaseModel):
         return " and ".join(parts)
 
 
+def _check_of_case(attribute: str) -> None:
+    if not is_case_attribute(attribute):
+        raise ValueError(
+            "must be an attribute of the case, whose name begins with case:"
+        )
+
+
+def _listed(value: Any) -> Any:
+    """Reads `A|B` as a list, since a comma stands between the indicators of a flag."""
+    return [part.strip() for part in value.split("|")] if isinstance(value, str) else value
+
+
+Group = str | tuple[str, str]
+
+
 class Indicator(pydantic.BaseModel):
     """What all indicators have."""
 
     model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
     )
+    steps: ClassVar[str | None] = None
+    """Of what a case can have several, and that it can be told apart by: activities, pairs or
+    nothing."""
 
     indicator: str
     name: str | None = Field(None, min_length=1, max_length=200)
     """Its name in what is released; by default what it is, in words."""
     where: Filter | None = None
     """Of which cases it speaks; by default of all."""
-    by: Period | None = None
-    """By which period of the start of a case it is told apart; by default it is one figure."""
+    by: str | None = None
+    """What it is told apart by: day, week, month, quarter or year of the start of a case, an
+    attribute of the case such as `case:channel`, or activity or pair where it is about these; by
+    default it is one figure."""
+    groups: Annotated[
+        tuple[Group, ...] | None,
+        pydantic.BeforeValidator(_listed),
+        Field(min_length=1, max_length=MAX_GROUPS),
+    ] = None
+    """The values of that attribute, the activities or the pairs, public; in a text A|B, and a pair
+    as A>B. By default the most frequent ones are chosen on the log, for a share of the budget."""
+    n_groups: int = Field(10, ge=1, le=MAX_GROUPS)
+    """How many are chosen at most where groups are not declared."""
     priority: Exact = Field(1, gt=0, le=1000)  # type: ignore[assignment]
-    """What it weighs: with twice the priority an indicator has half the noise beside others."""
+    """Its share of the budget beside others; with twice the priority it gets twice the share."""
     wanted_error: Exact | None = Field(None, gt=0)
-    """Half the width of the interval that is wanted, in the unit of the indicator: `plan` says the
-    least epsilon for it. By default none is."""
+    """Half the width of the interval that is wanted, in the unit of the indicator, times in
+    seconds; `plan` says the least epsilon for all that are wanted. By default none is."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_groups(self) -> Indicator:
+        if self.by is None:
+            if self.groups is not None:
+                raise ValueError("groups needs by, which says what they are of")
+            return self
+        if self.by in (ACTIVITY, PAIR):
+            if self.by != self.steps:
+                raise ValueError(f"{self.indicator} cannot be told apart by {self.by}")
+        elif self.by in PERIODS:
+            if self.groups is not None:
+                raise ValueError(
+                    "groups are not for periods: first_date and last_date say which there are"
+                )
+        else:
+            try:
+                _check_of_case(self.by)
+            except ValueError:
+                known = ", ".join((*PERIODS, *((self.steps,) if self.steps else ())))
+                raise ValueError(
+                    f"by must be {known} or an attribute of the case such as case:channel"
+                ) from None
+        if self.groups is not None:
+            if len(set(self.groups)) < len(self.groups):
+                raise ValueError("groups must be distinct")
+            if not all(group if isinstance(group, str) else all(group) for group in self.groups):
+                raise ValueError("groups must not be empty texts")
+            is_pair = self.by == PAIR
+            if any(isinstance(group, str) == is_pair for group in self.groups):
+                raise ValueError(
+                    "groups must be pairs of activities, [A, B] or in a text A>B"
+                    if is_pair
+                    else "groups must be texts"
+                )
+        return self
+
+    @pydantic.field_validator("groups", mode="before")
+    @classmethod
+    def _pairs_of_texts(cls, groups: Any, info: pydantic.ValidationInfo) -> Any:
+        groups = _listed(groups)
+        if info.data.get("by") != PAIR or not isinstance(groups, list | tuple):
+            return groups
+        return tuple(
+            tuple(part.strip() for part in group.split(">", 1)) if isinstance(group, str) else group
+            for group in groups
+        )
+
+    @pydantic.model_serializer(mode="wrap")
+    def _given_alone(self, serialise: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out what is as it is by default."""
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in serialise(self).items()
+            if name == "indicator" or getattr(self, name) != fields[name].default
+        }
 
     @property
     def words(self) -> str:
@@ -88,12 +184,38 @@ class Indicator(pydantic.BaseModel):
         """Its name."""
         if self.name is not None:
             return self.name
-        return self.words + (f", cases {self.where.words}" if self.where else "")
+        where = f", cases {self.where.words}" if self.where else ""
+        return self.words + (f" by {self.by}" if self.by else "") + where
+
+    @property
+    def steps_of(self) -> tuple[Group, ...]:
+        """The activities or pairs that are declared: those that it names, or is told apart by."""
+        if self.by == self.steps:
+            return self.groups or ()
+        return ()
+
+    @property
+    def is_by_steps(self) -> bool:
+        """Whether it is told apart by what a case can have several of."""
+        return self.by is not None and self.by == self.steps
+
+    @property
+    def is_bought(self) -> bool:
+        """Whether its groups are chosen on the log; periods are not, as they follow from dates."""
+        return self.by is not None and self.by not in PERIODS and self.groups is None
 
     @property
     def activities(self) -> tuple[str, ...]:
         """The activities that it names."""
-        return () if self.where is None or self.where.occurs is None else (self.where.occurs,)
+        by = [name for step in self.steps_of for name in ((step,) if isinstance(step, str) else step)]
+        return (*by, *((self.where.occurs,) if self.where and self.where.occurs else ()))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that it reads."""
+        by = () if self.by in (None, ACTIVITY, PAIR, *PERIODS) else (self.by,)
+        where = self.where.attribute if self.where else None
+        return tuple(name for name in (*by, where) if name)
 
 
 class Cases(Indicator):
@@ -106,30 +228,90 @@ class Cases(Indicator):
         return "cases"
 
 
-class Throughput(Indicator):
+Moments = Literal["mean", "sum", "histogram"]
+
+
+class Measured(Indicator):
+    """An indicator of numbers between bounds, one of each case: their mean, quantiles or bins."""
+
+    of: Moments | Annotated[tuple[Exact, ...], Field(min_length=1, max_length=50)] = "mean"
+    """mean, sum, median, histogram, or a list of quantiles between 0 and 1, in a text 0.5|0.9."""
+    n_bins: int = Field(20, ge=2, le=MAX_BINS)
+    """Bins of a histogram, of equal width."""
+
+    @pydantic.field_validator("of", mode="before")
+    @classmethod
+    def _read_of(cls, value: Any) -> Any:
+        if value == "median":
+            return ("0.5",)
+        if isinstance(value, str) and value[:1] in set("0123456789."):
+            return _listed(value)
+        return [value] if isinstance(value, int | float) else value
+
+    @pydantic.field_validator("of")
+    @classmethod
+    def _check_of(cls, of: Any) -> Any:
+        if isinstance(of, str):
+            return of
+        if not all(0 < share < 1 for share in of):
+            raise ValueError("quantiles must lie between 0 and 1")
+        if list(of) != sorted(set(of)):
+            raise ValueError("quantiles must ascend, each once")
+        return of
+
+    @property
+    def quantiles(self) -> tuple[Fraction, ...]:
+        """The quantiles that are asked for."""
+        return () if isinstance(self.of, str) else tuple(Fraction(share) for share in self.of)
+
+    @property
+    def of_words(self) -> str:
+        """What is asked for, in words."""
+        if isinstance(self.of, str):
+            return self.of
+        if self.quantiles == (Fraction(1, 2),):
+            return "median"
+        if len(self.of) == 1:
+            return f"{decimal_text(Fraction(self.of[0]))}-quantile"
+        return "quantiles"
+
+
+class Timed(Measured):
+    """An indicator of durations."""
+
+    at_most: Time | None = None
+    """The longest time that counts; a longer one counts as this. By default one is chosen on the
+    log, for a share of the budget, beyond which about one case of twenty may lie."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_range(self) -> Timed:
+        if self.at_most is not None and self.at_most <= 0:
+            raise ValueError("at_most must be above 0")
+        if self.at_most is None and self.is_by_steps:
+            raise ValueError(f"at_most must be declared where times are told apart by {self.by}")
+        return self
+
+    @property
+    def upto(self) -> str:
+        """The longest time that counts, in words."""
+        return "" if self.at_most is None else f", up to {duration_text(self.at_most)}"
+
+
+class Throughput(Timed):
     """How long cases take, from their first event to their last."""
 
     indicator: Literal["throughput"]
-    of: Literal["mean", "median", "histogram"] | tuple[Exact, ...] = "mean"
-    """mean, median, histogram, or a list of quantiles between 0 and 1."""
-    at_most: Duration
-    """The longest time that counts; a longer one counts as this."""
-    n_bins: int = Field(50, ge=2, le=MAX_BINS)
-    """Bins of a histogram, of equal width."""
 
     @property
     def words(self) -> str:
-        upto = f"up to {duration_text(self.at_most)}"
-        if isinstance(self.of, str):
-            return f"{self.of} throughput time, {upto}"
-        return f"quantiles of the throughput time, {upto}"
+        return f"{self.of_words} of throughput time{self.upto}"
 
 
 class Within(Indicator):
     """The share of cases that take no longer than a limit."""
 
     indicator: Literal["within"]
-    limit: Duration
+    limit: Time
     """The longest time that is in time."""
 
     @property
@@ -141,34 +323,48 @@ class Rework(Indicator):
     """The share of cases in which an activity repeats."""
 
     indicator: Literal["rework"]
+    steps: ClassVar[str | None] = ACTIVITY
     activity: str | None = None
-    """Which activity; by default any."""
+    """Which activity; by default any, or those that it is told apart by."""
 
     @property
     def words(self) -> str:
         return "share with rework" + (f" of {self.activity}" if self.activity else "")
 
     @property
-    def activities(self) -> tuple[str, ...]:
-        return (*super().activities, *((self.activity,) if self.activity else ()))
+    def steps_of(self) -> tuple[Group, ...]:
+        return (self.activity,) if self.activity is not None else super().steps_of
+
+
+def _one_of_two(named: str | None, by: str | None, steps: str) -> None:
+    if (named is None) == (by != steps):
+        raise ValueError(f"needs either {ACTIVITY} or by={steps}")
 
 
 class Frequency(Indicator):
     """How often an activity occurs in all cases together."""
 
     indicator: Literal["frequency"]
-    activity: str
+    steps: ClassVar[str | None] = ACTIVITY
+    activity: str | None = None
+    """Which activity, unless it is told apart by activity."""
     at_most: int = Field(1, ge=1, le=10_000)
-    """Of one case so many count."""
+    """Of one case so many count; with 1, cases that have it are counted."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Frequency:
+        _one_of_two(self.activity, self.by, ACTIVITY)
+        return self
 
     @property
     def words(self) -> str:
         of_case = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
-        return f"{self.activity}{of_case}" if of_case else f"cases with {self.activity}"
+        what = "occurrences of" if of_case else "cases with"
+        return f"{what} {self.activity or 'an activity'}{of_case}"
 
     @property
-    def activities(self) -> tuple[str, ...]:
-        return (*super().activities, self.activity)
+    def steps_of(self) -> tuple[Group, ...]:
+        return (self.activity,) if self.activity is not None else super().steps_of
 
 
 class Rule(Indicator):
@@ -184,7 +380,7 @@ class Rule(Indicator):
     """The other activity, of a rule on two."""
     n: int = Field(1, ge=1, le=10_000)
     """How often, of existence and absence."""
-    within: Duration | None = None
+    within: Time | None = None
     """The longest time between the two, or since the start of the case; by default any."""
 
     @pydantic.model_validator(mode="after")
@@ -213,55 +409,119 @@ class Rule(Indicator):
         return (*super().activities, *both)
 
 
-class Waiting(Indicator):
-    """How long cases wait between an activity and the one right after it, in the mean."""
+class Waiting(Timed):
+    """How long cases wait between an activity and the one right after it, the first time."""
 
     indicator: Literal["waiting"]
-    activity: str
-    """The activity before."""
-    then: str
+    steps: ClassVar[str | None] = PAIR
+    activity: str | None = None
+    """The activity before, unless it is told apart by pair."""
+    then: str | None = None
     """The activity after."""
-    at_most: Duration
-    """The longest time that counts, of all such steps of a case together."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Waiting:
+        if (self.activity is None) != (self.then is None):
+            raise ValueError("activity and then go together")
+        _one_of_two(self.activity, self.by, PAIR)
+        return self
 
     @property
     def words(self) -> str:
-        upto = duration_text(self.at_most)
-        return f"mean wait from {self.activity} to {self.then}, up to {upto}"
+        pair = f"{self.activity} to {self.then}" if self.activity else "one activity to the next"
+        return f"{self.of_words} of wait from {pair}{self.upto}"
 
     @property
-    def activities(self) -> tuple[str, ...]:
-        return (*super().activities, self.activity, self.then)
+    def steps_of(self) -> tuple[Group, ...]:
+        if self.activity is None or self.then is None:
+            return super().steps_of
+        return ((self.activity, self.then),)
 
 
-class Amount(Indicator):
-    """The mean or the sum of a numeric attribute of cases."""
+class Working(Timed):
+    """How long an activity is worked on in a case altogether, where starts are known."""
+
+    indicator: Literal["working"]
+    steps: ClassVar[str | None] = ACTIVITY
+    activity: str | None = None
+    """Which activity, unless it is told apart by activity."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Working:
+        _one_of_two(self.activity, self.by, ACTIVITY)
+        return self
+
+    @property
+    def words(self) -> str:
+        return f"{self.of_words} of working time of {self.activity or 'an activity'}{self.upto}"
+
+    @property
+    def steps_of(self) -> tuple[Group, ...]:
+        return (self.activity,) if self.activity is not None else super().steps_of
+
+
+class Amount(Measured):
+    """A numeric attribute of cases."""
 
     indicator: Literal["amount"]
     attribute: str
     """An attribute of the case, as `case:amount`."""
-    of: Moment = "mean"
-    """mean or sum."""
-    bounds: tuple[Exact, Exact]
-    """The smallest and the largest number that counts; numbers beyond count as the nearer one."""
-    column: str | None = Field(None, min_length=1)
-    """Source column (or XES key); by default the attribute's name."""
+    bounds: Annotated[tuple[Exact, Exact], pydantic.BeforeValidator(_listed)]
+    """The smallest and the largest number that counts, in a text 0|500; numbers beyond count as the
+    nearer one, and a case without a number does not count."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> Amount:
         low, high = self.bounds
         if low >= high:
-            raise ValueError(f"bounds must be a smaller and a larger number, got {low} and {high}")
+            raise ValueError("bounds must be a smaller and a larger number")
+        _check_of_case(self.attribute)
         return self
 
     @property
     def words(self) -> str:
-        return f"{self.of} of {self.attribute}, from {self.bounds[0]} to {self.bounds[1]}"
+        low, high = (decimal_text(Fraction(bound)) for bound in self.bounds)
+        return f"{self.of_words} of {self.attribute}, from {low} to {high}"
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (*super().attributes, self.attribute)
 
 
-KINDS: tuple[type[Indicator], ...] = (
-    Cases, Throughput, Within, Rework, Frequency, Rule, Waiting, Amount,
-)  # fmt: skip
+class Workload(Indicator):
+    """Events by who does them: a value of an attribute of events."""
+
+    indicator: Literal["workload"]
+    by: str = "org:resource"
+    """The attribute of events, by default org:resource; org:group and org:role are others."""
+    at_most: int = Field(10, ge=1, le=10_000)
+    """Events of a case that count, the first ones of the groups that are shown; the noise is in
+    proportion to it."""
+
+    @pydantic.field_validator("by")
+    @classmethod
+    def _check_by(cls, by: str) -> str:
+        if is_case_attribute(by) or by in (ACTIVITY, PAIR, *PERIODS):
+            raise ValueError("by must be an attribute of events, such as org:resource")
+        return by
+
+    @pydantic.model_validator(mode="after")
+    def _check_groups(self) -> Workload:
+        if self.groups is not None and not all(isinstance(g, str) and g for g in self.groups):
+            raise ValueError("groups must be texts that are not empty")
+        if self.groups is not None and len(set(self.groups)) < len(self.groups):
+            raise ValueError("groups must be distinct")
+        return self
+
+    @property
+    def words(self) -> str:
+        return f"events, up to {self.at_most:,} a case"
+
+
+AnyIndicator = Annotated[
+    Cases | Throughput | Within | Rework | Frequency | Rule | Waiting | Working | Amount | Workload,
+    Field(discriminator="indicator"),
+]
 
 
 def _of_text(value: Any) -> Any:
@@ -280,13 +540,13 @@ def _of_text(value: Any) -> Any:
         key, sign, text = word.partition("=")
         if not sign:
             raise ValueError(f"after the indicator, each word is KEY=VALUE, got {word!r}")
-        given[key] = text
+        part, dot, inner = key.partition(".")
+        if dot and part == "where":
+            given.setdefault(part, {})[inner] = text
+        else:
+            given[key] = text
     return given
 
 
-AnyIndicator = Annotated[
-    Cases | Throughput | Within | Rework | Frequency | Rule | Waiting | Amount,
-    Field(discriminator="indicator"),
-]
 OneIndicator = Annotated[AnyIndicator, pydantic.BeforeValidator(_of_text)]
 """An indicator, as a mapping or as a text."""

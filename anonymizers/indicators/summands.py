@@ -11,48 +11,72 @@ that, so no rounding makes a case weigh more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.indicators.declared import (
     Amount,
-    Cases,
-    Filter,
     Frequency,
+    Group,
     Indicator,
+    Measured,
     Rework,
     Rule,
     Throughput,
+    Timed,
     Waiting,
     Within,
+    Working,
 )
 from tracecloak.schemas.events.attributes import numbers_of
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.statistics.declare_rules import cases_that_keep
+from tracecloak.schemas.statistics.service_times import IntervalTimes
 
 RANGE = 1 << 20
-"""Lattice steps between the bounds of a number; a case adds half as many at most."""
+"""Lattice steps between the bounds of a number."""
 
 HALF = RANGE // 2
+"""Lattice steps that a case adds at most, to either side."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number of each case, or of each case and step of some, and which cases have one.
+
+    Attributes:
+        values: float64 or int64[n_cases, n_steps].
+        is_there: bool[n_cases, n_steps]; what has none does not count.
+    """
+
+    values: np.ndarray
+    is_there: np.ndarray
+
+    @classmethod
+    def of_all(cls, values: np.ndarray) -> Numbers:
+        """Returns numbers that every case has, int64 or bool[n_cases] or [n_cases, n_steps]."""
+        table = values.reshape(len(values), -1)
+        return cls(table, np.ones(table.shape, bool))
 
 
 @dataclass(frozen=True)
 class Summand:
-    """A bounded number of each case.
+    """A bounded number of each case, or of each case and step.
 
     Attributes:
         low: Its least value.
         high: Its largest one, above `low`.
-        of_cases: Returns float64[n_cases] of traces, of any size; beyond the bounds counts as they
-            do, and what is no number as the middle.
+        numbers: Returns them of traces; beyond the bounds they count as these.
+        is_of_all: Whether every case has one.
     """
 
     low: float
     high: float
-    of_cases: Callable[[TraceBatch], np.ndarray]
+    numbers: Callable[[TraceBatch], Numbers]
+    is_of_all: bool = True
 
     @property
     def middle(self) -> float:
@@ -64,12 +88,10 @@ class Summand:
         """What a lattice step is worth."""
         return (self.high - self.low) / RANGE
 
-    def steps(self, traces: TraceBatch) -> np.ndarray:
-        """Returns int64[n_cases], each case's number less the middle, from -HALF to HALF steps."""
-        with np.errstate(invalid="ignore"):
-            relative = (self.of_cases(traces) - self.low) / (self.high - self.low)
-        relative = np.where(np.isnan(relative), 0.5, np.clip(relative, 0.0, 1.0))
-        return np.rint(relative * RANGE).astype(np.int64) - HALF
+    def places(self, values: np.ndarray) -> np.ndarray:
+        """Returns int64 of any shape, numbers as lattice steps above `low`, from 0 to RANGE."""
+        relative = (np.nan_to_num(values, nan=self.middle) - self.low) / (self.high - self.low)
+        return np.rint(np.clip(relative, 0.0, 1.0) * RANGE).astype(np.int64)
 
 
 def throughput_of(traces: TraceBatch) -> np.ndarray:
@@ -77,87 +99,157 @@ def throughput_of(traces: TraceBatch) -> np.ndarray:
     return traces.times[traces.offsets[1:] - 1] - traces.starts
 
 
-def occurrences(traces: TraceBatch, activity: str) -> np.ndarray:
-    """Returns int64[n_cases], how often each case has an activity."""
-    return _count(traces, _is_activity(traces, activity))
+def occurrences(traces: TraceBatch, activities: Sequence[str]) -> np.ndarray:
+    """Returns int64[n_cases, n_activities], how often each case has each of some activities."""
+    places = _places_of(traces, activities)
+    return _by_case(traces, places[traces.activities], len(activities))
 
 
-def repeats(traces: TraceBatch, activity: str | None) -> np.ndarray:
-    """Returns bool[n_cases], whether an activity occurs twice in a case; None: any does."""
-    if activity is not None:
-        return occurrences(traces, activity) > 1
+def repeats(traces: TraceBatch) -> np.ndarray:
+    """Returns bool[n_cases], whether any activity occurs twice in a case.
+
+    OTHER does not count: it is many activities.
+    """
     width = max(len(traces.vocabulary), 1)
-    case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    pairs = np.sort(case * width + traces.activities)
-    again = pairs[1:][pairs[1:] == pairs[:-1]] // width
-    return np.bincount(again, minlength=traces.n_cases) > 0
+    pairs = np.sort(cases_of_events(traces) * width + traces.activities)
+    again = pairs[1:][pairs[1:] == pairs[:-1]]
+    names = traces.vocabulary.names.to_pylist()
+    if OTHER in names:
+        again = again[again % width != names.index(OTHER)]
+    return np.bincount(again // width, minlength=traces.n_cases) > 0
 
 
-def steps_between(traces: TraceBatch, before: str, after: str) -> np.ndarray:
-    """Returns bool[n_events], events of an activity whose predecessor in the case is another."""
-    previous = np.append(False, _is_activity(traces, before)[:-1])[: traces.n_events]
-    return _is_activity(traces, after) & previous & ~traces.is_first
+def cases_of_events(traces: TraceBatch) -> np.ndarray:
+    """Returns int64[n_events], the place of the case of each event."""
+    return np.repeat(np.arange(traces.n_cases), traces.lengths)
 
 
-def cases_where(traces: TraceBatch, chosen: Filter | None) -> np.ndarray:
-    """Returns bool[n_cases], of which cases an indicator speaks."""
-    is_meant = np.ones(traces.n_cases, bool)
-    if chosen is None:
-        return is_meant
-    if chosen.occurs is not None:
-        is_meant &= occurrences(traces, chosen.occurs) > 0
-    if chosen.attribute is not None:
-        values = traces.attributes.get(chosen.attribute)
-        if values is None:
-            return np.zeros(traces.n_cases, bool)
-        is_equal = np.asarray(pc.fill_null(pc.equal(values, chosen.equals), False))
-        is_meant &= is_equal[traces.offsets[:-1]]
-    return is_meant
+def _places_of(traces: TraceBatch, activities: Sequence[str]) -> np.ndarray:
+    """int64[n_names], the place of each name of the vocabulary among some activities, or -1."""
+    place = {name: number for number, name in enumerate(activities)}
+    names = traces.vocabulary.names.to_pylist()
+    return np.array([place.get(name, -1) for name in names], np.int64)
 
 
-def summand_of(indicator: Indicator) -> Summand | None:
-    """Returns what a case adds to the mean, share or sum; None: it is a number of cases.
+def _by_case(traces: TraceBatch, places: np.ndarray, n_places: int) -> np.ndarray:
+    """int64[n_cases, n_places], the events of each case by places, -1 for none."""
+    is_meant = places >= 0
+    keys = cases_of_events(traces)[is_meant] * n_places + places[is_meant]
+    counts = np.bincount(keys, minlength=traces.n_cases * n_places)
+    return counts.astype(np.int64).reshape(traces.n_cases, n_places)
 
-    Quantiles and histograms of throughput have counts of cases by bin instead.
+
+def _waits(traces: TraceBatch, pairs: Sequence[tuple[str, str]]) -> Numbers:
+    """The time of the first step of each pair in each case."""
+    ends = sorted({name for pair in pairs for name in pair})
+    codes = _places_of(traces, ends)[traces.activities]
+    wanted = {(ends.index(a), ends.index(b)): number for number, (a, b) in enumerate(pairs)}
+    table = np.full((len(ends), len(ends)), -1, np.int64)
+    for (a, b), number in wanted.items():
+        table[a, b] = number
+    later = np.flatnonzero(~traces.is_first)
+    later = later[(codes[later] >= 0) & (codes[later - 1] >= 0)]
+    number = table[codes[later - 1], codes[later]]
+    later, number = later[number >= 0], number[number >= 0]
+    shape = traces.n_cases, len(pairs)
+    keys = cases_of_events(traces)[later] * len(pairs) + number
+    first, where = np.unique(keys, return_index=True)  # events are in order, so it is the first
+    values, is_there = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    values.reshape(-1)[first] = traces.durations[later[where]]
+    is_there.reshape(-1)[first] = True
+    return Numbers(values, is_there)
+
+
+def _work(traces: TraceBatch, activities: Sequence[str]) -> Numbers:
+    """The time that each of some activities is worked on in each case, of known starts."""
+    times = IntervalTimes.of(traces)
+    places = np.where(times.is_known, _places_of(traces, activities)[traces.activities], -1)
+    is_meant = places >= 0
+    keys = cases_of_events(traces)[is_meant] * len(activities) + places[is_meant]
+    values = np.zeros((traces.n_cases, len(activities)), np.int64)
+    np.add.at(values.reshape(-1), keys, times.service_us[is_meant])
+    return Numbers(values, _by_case(traces, places, len(activities)) > 0)
+
+
+def _amounts(traces: TraceBatch, attribute: str) -> Numbers:
+    values = traces.attributes.get(attribute)
+    if values is None:
+        nothing = np.zeros((traces.n_cases, 1))
+        return Numbers(nothing, nothing > 0)
+    numbers = numbers_of(values.take(traces.offsets[:-1]))[:, None]
+    return Numbers(numbers, np.isfinite(numbers))
+
+
+def bounds_of(indicator: Measured, bought_us: int | None = None) -> tuple[float, float]:
+    """Returns between which bounds an indicator's numbers count.
+
+    Args:
+        indicator: Of times or amounts.
+        bought_us: The longest time, where it was chosen on the log.
+    """
+    if isinstance(indicator, Amount):
+        low, high = indicator.bounds
+        return float(low), float(high)
+    assert isinstance(indicator, Timed)
+    longest = indicator.at_most if bought_us is None else bought_us
+    assert longest is not None
+    return 0.0, float(longest)
+
+
+def numbers_counted(
+    indicator: Measured, steps: Sequence[Group]
+) -> Callable[[TraceBatch], Numbers]:
+    """Returns how the numbers of an indicator of times or amounts are read off traces.
+
+    Args:
+        indicator: What it is.
+        steps: The activities or pairs that it is about.
     """
     match indicator:
-        case Cases():
-            return None
-        case Throughput(at_most=most):
-            return Summand(0.0, float(most), throughput_of)
+        case Throughput():
+            return lambda traces: Numbers.of_all(throughput_of(traces))
+        case Waiting():
+            pairs = [(a, b) for a, b in steps]
+            return lambda traces: _waits(traces, pairs)
+        case Working():
+            return lambda traces: _work(traces, [str(step) for step in steps])
+        case Amount(attribute=attribute):
+            return lambda traces: _amounts(traces, attribute)
+    raise TypeError(f"{type(indicator).__name__} has no numbers")
+
+
+def summand_of(
+    indicator: Indicator, steps: Sequence[Group] = (), bought_us: int | None = None
+) -> Summand:
+    """Returns what a case adds to the share, the mean or the sum of an indicator.
+
+    Args:
+        indicator: None of cases or of events by who does them, which are counts.
+        steps: The activities or pairs that it is about.
+        bought_us: See `bounds_of`.
+    """
+    names = [str(step) for step in steps]
+    match indicator:
+        case Measured():
+            low, high = bounds_of(indicator, bought_us)
+            is_of_all = isinstance(indicator, Throughput)
+            return Summand(low, high, numbers_counted(indicator, steps), is_of_all)
         case Within(limit=limit):
             return _share(lambda traces: throughput_of(traces) <= limit)
-        case Rework(activity=activity):
-            return _share(lambda traces: repeats(traces, activity))
-        case Frequency(activity=activity, at_most=most):
-            return Summand(0.0, float(most), lambda traces: occurrences(traces, activity))
+        case Rework() if not names:
+            return _share(repeats)
+        case Rework():
+            return _share(lambda traces: occurrences(traces, names) > 1)
+        case Frequency(at_most=most):
+            return Summand(
+                0.0, float(most), lambda traces: Numbers.of_all(occurrences(traces, names))
+            )
         case Rule(template=template, activity=first, then=second, n=n, within=within):
             return _share(
                 lambda traces: cases_that_keep(traces, template, first, second, n, within)
             )
-        case Amount(attribute=attribute, bounds=(low, high)):
-            return Summand(float(low), float(high), lambda traces: _amounts(traces, attribute))
-    raise TypeError(f"no summand of {type(indicator).__name__}")
+    raise TypeError(f"{type(indicator).__name__} has no summand")
 
 
 def _share(of_cases: Callable[[TraceBatch], np.ndarray]) -> Summand:
-    return Summand(0.0, 1.0, of_cases)
-
-
-def _amounts(traces: TraceBatch, attribute: str) -> np.ndarray:
-    values = traces.attributes.get(attribute)
-    if values is None:
-        return np.full(traces.n_cases, np.nan)
-    return numbers_of(values)[traces.offsets[:-1]]
-
-
-def _is_activity(traces: TraceBatch, activity: str) -> np.ndarray:
-    names = traces.vocabulary.names.to_pylist()
-    if activity not in names:
-        return np.zeros(traces.n_events, bool)
-    return traces.activities == names.index(activity)
-
-
-def _count(traces: TraceBatch, is_event: np.ndarray) -> np.ndarray:
-    case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    return np.bincount(case[is_event], minlength=traces.n_cases)
+    return Summand(0.0, 1.0, lambda traces: Numbers.of_all(of_cases(traces)))

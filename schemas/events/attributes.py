@@ -95,7 +95,7 @@ class Attribute:
         if declared is not None:
             place = pc.index_in(values, value_set=pa.array(declared, pa.string()))
             return np.asarray(pc.fill_null(place, -1), np.int32) + np.int32(1)
-        numbers = _numbers(values)
+        numbers = numbers_of(values)
         if self.declaration.whole:
             numbers = np.rint(numbers)
         with np.errstate(invalid="ignore"):
@@ -134,8 +134,15 @@ def declared(declarations: Mapping[str, Declaration]) -> tuple[Attribute, ...]:
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 
 
-def _numbers(texts: pa.Array) -> np.ndarray:
-    """float64[n]: decimal numbers as they are, NaN for anything else."""
+def numbers_of(texts: pa.Array) -> np.ndarray:
+    """Returns float64[n]: decimal numbers as they are, NaN for anything else.
+
+    Args:
+        texts: string[n], or a dictionary of them.
+    """
+    if pa.types.is_dictionary(texts.type):
+        of_texts = np.append(numbers_of(texts.dictionary), math.nan)
+        return of_texts[np.asarray(pc.fill_null(texts.indices, len(texts.dictionary)))]
     texts = pc.utf8_trim_whitespace(texts)
     is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
     numbers = pc.if_else(is_number, texts, None).cast(pa.float64())

@@ -51,6 +51,14 @@ def duration_text(micros: int) -> str:
     return " ".join(parts) or "0 seconds"
 
 
+def short_duration(micros: int) -> str:
+    """Returns a duration as `duration_us` reads it, in its largest unit below a week: 90d, 36h."""
+    for unit in ("d", "h", "m", "s"):
+        if micros % _UNITS_US[unit] == 0:
+            return f"{micros // _UNITS_US[unit]}{unit}"
+    return f"{micros // _UNITS_US['ms']}ms"
+
+
 def moment_us(value: Any) -> int:
     """Returns microseconds since 1970 of an ISO 8601 date or time; UTC without an offset.
 

@@ -1,0 +1,295 @@
+"""Parameters of `private-indicators`, and what follows from them before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pydantic
+from pydantic import Field, PrivateAttr
+
+from tracecloak.anonymizers.indicators.declared import (
+    ACTIVITY,
+    MAX_GROUPS,
+    MAX_INDICATORS,
+    PERIODS,
+    Amount,
+    Group,
+    Indicator,
+    OneIndicator,
+    Timed,
+    Working,
+    Workload,
+)
+from tracecloak.anonymizers.indicators.populations import Groups, Population, periods_of
+from tracecloak.anonymizers.rigorous.params import RigorousParams
+from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.local_time import zone_of
+from tracecloak.schemas.events.vocabulary import OTHER
+
+MAX_STEPS = 200
+"""Activities or pairs that one indicator is told apart by."""
+
+_TAKEN = "number of cases"
+
+
+class IndicatorParams(RigorousParams):
+    """Parameters of `private-indicators`."""
+
+    indicators: tuple[OneIndicator, ...] = Field(min_length=1, max_length=MAX_INDICATORS)
+    """What is asked for, such as cases, or throughput of=mean at_most=90d; each a text or a mapping
+    of keys. Everything in it is public, and each has its share of the budget."""
+    first_date: str | None = None
+    """First date of the periods by which indicators are told apart, such as 2026-01-01. By default
+    the range is chosen on the log, for a share of the budget."""
+    last_date: str | None = None
+    """Last date of these periods, inclusive; goes with first_date. By default, without first_date,
+    the range is bought."""
+    calendar_time_zone: str = "UTC"
+    """IANA time zone whose dates and periods are meant."""
+    max_activities: int = Field(16, ge=1, le=1000)
+    """Distinct activities, pairs or values of a case that count where groups are chosen on the
+    log."""
+    attribute_columns: dict[str, str] = Field(default_factory=dict)
+    """The source column (or XES key) of attributes whose column has another name, as
+    {"case:channel": "Channel"}. By default the column has the attribute's name."""
+    service_times: bool = False
+    """Whether events have starts. It follows from --start_timestamp and --lifecycle; by default
+    they have none."""
+    _n_cases: int | None = PrivateAttr(None)
+
+    @pydantic.field_validator("indicators", mode="before")
+    @classmethod
+    def _one_text(cls, indicators: Any) -> Any:
+        return [indicators] if isinstance(indicators, str) else indicators
+
+    @pydantic.field_validator("first_date", "last_date", mode="before")
+    @classmethod
+    def _date_text(cls, date: Any) -> Any:
+        return None if date is None else str(date)
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> IndicatorParams:
+        try:
+            self._check_time()
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        titles = [indicator.title for indicator in self.indicators]
+        for place, (indicator, title) in enumerate(zip(self.indicators, titles, strict=True)):
+            at = f"indicators.{place}: "
+            if titles.index(title) < place:
+                raise ValueError(f"{at}{title!r} is there twice: give one of them another name")
+            if title.startswith(_TAKEN):
+                raise ValueError(f"{at}name must not begin with {_TAKEN!r}, which is taken")
+            if isinstance(indicator, Working) and not self.service_times:
+                raise ValueError(
+                    f"{at}working needs the starts of events: map their column with "
+                    "start_timestamp, or the lifecycle"
+                )
+            self._check_names(at, indicator)
+            if indicator.is_bought and self.steps_of(indicator) is None and self.delta == 0:
+                raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
+        unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
+        unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
+        if unknown:
+            raise ValueError(f"attribute_columns: no indicator reads {', '.join(sorted(unknown))}")
+        return self
+
+    def _check_time(self) -> None:
+        zone_of(self.calendar_time_zone)
+        if (self.first_date is None) != (self.last_date is None):
+            raise UsageError("first_date and last_date go together")
+        span, periods = self.public_range, [i.by for i in self.indicators if i.by in PERIODS]
+        if span is not None and not periods:
+            raise UsageError("first_date is of periods, and no indicator is by one: leave it out")
+        for period in periods:
+            if span is None and period in ("day", "week"):
+                raise UsageError(f"by {period} needs first_date and last_date")
+            if span is not None and (n := len(self._periods(str(period), span).labels)) > MAX_GROUPS:
+                raise UsageError(f"by {period} makes {n:,} periods, and {MAX_GROUPS:,} are the most")
+
+    def _check_names(self, at: str, indicator: Indicator) -> None:
+        steps = self.steps_of(indicator) or ()
+        if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
+            raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
+        for name in indicator.activities if self.vocabulary is not None else ():
+            if name not in (self.vocabulary or ()):
+                raise ValueError(
+                    f"{at}activity {name!r} is not in the vocabulary: correct it, or add it there"
+                )
+
+    def resolved(self) -> dict[str, Any]:
+        """Returns the parameters in effect; what is for some indicators alone is there for them."""
+        resolved = super().resolved()
+        for name in ("first_date", "last_date"):
+            if resolved[name] is None:
+                del resolved[name]
+        for name in ("attribute_columns", "service_times"):
+            if not resolved[name]:
+                del resolved[name]
+        return resolved
+
+    def expecting(self, n_cases: int) -> IndicatorParams:
+        """Returns the same parameters, of which `costs` foretells errors for so many cases."""
+        expecting = self.model_copy()
+        expecting._n_cases = n_cases
+        return expecting
+
+    @property
+    def n_cases_expected(self) -> int | None:
+        """Cases that were declared to be expected."""
+        return self._n_cases
+
+    @cached_property
+    def public_range(self) -> TimeRange | None:
+        """The declared range of dates."""
+        if self.first_date is None or self.last_date is None:
+            return None
+        return TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
+
+    def _periods(self, period: str, span: TimeRange) -> Groups:
+        return periods_of(period, span.first_us, span.last_us, self.calendar_time_zone)
+
+    def steps_of(self, indicator: Indicator) -> tuple[Group, ...] | None:
+        """Returns the activities, pairs or values that it is about; None: they are bought.
+
+        Empty where it is about none. Activities that are not named are those of the vocabulary.
+        """
+        if isinstance(indicator, Workload):
+            return indicator.groups
+        if indicator.is_by_steps and indicator.groups is None:
+            return self.vocabulary if indicator.by == ACTIVITY else None
+        return indicator.steps_of
+
+    def n_steps_of(self, indicator: Indicator) -> int:
+        """Returns how many these are at most, or 1 where it is about none."""
+        steps = self.steps_of(indicator)
+        return max(indicator.n_groups if steps is None else len(steps), 1)
+
+    @cached_property
+    def bought_groups(self) -> Mapping[str, int]:
+        """By what indicators are told apart whose groups are bought, and how many at most."""
+        wanted: dict[str, int] = {}
+        for indicator in self.indicators:
+            by = indicator.by
+            if by is None or not indicator.is_bought:
+                continue
+            of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
+            if of_steps and self.steps_of(indicator) is not None:
+                continue
+            wanted[by] = max(wanted.get(by, 0), indicator.n_groups)
+        return wanted
+
+    @cached_property
+    def buys_range(self) -> bool:
+        """Whether the range of dates is chosen on the log."""
+        return self.public_range is None and any(i.by in PERIODS for i in self.indicators)
+
+    @cached_property
+    def of_bought_times(self) -> tuple[Timed, ...]:
+        """The indicators whose longest time is chosen on the log."""
+        return tuple(i for i in self.indicators if isinstance(i, Timed) and i.at_most is None)
+
+    @cached_property
+    def declared_attributes(self) -> tuple[Attribute, ...]:
+        """What is read of the attributes, with all values and bounds that are declared."""
+        values: dict[str, list[str]] = {}
+        bounds: dict[str, tuple[float, float]] = {}
+        for indicator in self.indicators:
+            for name in indicator.attributes:
+                values.setdefault(name, [])
+            where, by = indicator.where, indicator.by
+            if where is not None and where.attribute is not None and where.equals is not None:
+                values[where.attribute].append(where.equals)
+            if isinstance(indicator, Workload) or by in values:
+                of_by = values.setdefault(str(by), [])
+                of_by += [str(group) for group in indicator.groups or ()]
+            if isinstance(indicator, Amount):
+                low, high = indicator.bounds
+                bounds[indicator.attribute] = float(low), float(high)
+        return tuple(
+            Attribute(
+                name,
+                Declaration(bounds=bounds[name], column=self.attribute_columns.get(name))
+                if name in bounds
+                else Declaration(
+                    values=tuple(dict.fromkeys(texts)) or (OTHER,),
+                    column=self.attribute_columns.get(name),
+                ),
+            )
+            for name, texts in values.items()
+        )
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is public or was bought, for counting and for figures; see `terms.Known`.
+
+    Attributes:
+        params: The parameters.
+        decided: What was bought, by the names of parts.
+    """
+
+    params: IndicatorParams
+    decided: Mapping[str, Any]
+
+    def groups(self, population: Population) -> Groups:
+        """Returns the groups of the cases of a population."""
+        by = population.by
+        if by is None:
+            return Groups()
+        if by in PERIODS:
+            span = self.params.public_range
+            if span is None:
+                span = self.decided[TIME_RANGE].time_range
+            return self.params._periods(by, span)
+        return Groups(self._values(by), by)
+
+    def _values(self, by: str) -> tuple[str, ...]:
+        """All values that are declared for some indicator, or those that were bought."""
+        declared = dict.fromkeys(
+            str(group)
+            for indicator in self.params.indicators
+            if indicator.by == by
+            for group in indicator.groups or ()
+        )
+        bought = self.decided[bought_name(by)].labels.to_pylist() if self._buys(by) else ()
+        return tuple(dict.fromkeys([*declared, *bought]))
+
+    def _buys(self, by: str) -> bool:
+        return by in self.params.bought_groups
+
+    def steps(self, indicator: Indicator) -> tuple[Group, ...]:
+        """Returns the activities, pairs or values that an indicator is about."""
+        steps = self.params.steps_of(indicator)
+        if steps is not None:
+            return steps
+        labels = self.decided[bought_name(str(indicator.by))].steps
+        return tuple(labels[: indicator.n_groups])
+
+    def bought_us(self, indicator: Indicator) -> int | None:
+        """Returns the longest time that was bought for it."""
+        if not isinstance(indicator, Timed) or indicator.at_most is not None:
+            return None
+        return int(self.decided[bound_name(indicator)].longest_us)
+
+
+def bought_name(by: str) -> str:
+    """Returns the name of the part that buys groups."""
+    return f"groups by {by}"
+
+
+def bound_name(indicator: Timed) -> str:
+    """Returns the name of the part that buys the longest time of an indicator."""
+    return f"{indicator.title}: longest time"
+
+
+def share_each(whole: Fraction, at_most: Fraction, n: int) -> Fraction:
+    """Returns the share of each of n choices that may have so much each and a whole together."""
+    return min(at_most, whole / max(n, 1))

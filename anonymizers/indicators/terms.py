@@ -1,0 +1,353 @@
+"""What gets noise: sums over cases, each with what one case adds to it at most.
+
+A term is a table of sums over the cases of a population, by their groups and, for activities and
+pairs, by step. A case is in one group. It changes
+
+* the number of cases of a group by 1. Where cases are only told apart into those that count and all
+  others, 1/2 is added for the one and taken off for the other, and half of all cases added again;
+* a centred sum by half the distance of the bounds, one for each step that is told apart;
+* a histogram by 1 in one bin, and its running sums as `clip_by_rank` says;
+* the events by who does them by as many as count of a case.
+
+So what a unit changes of all terms together is bounded by the sum of these over its cases, whatever
+they have in common, and `rigorous.budget` adds up what that costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.indicators.declared import Group, Indicator, Measured, Workload
+from tracecloak.anonymizers.indicators.populations import Groups, Population, value_places
+from tracecloak.anonymizers.indicators.summands import (
+    HALF,
+    RANGE,
+    Summand,
+    cases_of_events,
+    summand_of,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.rigorous.clip_by_rank import (
+    RANK_UNITS,
+    changed_ranks,
+    measured_ranks,
+)
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.events.traces import TraceBatch
+
+# The grid of quantiles: each point lies a 256th further from one before 0 than the last.
+_RATIO = 257, 256
+# How far that is before 0, as a share of the range.
+_BEFORE = 1_000
+
+
+class Known(Protocol):
+    """What is public by now, be it declared or bought."""
+
+    def groups(self, population: Population) -> Groups:
+        """Returns the groups of the cases of a population."""
+
+    def steps(self, indicator: Indicator) -> tuple[Group, ...]:
+        """Returns the activities or pairs that an indicator is about; empty where of none."""
+
+    def bought_us(self, indicator: Indicator) -> int | None:
+        """Returns the longest time that was bought for an indicator; None: none was."""
+
+
+class Term(Protocol):
+    """Sums that get noise; see the module.
+
+    Attributes:
+        name: One of its own in the release.
+        changed: What one case changes, in lattice steps.
+        units: Lattice steps of one.
+    """
+
+    @property
+    def name(self) -> str:
+        """One of its own in the release."""
+
+    @property
+    def changed(self) -> Sensitivity:
+        """What one case changes, in lattice steps."""
+
+    @property
+    def units(self) -> int:
+        """Lattice steps of one."""
+
+    def n_cells(self, known: Known) -> int:
+        """Returns the number of sums."""
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """Returns int64[n_cells], the sums over cases."""
+
+
+@dataclass(frozen=True)
+class CasesOf:
+    """The number of cases of a population, by group.
+
+    Attributes:
+        population: Which they are.
+    """
+
+    population: Population
+    units = UNITS
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether half of all cases was taken off."""
+        return self.population.where is not None and self.population.by is None
+
+    @property
+    def name(self) -> str:
+        return f"number of cases{self.population.words}"
+
+    @property
+    def changed(self) -> Sensitivity:
+        return of_one_cell().times(UNITS // 2 if self.is_centred else UNITS)
+
+    def n_cells(self, known: Known) -> int:
+        return len(known.groups(self.population).labels)
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        places = self.population.places(traces, known.groups(self.population))
+        if self.is_centred:
+            return np.array([UNITS * int((places >= 0).sum()) - UNITS // 2 * len(places)])
+        counts = np.bincount(places[places >= 0], minlength=self.n_cells(known))
+        return counts.astype(np.int64) * UNITS
+
+
+@dataclass(frozen=True)
+class _OfIndicator:
+    """Sums of an indicator, by group and by step.
+
+    Attributes:
+        indicator: What it is.
+        n_steps: Steps that are told apart at most; 1 of an indicator without steps.
+    """
+
+    indicator: Indicator
+    n_steps: int
+
+    @property
+    def population(self) -> Population:
+        return Population.of(self.indicator)
+
+    def shape(self, known: Known) -> tuple[int, int]:
+        """(n_groups, n_steps) of its sums."""
+        n_groups = len(known.groups(self.population).labels)
+        return n_groups, max(len(known.steps(self.indicator)), 1)
+
+    def summand(self, known: Known) -> Summand:
+        """What a case adds."""
+        steps, bought = known.steps(self.indicator), known.bought_us(self.indicator)
+        return summand_of(self.indicator, steps, bought)
+
+    def places(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """int64[n_cases], the group of each case, or -1."""
+        return self.population.places(traces, known.groups(self.population))
+
+    def n_cells(self, known: Known) -> int:
+        n_groups, n_steps = self.shape(known)
+        return n_groups * n_steps
+
+
+def _beside(changed: Sensitivity, n_steps: int) -> Sensitivity:
+    """What a case changes that changes each of some steps so far."""
+    n = n_steps
+    return Sensitivity(n * changed.l0, n * changed.l1, n * changed.l2_squared, changed.linf)
+
+
+@dataclass(frozen=True)
+class SumOf(_OfIndicator):
+    """The sum of an indicator's numbers, each less the middle of its bounds."""
+
+    units = RANGE
+
+    @property
+    def name(self) -> str:
+        return f"{self.indicator.title}: sum"
+
+    @property
+    def changed(self) -> Sensitivity:
+        return _beside(of_count(HALF), self.n_steps)
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        summand, places = self.summand(known), self.places(traces, known)
+        numbers = summand.numbers(traces)
+        steps = np.where(numbers.is_there, summand.places(numbers.values) - HALF, 0)
+        return _by_group(places, steps, self.shape(known)[0])
+
+
+@dataclass(frozen=True)
+class CasesWith(_OfIndicator):
+    """How many cases have a number of an indicator.
+
+    Half of the cases of the population is taken off, unless these are told apart by groups.
+    """
+
+    units = UNITS
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether half of the cases of the population was taken off."""
+        return self.population.by is None
+
+    @property
+    def name(self) -> str:
+        return f"{self.indicator.title}: cases"
+
+    @property
+    def changed(self) -> Sensitivity:
+        return _beside(of_one_cell().times(UNITS // 2 if self.is_centred else UNITS), self.n_steps)
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        numbers = self.summand(known).numbers(traces)
+        steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
+        return _by_group(self.places(traces, known), steps, self.shape(known)[0])
+
+
+def _by_group(places: np.ndarray, steps: np.ndarray, n_groups: int) -> np.ndarray:
+    """int64[n_groups * n_steps], the sums of int64[n_cases, n_steps] over the cases of groups."""
+    is_meant = places >= 0
+    n_steps = steps.shape[1]
+    keys = (places[is_meant] * n_steps)[:, None] + np.arange(n_steps)
+    return sum_groups(keys.ravel(), steps[is_meant].ravel(), n_groups * n_steps)
+
+
+@dataclass(frozen=True)
+class BinsOf(_OfIndicator):
+    """How many cases have which number, in bins: of equal width, or of the grid of quantiles.
+
+    Attributes:
+        is_running: Whether what gets noise are running sums over the bins, from which quantiles
+            are read; else the bins themselves.
+        is_measured: Whether the bins are asked for with noise; else they are what a choice is made
+            on, which has its own.
+    """
+
+    is_running: bool = False
+    is_measured: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.indicator.title}: bins"
+
+    @property
+    def units(self) -> int:
+        if not self.is_measured:
+            return 1
+        return RANK_UNITS if self.is_running else UNITS
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of a group and a step."""
+        assert isinstance(self.indicator, Measured)
+        if self.indicator.of == "histogram":
+            return self.indicator.n_bins
+        return len(coarse_grid() if self.is_running else grid())
+
+    @property
+    def changed(self) -> Sensitivity:
+        if self.is_running:
+            return _beside(changed_ranks(self.n_bins), self.n_steps)
+        return _beside(of_one_cell().times(self.units), self.n_steps)
+
+    def n_cells(self, known: Known) -> int:
+        return super().n_cells(known) * self.n_bins
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        counts = self.bins(traces, known)
+        if not self.is_running:
+            return counts.ravel() * self.units
+        # From the longest downwards, as of clips; `cases_from` reads it the same way.
+        return np.concatenate([measured_ranks(row) for row in counts])
+
+    def bins(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """Returns int64[n_groups * n_steps, n_bins], cases by bin."""
+        numbers = self.summand(known).numbers(traces)
+        bins = self.bin_of(self.summand(known).places(numbers.values))
+        places, (n_groups, n_steps) = self.places(traces, known), self.shape(known)
+        rows = (places * n_steps)[:, None] + np.arange(n_steps)
+        is_meant = numbers.is_there & (places >= 0)[:, None]
+        keys = (rows * self.n_bins + bins)[is_meant]
+        n_rows = n_groups * n_steps
+        return np.bincount(keys, minlength=n_rows * self.n_bins).reshape(n_rows, self.n_bins)
+
+    def bin_of(self, places: np.ndarray) -> np.ndarray:
+        """Returns the bin of lattice places from 0 to RANGE."""
+        if self.indicator.of == "histogram":  # type: ignore[attr-defined]
+            return np.minimum(places * self.n_bins // RANGE, self.n_bins - 1)
+        return np.searchsorted(coarse_grid() if self.is_running else grid(), places)
+
+
+@dataclass(frozen=True)
+class EventsOf(_OfIndicator):
+    """Events by who does them."""
+
+    units = UNITS
+
+    @property
+    def name(self) -> str:
+        return f"{self.indicator.title}: events"
+
+    @property
+    def changed(self) -> Sensitivity:
+        assert isinstance(self.indicator, Workload)
+        return of_count(self.indicator.at_most * UNITS)
+
+    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        assert isinstance(self.indicator, Workload)
+        names = [str(step) for step in known.steps(self.indicator)]
+        texts = traces.attributes.get(self.indicator.by)
+        if texts is None or not names:
+            return np.zeros(self.n_cells(known), np.int64)
+        who = value_places(texts, names)
+        case = cases_of_events(traces)
+        is_meant = (who >= 0) & (self.places(traces, known) >= 0)[case]
+        before = np.cumsum(is_meant) - is_meant
+        rank = before - before[traces.offsets[:-1]][case]
+        is_meant &= rank < self.indicator.at_most
+        return np.bincount(who[is_meant], minlength=self.n_cells(known)).astype(np.int64) * UNITS
+
+
+@lru_cache(maxsize=1)
+def grid() -> np.ndarray:
+    """Returns int64[n], lattice places that quantiles can take, from 0 to RANGE, ascending.
+
+    Near 0 they are evenly spaced, further on by a 256th, so that a short time is told as well as a
+    long one. Whole numbers alone make them, so they are the same everywhere.
+    """
+    points, at, one = [0], 1 << 80, 1 << 80
+    while (place := (at - one) * RANGE // (one * _BEFORE)) < RANGE:
+        points.append(place)
+        at = at * _RATIO[0] // _RATIO[1]
+    return np.unique(np.array([*points, RANGE], np.int64))
+
+
+@lru_cache(maxsize=1)
+def coarse_grid() -> np.ndarray:
+    """Returns int64[n], every 16th place of `grid` and its last, for running sums."""
+    fine = grid()
+    return np.unique(np.append(fine[::16], fine[-1]))
+
+
+def of_unit(term: Term, max_units: int) -> Sensitivity:
+    """Returns what a unit of so many cases changes of a term, in lattice steps."""
+    return term.changed.of_cases(max_units)
+
+
+def weight_of(n_dependents: Fraction) -> Fraction:
+    """Returns the share of a number of cases by which so many means are divided, one being 1.
+
+    With shares f of the sums and g of the number, whose noise counts about half in each mean, the
+    product of the errors is least where g grows as the third root of how many they are.
+    """
+    root = (float(n_dependents) / 4) ** (1 / 3)
+    return Fraction(round(100 * root), 100)
