@@ -32,6 +32,9 @@ METHODS: Plugins[Anonymizer] = Plugins(
     {
         "amun": "tracecloak.anonymizers.amun.method:Amun",
         "private-dfg": "tracecloak.anonymizers.graphs.private_dfg:PrivateDfg",
+        "private-indicators": (
+            "tracecloak.anonymizers.indicators.private_indicators:PrivateIndicators"
+        ),
         "process-tree": "tracecloak.anonymizers.trees.process_tree_miner:ProcessTreeMiner",
         "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
         "variant-histogram": (

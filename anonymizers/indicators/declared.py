@@ -268,12 +268,12 @@ class Measured(Indicator):
     def of_words(self) -> str:
         """What is asked for, in words."""
         if isinstance(self.of, str):
-            return self.of
+            return f"{self.of} of" if self.of == "histogram" else self.of
         if self.quantiles == (Fraction(1, 2),):
             return "median"
         if len(self.of) == 1:
-            return f"{decimal_text(Fraction(self.of[0]))}-quantile"
-        return "quantiles"
+            return f"{decimal_text(Fraction(self.of[0]))} quantile of"
+        return "quantiles of"
 
 
 class Timed(Measured):
@@ -291,11 +291,6 @@ class Timed(Measured):
             raise ValueError(f"at_most must be declared where times are told apart by {self.by}")
         return self
 
-    @property
-    def upto(self) -> str:
-        """The longest time that counts, in words."""
-        return "" if self.at_most is None else f", up to {duration_text(self.at_most)}"
-
 
 class Throughput(Timed):
     """How long cases take, from their first event to their last."""
@@ -304,7 +299,7 @@ class Throughput(Timed):
 
     @property
     def words(self) -> str:
-        return f"{self.of_words} of throughput time{self.upto}"
+        return f"{self.of_words} throughput time"
 
 
 class Within(Indicator):
@@ -429,7 +424,7 @@ class Waiting(Timed):
     @property
     def words(self) -> str:
         pair = f"{self.activity} to {self.then}" if self.activity else "one activity to the next"
-        return f"{self.of_words} of wait from {pair}{self.upto}"
+        return f"{self.of_words} wait from {pair}"
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
@@ -453,7 +448,7 @@ class Working(Timed):
 
     @property
     def words(self) -> str:
-        return f"{self.of_words} of working time of {self.activity or 'an activity'}{self.upto}"
+        return f"{self.of_words} working time of {self.activity or 'an activity'}"
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
@@ -480,8 +475,7 @@ class Amount(Measured):
 
     @property
     def words(self) -> str:
-        low, high = (decimal_text(Fraction(bound)) for bound in self.bounds)
-        return f"{self.of_words} of {self.attribute}, from {low} to {high}"
+        return f"{self.of_words} {self.attribute}"
 
     @property
     def attributes(self) -> tuple[str, ...]:

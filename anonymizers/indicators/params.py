@@ -170,7 +170,7 @@ class IndicatorParams(RigorousParams):
     def n_steps_of(self, indicator: Indicator) -> int:
         """Returns how many these are at most, or 1 where it is about none."""
         steps = self.steps_of(indicator)
-        return max(indicator.n_groups if steps is None else len(steps), 1)
+        return max(self.bought_groups[str(indicator.by)] if steps is None else len(steps), 1)
 
     @cached_property
     def bought_groups(self) -> Mapping[str, int]:
@@ -249,29 +249,16 @@ class Known:
             if span is None:
                 span = self.decided[TIME_RANGE].time_range
             return self.params._periods(by, span)
-        return Groups(self._values(by), by)
-
-    def _values(self, by: str) -> tuple[str, ...]:
-        """All values that are declared for some indicator, or those that were bought."""
-        declared = dict.fromkeys(
-            str(group)
-            for indicator in self.params.indicators
-            if indicator.by == by
-            for group in indicator.groups or ()
-        )
-        bought = self.decided[bought_name(by)].labels.to_pylist() if self._buys(by) else ()
-        return tuple(dict.fromkeys([*declared, *bought]))
-
-    def _buys(self, by: str) -> bool:
-        return by in self.params.bought_groups
+        if population.groups is not None:
+            return Groups(population.groups, by)
+        return Groups(tuple(self.decided[bought_name(by)].labels), by)
 
     def steps(self, indicator: Indicator) -> tuple[Group, ...]:
         """Returns the activities, pairs or values that an indicator is about."""
         steps = self.params.steps_of(indicator)
         if steps is not None:
             return steps
-        labels = self.decided[bought_name(str(indicator.by))].steps
-        return tuple(labels[: indicator.n_groups])
+        return tuple(self.decided[bought_name(str(indicator.by))].steps)
 
     def bought_us(self, indicator: Indicator) -> int | None:
         """Returns the longest time that was bought for it."""

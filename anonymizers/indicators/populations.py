@@ -27,16 +27,21 @@ class Population:
     Attributes:
         where: What must hold for a case; None: nothing.
         by: A period, an attribute of the case, or None.
+        groups: Its declared values; None: it has none, or they are bought.
     """
 
     where: Filter | None = None
     by: str | None = None
+    groups: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, indicator: Indicator) -> Population:
         """Returns that of an indicator; activities and pairs tell steps apart, and no cases."""
         is_of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
-        return cls(indicator.where, None if is_of_steps else indicator.by)
+        if is_of_steps or indicator.by is None:
+            return cls(indicator.where)
+        groups = None if indicator.groups is None else tuple(map(str, indicator.groups))
+        return cls(indicator.where, indicator.by, groups)
 
     @property
     def is_whole(self) -> bool:

@@ -71,6 +71,7 @@ def choose_vocabulary(
     changed: Sensitivity,
     randomness: Randomness,
     most_names: int | None = None,
+    purpose: str = "activity",
 ) -> VocabularyDecision:
     """Chooses the activities whose noisy sum of weights reaches the threshold.
 
@@ -82,8 +83,9 @@ def choose_vocabulary(
         most_names: Of more, OTHER included, those with the largest noisy sums are kept, and of
             equal ones the first by name: what comes after could not be refused without telling of
             the log. None: all are kept.
+        purpose: What the noise is for; one of its own for each list.
     """
-    stream = CellStream(randomness, "activity", randomness.identify("activity", counted.names))
+    stream = CellStream(randomness, purpose, randomness.identify("activity", counted.names))
     noisy = counted.counts + allowance.noise(changed, NAME_UNITS).draw(stream)
     chosen = noisy >= allowance.threshold(changed, NAME_UNITS)
     named = sorted(

@@ -32,7 +32,9 @@ class Yield:
         max_events: Events of the longest case, of a log or of variants.
         longest_share: Of the cases, the share that has so many events.
         unclear_share: Of the sum of all released counts, the share of those whose interval is wider
-            than the count itself, see `counted.unclear_share`.
+            than the count itself, see `counted.unclear_share`; of figures, the share of those
+            that are too uncertain to use.
+        n_figures: Figures with intervals that are released in a list.
     """
 
     wire_name: ClassVar[str] = "yield"
@@ -46,6 +48,7 @@ class Yield:
     max_events: int | None = None
     longest_share: float | None = None
     unclear_share: float | None = None
+    n_figures: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("named_share", "case_share", "longest_share", "unclear_share"):
@@ -99,6 +102,7 @@ class Yield:
             _counted(self.n_variants, "variant"),
             _counted(self.n_activities, "named activity", "named activities"),
             _counted(self.n_edges, "edge"),
+            _counted(self.n_figures, "figure"),
         ]
         text = ", ".join(part for part in counts if part)
         if not text:
@@ -130,6 +134,11 @@ class Yield:
 
     @property
     def _unclear_sentence(self) -> str:
+        if self.n_figures is not None:
+            return (
+                f"NOT USABLE: {self.unclear_share:.0%} of the figures are too uncertain to use. "
+                "More cases, fewer figures, tighter bounds or a larger epsilon would help."
+            )
         return (
             f"NOT USABLE: {self.unclear_share:.0%} of all that is counted is in counts whose "
             "interval is wider than the count itself. More cases, fewer activities or groups of "
@@ -164,12 +173,12 @@ class Yield:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the numbers; of lengths only where there are cases that have some."""
+        """Returns the numbers; of lengths and of figures only where there are some."""
         numbers = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {n: v for n, v in numbers.items() if v is not None or n not in _OF_LENGTHS}
+        return {n: v for n, v in numbers.items() if v is not None or n not in _OF_SOME}
 
 
-_OF_LENGTHS = ("max_events", "longest_share")
+_OF_SOME = ("max_events", "longest_share", "n_figures")
 
 
 def _counted(number: int | None, one: str, many: str = "") -> str:

@@ -76,6 +76,7 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.schemas.published.groups:ReleasedGroups",
             "tracecloak.transforms.models.graph_forms:forms_of_groups",
         ),
+        "indicators": ProductKind("tracecloak.schemas.published.indicators:ReleasedIndicators"),
         "measures": ProductKind(
             "tracecloak.schemas.published.measures:ReleasedMeasures",
             of_log="tracecloak.anonymizers.logs.log_figures:figures_of_log",

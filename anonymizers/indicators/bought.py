@@ -1,0 +1,226 @@
+"""What is chosen on the log where it is not declared: groups, dates and longest times.
+
+Groups are activities, pairs of them, or values of an attribute: labels that a case has several of.
+They are chosen as a vocabulary is (`rigorous.bought_vocabulary`), and the most frequent ones are
+kept. A longest time is chosen as a quantile on a grid, and doubled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.indicators.declared import ACTIVITY, PAIR, Group, Timed
+from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_name, bound_name
+from tracecloak.anonymizers.indicators.summands import numbers_counted
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+    ActivitiesOfCases,
+    choose_vocabulary,
+)
+from tracecloak.anonymizers.rigorous.budget import Choice, Means, Sums
+from tracecloak.anonymizers.rigorous.choices import choose_quantile
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS, changed_names, likely_names
+from tracecloak.anonymizers.times.time_range import time_range_part
+from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.cell_sums import CellSums
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US
+
+BOUGHT = "bought"
+"""The round in which all of it is chosen."""
+
+# Of the cases, so many take no longer than half of the longest time that is chosen.
+_QUANTILE = Fraction(19, 20)
+# Of epsilon, for each of these choices, and for all of them together.
+_BOUND_SHARE, _BOUND_SHARES = Fraction(1, 25), Fraction(1, 5)
+
+
+@dataclass(frozen=True)
+class GroupsDecision(contract.Decision):
+    """The groups that were bought.
+
+    Attributes:
+        names: string[n], the labels in the order of their bytes; a pair is its two names in JSON.
+        is_pair: Whether they are pairs.
+    """
+
+    wire_name: ClassVar[str] = "bought-groups"
+
+    names: pa.StringArray
+    is_pair: bool
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels."""
+        names: list[str] = self.names.to_pylist()
+        return names
+
+    @property
+    def steps(self) -> list[Group]:
+        """What they stand for."""
+        if not self.is_pair:
+            return list(self.labels)
+        return [(first, second) for first, second in map(json.loads, self.labels)]
+
+
+@dataclass(frozen=True)
+class LongestTimeDecision(contract.Decision):
+    """The longest time that was bought.
+
+    Attributes:
+        longest_us: In microseconds.
+    """
+
+    wire_name: ClassVar[str] = "bought-longest-time"
+
+    longest_us: int
+
+
+@dataclass(frozen=True)
+class LabelsOfCases:
+    """The weights of cases by label, see `ActivitiesOfCases`.
+
+    Attributes:
+        by: What the labels are of.
+        max_labels: Distinct ones of a case that count.
+    """
+
+    by: str
+    max_labels: int
+    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> ActivityCounts:
+        """Counts a batch."""
+        labelled = labelled_by(traces, self.by)
+        return ActivitiesOfCases(self.max_labels).count(labelled, decisions, randomness)
+
+
+def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
+    """Returns the cases with labels in place of activities; OTHER where an event has none.
+
+    Args:
+        traces: Complete cases.
+        by: activity, pair, or an attribute of events or of the case.
+    """
+    if by == ACTIVITY or not traces.n_events:
+        return traces
+    if by == PAIR:
+        width, codes = len(traces.vocabulary), traces.activities.astype(np.int64)
+        pairs = np.append(0, codes[:-1]) * width + codes
+        used, labels = np.unique(np.where(traces.is_first, -1, pairs), return_inverse=True)
+        names = traces.vocabulary.names.to_pylist()
+        texts = [
+            OTHER if key < 0 else json.dumps([names[key // width], names[key % width]])
+            for key in used.tolist()
+        ]
+        # The first event has the label of the second, if there is one, so that it adds none.
+        second = np.minimum(traces.offsets[:-1] + 1, traces.n_events - 1)
+        labels = labels.astype(np.int64)
+        labels[traces.offsets[:-1]] = np.where(
+            traces.lengths > 1, labels[second], labels[traces.offsets[:-1]]
+        )
+        return _relabelled(traces, labels, pa.array(texts, pa.string()))
+    values = traces.attributes.get(by)
+    if values is None:
+        return _relabelled(traces, np.zeros(traces.n_events, np.int64), pa.array([OTHER]))
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    texts = pa.concat_arrays([encoded.dictionary.cast(pa.string()), pa.array([OTHER])])
+    labels = np.asarray(pc.fill_null(encoded.indices, len(texts) - 1), np.int64)
+    return _relabelled(traces, labels, texts)
+
+
+def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> TraceBatch:
+    vocabulary = ActivityVocabulary.of(texts)
+    codes = vocabulary.codes(texts)[labels]
+    return replace(traces, activities=codes, vocabulary=vocabulary)
+
+
+@dataclass(frozen=True)
+class TimesByBin:
+    """Cases by the bin of an indicator's time, of `BIN_EDGES_US`.
+
+    Attributes:
+        indicator: What it is.
+    """
+
+    indicator: Timed
+    kind: ClassVar[type[CellSums]] = CellSums
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CellSums:
+        """Counts a batch; all cases, whatever the indicator's filter."""
+        numbers = numbers_counted(self.indicator, self.indicator.steps_of)(traces)
+        bins = np.searchsorted(BIN_EDGES_US, numbers.values[numbers.is_there])
+        return CellSums(np.bincount(bins, minlength=len(BIN_EDGES_US) + 1).astype(np.int64))
+
+
+def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
+    """Returns the parts that choose what is not declared."""
+    parts = []
+    if params.buys_range:
+        calendar, zone = WorkingCalendar(), params.calendar_time_zone
+        parts.append(time_range_part(calendar, zone, params.max_units, BOUGHT))
+    share = VOCABULARY_SHARE / max(len(params.bought_groups), 1)
+    parts += [
+        _groups_part(params, by, most, share) for by, most in params.bought_groups.items()
+    ]
+    times = params.of_bought_times
+    each = min(_BOUND_SHARE, _BOUND_SHARES / max(len(times), 1))
+    return (*parts, *(_bound_part(params, indicator, each) for indicator in times))
+
+
+def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -> Part:
+    name = bought_name(by)
+    # A case has one value of its own attribute.
+    max_labels = 1 if is_case_attribute(by) else params.max_activities
+    changed = changed_names(max_labels, params.max_units)
+    what = {ACTIVITY: "activities", PAIR: "pairs of activities"}.get(by, f"values of {by}")
+
+    def sentence(means: Means) -> str:
+        likely = likely_names(means[name], max_labels, params.max_units)
+        return f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
+
+    def decide(given: Given) -> GroupsDecision:
+        counted, allowance = given.statistics[name], given.means[name]
+        chosen = choose_vocabulary(
+            counted, allowance, changed, given.randomness, most + 1, purpose=name
+        )
+        names = chosen.vocabulary.names
+        return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == PAIR)
+
+    needs = (Sums(name, share, changed, NAME_UNITS, is_open=True, is_l2=True),)
+    counters = {name: LabelsOfCases(by, max_labels)}
+    return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
+
+
+def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> Part:
+    name = bound_name(indicator)
+
+    def decide(given: Given) -> LongestTimeDecision:
+        cases, epsilon = given.statistics[name].values, given.means[name].epsilon
+        place = choose_quantile(
+            cases, epsilon, _QUANTILE, params.max_units, given.randomness, name
+        )
+        return LongestTimeDecision(2 * int(BIN_EDGES_US[place]))
+
+    sentence = "chooses twice the time that about 19 of 20 cases do not exceed"
+    needs, counters = (Choice(name, share),), {name: TimesByBin(indicator)}
+    return Part(
+        name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}"
+    )

@@ -1,0 +1,274 @@
+"""What is released of noisy sums and chosen quantiles: numbers with intervals, in long form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.indicators.declared import (
+    Amount,
+    Cases,
+    Frequency,
+    Group,
+    Indicator,
+    Measured,
+    Throughput,
+    Timed,
+    Workload,
+)
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.parts import (
+    needs_cases,
+    noise_of,
+    quantile_bins,
+    weighed_terms,
+    windows_name,
+    windows_need,
+)
+from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.quantiles import (
+    interval_of_point,
+    n_windows,
+    quantiles_of_running,
+    rank_half_width,
+    value_at,
+)
+from tracecloak.anonymizers.indicators.ratios import (
+    Interval95,
+    Measuring,
+    NoisyNumber,
+    mean_of,
+    number_of,
+)
+from tracecloak.anonymizers.indicators.summands import bounds_of
+from tracecloak.anonymizers.indicators.terms import (
+    BinsOf,
+    CasesOf,
+    CasesWith,
+    EventsOf,
+    SumOf,
+    Term,
+    coarse_grid,
+    grid,
+)
+from tracecloak.anonymizers.noise.sums import onto_simplex
+from tracecloak.anonymizers.rigorous.budget import Means
+from tracecloak.schemas.events.time_texts import duration_text
+from tracecloak.schemas.published.figure import DERIVED, MEASURED
+from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
+
+_SECOND_US = 1_000_000
+
+
+def released_indicators(
+    params: IndicatorParams, decided: Mapping[str, Any], means: Means
+) -> ReleasedIndicators:
+    """Returns the indicators, from what was decided alone.
+
+    Args:
+        params: What was asked for.
+        decided: What the parts decided, by their names.
+        means: What each need spent, from which its noise follows.
+    """
+    made = _Figures(params, decided, means)
+    return ReleasedIndicators.of(
+        [row for indicator in params.indicators for row in made.rows(indicator)]
+    )
+
+
+@dataclass(frozen=True)
+class _Figures:
+    params: IndicatorParams
+    decided: Mapping[str, Any]
+    means: Means
+
+    @cached_property
+    def known(self) -> Known:
+        return Known(self.params, self.decided)
+
+    @cached_property
+    def measuring(self) -> Measuring:
+        """The noise of each term's numbers, in what they count; all are of one kind."""
+        widths, is_laplace = {}, True
+        for weighed in weighed_terms(self.params):
+            noise = noise_of(weighed.term, self.means, self.params)
+            is_laplace = noise.is_laplace
+            unit = self._unit(weighed.term)
+            widths[weighed.term.name] = noise.width * unit
+        return Measuring(widths, is_laplace)
+
+    def _unit(self, term: Term) -> float:
+        """What a lattice step is worth."""
+        if isinstance(term, SumOf):
+            return term.summand(self.known).unit
+        return 1 / term.units
+
+    def number(self, term: Term, place: int) -> NoisyNumber:
+        """A noisy sum by its place; its noise is independent of that of any other term."""
+        value = float(self.decided[term.name].values[place]) * self._unit(term)
+        return NoisyNumber(value, {term.name: 1.0})
+
+    def cases(self, population: Population, group: int) -> NoisyNumber:
+        """The number of cases of a group of a population."""
+        term = CasesOf(population)
+        number = self.number(term, group)
+        return number.plus(0.5, self.cases(Population(), 0)) if term.is_centred else number
+
+    def cases_with(self, indicator: Measured, n_steps: int, group: int, step: int) -> NoisyNumber:
+        """The cases of a group that have a number of an indicator."""
+        term, population = CasesWith(indicator, n_steps), Population.of(indicator)
+        number = self.number(term, group * term.shape(self.known)[1] + step)
+        return number.plus(0.5, self.cases(population, group)) if term.is_centred else number
+
+    def rows(self, indicator: Indicator) -> Iterator[IndicatorRow]:
+        """The rows of an indicator, by group and step."""
+        groups = self.known.groups(Population.of(indicator)).labels
+        steps = self.known.steps(indicator) if indicator.by and not groups[0] else ()
+        for group, label in enumerate(groups):
+            for step, name in enumerate([step_text(step) for step in steps] or [""]):
+                if steps == () and self.known.steps(indicator) == () and indicator.is_by_steps:
+                    continue  # none was bought
+                yield from self._of_group(indicator, group, step, label or name)
+
+    def _of_group(
+        self, indicator: Indicator, group: int, step: int, label: str
+    ) -> Iterator[IndicatorRow]:
+        n_steps = self.params.n_steps_of(indicator)
+        if isinstance(indicator, Measured) and (indicator.quantiles or indicator.of == "histogram"):
+            if indicator.quantiles:
+                yield from self._quantiles(indicator, n_steps, group, step, label)
+            else:
+                yield from self._histogram(indicator, n_steps, group, step, label)
+            return
+        value, unit, kind = self._figure(indicator, n_steps, group, step)
+        yield _row(indicator, label, value, unit, kind)
+
+    def _figure(
+        self, indicator: Indicator, n_steps: int, group: int, step: int
+    ) -> tuple[Interval95, str, str]:
+        population = Population.of(indicator)
+        if isinstance(indicator, Cases):
+            number = self.cases(population, group)
+            kind = DERIVED if CasesOf(population).is_centred else MEASURED
+            return number_of(number, self.measuring), "cases", kind
+        if isinstance(indicator, Workload):
+            number = self.number(EventsOf(indicator, n_steps), step)
+            return number_of(number, self.measuring), "events", MEASURED
+        term = SumOf(indicator, n_steps)
+        total = self.number(term, group * term.shape(self.known)[1] + step)
+        summand = term.summand(self.known)
+        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
+            cases = self.cases_with(indicator, n_steps, group, step)
+        else:
+            cases = self.cases(population, group)
+        if isinstance(indicator, Frequency):
+            number = total.plus(summand.middle, cases)
+            unit = "cases" if indicator.at_most == 1 else "occurrences"
+            return number_of(number, self.measuring), unit, DERIVED
+        if isinstance(indicator, Measured) and indicator.of == "sum":
+            number = total.plus(summand.middle, cases)
+            interval = number_of(number, self.measuring, is_count=False)
+            if summand.low >= 0:
+                interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
+        else:
+            interval = mean_of(total, cases, summand.low, summand.high, self.measuring)
+        if isinstance(indicator, Timed):
+            return _in_seconds(interval), "s", DERIVED
+        return interval, "" if isinstance(indicator, Amount) else SHARE, DERIVED
+
+    def _quantiles(
+        self, indicator: Measured, n_steps: int, group: int, step: int, label: str
+    ) -> Iterator[IndicatorRow]:
+        low, high = bounds_of(indicator, self.known.bought_us(indicator))
+        n = len(indicator.quantiles)
+        bins = quantile_bins(indicator, self.params)
+        term = bins or BinsOf(indicator, n_steps, is_running=True)
+        row = group * term.shape(self.known)[1] + step
+        if bins is None:
+            noise = noise_of(term, self.means, self.params)
+            values = self.decided[term.name].values
+            measured = values[row * term.n_bins : (row + 1) * term.n_bins]
+            places = quantiles_of_running(measured, indicator.quantiles, noise)
+            points = coarse_grid()
+        else:
+            places = [self._chosen(bins, row * n + column) for column in range(n)]
+            points = grid()
+        for quantile, place in zip(indicator.quantiles, places, strict=True):
+            ends = (value_at(end, low, high, points) for end in _ends(place))
+            interval = Interval95(*ends)
+            of = decimal_text(quantile) if n > 1 else ""
+            if isinstance(indicator, Timed):
+                yield _row(indicator, _joined(label, of), _in_seconds(interval), "s", MEASURED)
+            else:
+                yield _row(indicator, _joined(label, of), interval, "", MEASURED)
+
+    def _chosen(self, bins: BinsOf, place: int) -> Interval95:
+        indicator = bins.indicator
+        assert isinstance(indicator, Measured)
+        need = windows_need(bins, self.params)
+        noise = self.means[need.name].noise(need.changed, need.units)
+        n = n_windows()
+        counts = self.decided[windows_name(indicator)].values[place * n : (place + 1) * n]
+        n_choices = len(indicator.quantiles) * bins.n_steps
+        epsilon = self.means[indicator.title].epsilon / n_choices
+        quantile = indicator.quantiles[place % len(indicator.quantiles)]
+        ranks = rank_half_width(epsilon, quantile, self.params.max_units)
+        point = int(self.decided[indicator.title].points[place])
+        return Interval95(*interval_of_point(point, counts / need.units, noise.deviation, ranks))
+
+    def _histogram(
+        self, indicator: Measured, n_steps: int, group: int, step: int, label: str
+    ) -> Iterator[IndicatorRow]:
+        """The bins, none negative and together as many as there are cases."""
+        term = BinsOf(indicator, n_steps)
+        first = (group * term.shape(self.known)[1] + step) * term.n_bins
+        counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
+        half = self.measuring.noise(self.number(term, first)).half_width
+        total = counts.sum()
+        if needs_cases(indicator, self.params) and isinstance(indicator, Throughput):
+            total = self.cases(Population.of(indicator), group).value
+        fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
+        low, high = bounds_of(indicator, self.known.bought_us(indicator))
+        edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
+        for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
+            ends = max(count - half, 0.0), max(count + half, 0.0)
+            interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
+            of = _edges_text(indicator, edges[b], edges[b + 1])
+            yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)
+
+
+def step_text(step: Group) -> str:
+    """Returns an activity as it is, and a pair with an arrow."""
+    return step if isinstance(step, str) else f"{step[0]} → {step[1]}"
+
+
+def _edges_text(indicator: Measured, low: float, high: float) -> str:
+    if isinstance(indicator, Timed):
+        return f"{duration_text(round(low))} to {duration_text(round(high))}"
+    return f"{low:g} to {high:g}"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _ends(interval: Interval95) -> tuple[float, float, float]:
+    return interval.value, interval.low, interval.high
+
+
+def _in_seconds(interval: Interval95) -> Interval95:
+    return Interval95(*(number / _SECOND_US for number in _ends(interval)))
+
+
+def _row(
+    indicator: Indicator, group: str, interval: Interval95, unit: str, kind: str
+) -> IndicatorRow:
+    value, low, high = (float(f"{number:.9g}") for number in _ends(interval))
+    return IndicatorRow(
+        indicator.title, group or None, value, min(low, value), max(high, value), unit, kind
+    )

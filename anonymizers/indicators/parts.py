@@ -1,0 +1,401 @@
+"""The parts of a release of indicators: what each counts, gets of the budget, says and decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.indicators.bought import bought_parts
+from tracecloak.anonymizers.indicators.declared import (
+    Cases,
+    Frequency,
+    Indicator,
+    Measured,
+    Throughput,
+    Workload,
+)
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.quantiles import (
+    PointsDecision,
+    choose_points,
+    n_windows,
+    rank_half_width,
+    windows,
+)
+from tracecloak.anonymizers.indicators.terms import (
+    BinsOf,
+    CasesOf,
+    CasesWith,
+    EventsOf,
+    SumOf,
+    Term,
+    of_unit,
+    weight_of,
+)
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Need, Pure, Sums, budget_of
+from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.cell_sums import CellSums
+
+SUMS = "sums"
+"""The round of all sums, and of the quantiles."""
+
+WINDOWS = "windows"
+"""The round that counts around the quantiles."""
+
+# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum. Choices
+# and numbers of cases, which nothing halves, have a little more.
+_WHOLE_SHARE = Fraction(9, 8)
+_WINDOWS_SHARE = Fraction(1, 2)
+# What the number of cases that have a number has, beside the sum of these.
+_WITH_SHARE = Fraction(3, 4)
+
+
+@dataclass(frozen=True)
+class NoisySums(contract.Decision):
+    """Sums with noise.
+
+    Attributes:
+        values: int64[n], in lattice steps.
+    """
+
+    wire_name: ClassVar[str] = "noisy-cell-sums"
+
+    values: np.ndarray
+
+
+def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
+    """Returns what the parts decided, by their names."""
+    decided: dict[str, Any] = {}
+    for decision in decisions.values():
+        assert isinstance(decision, PartsDecision)
+        decided |= decision.parts
+    return decided
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A term and its share of the budget beside others.
+
+    Attributes:
+        term: The sums.
+        weight: The share.
+    """
+
+    term: Term
+    weight: Fraction
+
+
+def quantile_bins(indicator: Indicator, params: IndicatorParams) -> BinsOf | None:
+    """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
+    if not isinstance(indicator, Measured) or not indicator.quantiles:
+        return None
+    if is_running(indicator, params):
+        return None
+    return BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
+
+
+def is_running(indicator: Measured, params: IndicatorParams) -> bool:
+    """Returns whether an indicator's quantiles are read from running sums; public.
+
+    That is where they would err less, by the ranks that half an interval has, if the indicator were
+    alone.
+    """
+    n_choices = len(indicator.quantiles)
+    if n_choices < 2 or params.delta == 0:  # noqa: PLR2004  # one is always better chosen
+        return False
+    return _running_errs_less(indicator, n_choices, params.budget)
+
+
+@lru_cache(maxsize=256)
+def _running_errs_less(
+    indicator: Measured, n_choices: int, budget: tuple[Fraction, Fraction]
+) -> bool:
+    term = BinsOf(indicator, 1, is_running=True)
+    epsilon, delta = budget
+    try:
+        alone = budget_of(epsilon, delta, (Sums("bins", Fraction(1), term.changed, term.units),))
+        noise = alone.means["bins"].noise(term.changed, term.units)
+    except UsageError:
+        return False
+    norm = float(term.changed.l2) / term.units
+    return noise.half_width * norm < rank_half_width(epsilon / n_choices, Fraction(1, 2), 1)
+
+
+def weighed_terms(params: IndicatorParams) -> tuple[Weighed, ...]:
+    """Returns all sums that get noise in the round of sums, each once, in a fixed order."""
+    of_indicators: list[Weighed] = []
+    dependents: dict[Population, Fraction] = {}
+    asked: dict[Population, Fraction] = {}
+    for indicator in params.indicators:
+        population, weight = Population.of(indicator), Fraction(indicator.priority)
+        if isinstance(indicator, Cases):
+            asked[population] = max(weight * _WHOLE_SHARE, asked.get(population, Fraction(0)))
+        elif needs_cases(indicator, params):
+            dependents[population] = dependents.get(population, Fraction(0)) + weight
+        of_indicators += _terms_of(indicator, weight, params)
+    for population in {**asked, **dependents}:
+        if CasesOf(population).is_centred:  # half of all cases is added again
+            whole, others = Population(), dependents.get(population, Fraction(1))
+            dependents[whole] = dependents.get(whole, Fraction(0)) + others
+    populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
+    counts = [
+        Weighed(
+            CasesOf(population),
+            max(
+                asked.get(population, Fraction(0)),
+                weight_of(dependents.get(population, Fraction(0))),
+                Fraction(1, 100),
+            ),
+        )
+        for population in populations
+    ]
+    return (*counts, *of_indicators)
+
+
+def needs_cases(indicator: Indicator, params: IndicatorParams) -> bool:
+    """Returns whether the number of cases of its population is used for it."""
+    if isinstance(indicator, Cases | Workload):
+        return False
+    if not isinstance(indicator, Measured):
+        return True
+    if indicator.quantiles:
+        return False
+    is_of_all = isinstance(indicator, Throughput)
+    return is_of_all or CasesWith(indicator, params.n_steps_of(indicator)).is_centred
+
+
+def _terms_of(
+    indicator: Indicator, weight: Fraction, params: IndicatorParams
+) -> list[Weighed]:
+    n_steps = params.n_steps_of(indicator)
+    if isinstance(indicator, Cases):
+        return []
+    if isinstance(indicator, Workload):
+        return [Weighed(EventsOf(indicator, n_steps), weight)]
+    if not isinstance(indicator, Measured):
+        return [Weighed(SumOf(indicator, n_steps), weight)]
+    if indicator.quantiles:
+        if not is_running(indicator, params):
+            return []
+        return [Weighed(BinsOf(indicator, n_steps, is_running=True), weight)]
+    if indicator.of == "histogram":
+        return [Weighed(BinsOf(indicator, n_steps), weight)]
+    terms = [Weighed(SumOf(indicator, n_steps), weight)]
+    if not isinstance(indicator, Throughput):
+        terms.append(Weighed(CasesWith(indicator, n_steps), weight * _WITH_SHARE))
+    return terms
+
+
+def need_of(weighed: Weighed, params: IndicatorParams) -> Sums:
+    """Returns what a term needs to spend."""
+    term = weighed.term
+    return Sums(term.name, weighed.weight, of_unit(term, params.max_units), term.units)
+
+
+def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
+    """Returns the noise of a term's sums.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    return means[term.name].noise(of_unit(term, params.max_units), term.units)
+
+
+@dataclass(frozen=True)
+class SumsOfCases:
+    """All sums of a round, one term after the other; and the exact bins that choices are made on.
+
+    Attributes:
+        params: What is asked for.
+    """
+
+    params: IndicatorParams
+    kind: ClassVar[type[CellSums]] = CellSums
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CellSums:
+        """Counts a batch."""
+        known = Known(self.params, unfolded(decisions))
+        counted = [term.count(traces, known) for term in counted_terms(self.params)]
+        return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
+
+
+@dataclass(frozen=True)
+class WindowsOfCases:
+    """Cases by how far their numbers are from the quantiles that were chosen.
+
+    Attributes:
+        params: What is asked for.
+    """
+
+    params: IndicatorParams
+    kind: ClassVar[type[CellSums]] = CellSums
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CellSums:
+        """Counts a batch."""
+        decided = unfolded(decisions)
+        known = Known(self.params, decided)
+        counted = [
+            windows(bins.bins(traces, known), decided[bins.indicator.title].points)
+            for bins in chosen_bins(self.params)
+        ]
+        return CellSums(np.concatenate(counted))
+
+
+def chosen_bins(params: IndicatorParams) -> list[BinsOf]:
+    """Returns the bins of all indicators whose quantiles are chosen."""
+    bins = (quantile_bins(indicator, params) for indicator in params.indicators)
+    return [one for one in bins if one is not None]
+
+
+def counted_terms(params: IndicatorParams) -> list[Term]:
+    """Returns what is counted in the round of sums, in the order of the totals."""
+    return [*(weighed.term for weighed in weighed_terms(params)), *chosen_bins(params)]
+
+
+def cells_of(term: Term, totals: np.ndarray, params: IndicatorParams, known: Known) -> np.ndarray:
+    """Returns int64[n_cells], what of all totals is a term's."""
+    begin = 0
+    for other in counted_terms(params):
+        n_cells = other.n_cells(known)
+        if other == term:
+            return totals[begin : begin + n_cells]
+        begin += n_cells
+    raise KeyError(term.name)
+
+
+def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
+    """Returns the parts in the order in which they are decided."""
+    parts = list(bought_parts(params))
+    parts += [_sums_part(weighed, params) for weighed in weighed_terms(params)]
+    chosen = chosen_bins(params)
+    parts += [_quantiles_part(bins, params) for bins in chosen]
+    return (*parts, *(_windows_part(bins, params) for bins in chosen))
+
+
+_REALITY = (
+    "One case moves each sum by at most half of the distance of its public bounds, as numbers are "
+    "taken about their middle and brought within them on an integer lattice; exact discrete noise "
+    "on every sum, also of groups that no case is in, covers that. Means, shares and their "
+    "intervals look at the noisy sums only."
+)
+
+
+def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
+    term = weighed.term
+    need = need_of(weighed, params)
+
+    def sentence(means: Means) -> str:
+        noise = noise_of(term, means, params)
+        kind = "Laplace" if noise.is_laplace else "Gaussian"
+        return f"discrete {kind} noise of {_half_width(term, noise)} (95 %) on each number"
+
+    def decide(given: Given) -> NoisySums:
+        known = Known(params, given.decisions)
+        sums = cells_of(term, given.statistics[SUMS].values, params, known)
+        noise = noise_of(term, given.means, params)
+        places = np.arange(len(sums))
+        return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
+
+    counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
+    is_first = weighed == weighed_terms(params)[0]
+    reality = _REALITY if is_first else ""
+    return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
+
+
+def _half_width(term: Term, noise: SumNoise) -> str:
+    cases = noise.half_width
+    if isinstance(term, SumOf):
+        of = "occurrences" if isinstance(term.indicator, Frequency) else "times the range"
+        return f"{cases:,} {of}"
+    return f"{cases:,} events" if isinstance(term, EventsOf) else f"{cases:,} cases"
+
+
+def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
+    indicator = bins.indicator
+    assert isinstance(indicator, Measured)
+    name, quantiles = indicator.title, indicator.quantiles
+    n_choices = len(quantiles) * bins.n_steps
+
+    def sentence(means: Means) -> str:
+        epsilon = means[name].epsilon / n_choices
+        ranks = max(rank_half_width(epsilon, quantile, params.max_units) for quantile in quantiles)
+        each = "each quantile" if len(quantiles) > 1 else "the quantile"
+        return f"chooses {each} within {ranks:,.0f} cases of its rank (95 %)"
+
+    def decide(given: Given) -> PointsDecision:
+        known = Known(params, given.decisions)
+        cells = cells_of(bins, given.statistics[SUMS].values, params, known)
+        epsilon = given.means[name].epsilon / n_choices
+        rows = cells.reshape(-1, bins.n_bins)
+        randomness = given.randomness
+        return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
+
+    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * _WHOLE_SHARE),)
+    counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
+    reality = (
+        f"The quantiles of {name} are chosen by permute-and-flip on cases by rank, which one case "
+        "moves by at most one."
+    )
+    return Part(name, needs, sentence, decide, counters, SUMS, reality)
+
+
+def windows_name(indicator: Indicator) -> str:
+    """Returns the name of the part that counts around the quantiles of an indicator."""
+    return f"{indicator.title}: windows"
+
+
+def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
+    """Returns what counting around the quantiles of an indicator needs to spend."""
+    indicator = bins.indicator
+    assert isinstance(indicator, Measured)
+    n_cells = len(indicator.quantiles) * bins.n_steps
+    from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
+
+    changed = of_distinct_cells(n_cells, params.max_units).times(UNITS)
+    share = Fraction(indicator.priority) * _WINDOWS_SHARE
+    return Sums(windows_name(indicator), share, changed, UNITS)
+
+
+def _windows_part(bins: BinsOf, params: IndicatorParams) -> Part:
+    need = windows_need(bins, params)
+
+    def sentence(means: Means) -> str:
+        noise = means[need.name].noise(need.changed, need.units)
+        return (
+            "counts cases in windows around what was chosen, from which the ends of the interval "
+            f"follow; discrete noise of {noise.half_width:,} cases (95 %) on each"
+        )
+
+    def decide(given: Given) -> NoisySums:
+        known = Known(params, given.decisions)
+        begin = 0
+        for other in chosen_bins(params):
+            n_cells = other.n_cells(known) // other.n_bins
+            n_cells *= len(other.indicator.quantiles) * n_windows()  # type: ignore[attr-defined]
+            if other == bins:
+                break
+            begin += n_cells
+        exact = given.statistics[WINDOWS].values[begin : begin + n_cells] * UNITS
+        noise = given.means[need.name].noise(need.changed, need.units)
+        places = np.arange(len(exact))
+        return NoisySums(noisy_sums(exact, noise, need.name, places, given.randomness))
+
+    counters: Mapping[str, contract.Counter] = {WINDOWS: WindowsOfCases(params)}
+    return Part(need.name, (need,), sentence, decide, counters, WINDOWS)
+
+

@@ -1,0 +1,143 @@
+"""Released indicators: a row for each number, with its interval and what it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.yields import Yield
+
+SHARE = "share"
+"""The unit of what lies between 0 and 1."""
+
+# A share is of use if it is known within ten points to either side.
+_SURE_SHARE = 0.2
+_NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind")
+
+
+@dataclass(frozen=True)
+class IndicatorRow:
+    """One number.
+
+    Attributes:
+        indicator: What it says.
+        group: Of which group; None of all cases.
+        value: The number.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        unit: `share`, `cases`, `events`, `occurrences`, `s` for seconds, or empty for what an
+            attribute is in.
+        kind: `measured` or `derived`, see `schemas.published.figure`.
+    """
+
+    indicator: str
+    group: str | None
+    value: float
+    low: float
+    high: float
+    unit: str
+    kind: str
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether half the width of its interval is at most the number, of shares ten points."""
+        width = self.high - self.low
+        return width <= (_SURE_SHARE if self.unit == SHARE else 2 * abs(self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedIndicators:
+    """Indicators in long form, in the order in which they were asked for.
+
+    Attributes:
+        indicators: string[n], see `IndicatorRow`, and so are the others.
+        groups: string[n], null of all cases.
+        values: float64[n].
+        lows: float64[n].
+        highs: float64[n].
+        units: string[n].
+        kinds: string[n].
+    """
+
+    wire_name: ClassVar[str] = "released-indicators"
+
+    indicators: pa.StringArray
+    groups: pa.StringArray
+    values: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+    units: pa.StringArray
+    kinds: pa.StringArray
+
+    @classmethod
+    def of(cls, rows: Sequence[IndicatorRow]) -> ReleasedIndicators:
+        """Returns rows in the order that is given."""
+
+        def texts(name: str) -> pa.StringArray:
+            return pa.array([getattr(row, name) for row in rows], pa.string())
+
+        def numbers(name: str) -> np.ndarray:
+            return np.array([getattr(row, name) for row in rows], np.float64)
+
+        return cls(
+            texts("indicator"), texts("group"),
+            numbers("value"), numbers("low"), numbers("high"),
+            texts("unit"), texts("kind"),
+        )  # fmt: skip
+
+    def rows(self) -> list[IndicatorRow]:
+        """Returns the rows one by one."""
+        columns = (
+            self.indicators.to_pylist(), self.groups.to_pylist(), self.values.tolist(),
+            self.lows.tolist(), self.highs.tolist(), self.units.to_pylist(), self.kinds.to_pylist(),
+        )  # fmt: skip
+        return [IndicatorRow(*row) for row in zip(*columns, strict=True)]
+
+    def to_table(self) -> pa.Table:
+        """Returns indicator, group, value, low, high, unit, kind, usable."""
+        return pa.table(
+            {
+                "indicator": self.indicators,
+                "group": self.groups,
+                "value": pa.array(self.values, pa.float64()),
+                "low": pa.array(self.lows, pa.float64()),
+                "high": pa.array(self.highs, pa.float64()),
+                "unit": self.units,
+                "kind": self.kinds,
+                "usable": pa.array([row.is_usable for row in self.rows()], pa.bool_()),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"indicators": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedIndicators:
+        """Returns the indicators that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        return cls.of(
+            [IndicatorRow(*(row[name] for name in _NAMES)) for row in body["indicators"]]
+        )
+
+    def came_out(self) -> Yield:
+        """Returns the number of figures, and the share of those that are too uncertain to use."""
+        rows = self.rows()
+        unclear = sum(not row.is_usable for row in rows)
+        return Yield(n_figures=len(rows), unclear_share=unclear / len(rows) if rows else None)
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the number of each row; see `ReleasedProduct`."""
+        every = {
+            ("indicator", row.indicator, *([row.group] if row.group is not None else [])): row.value
+            for row in self.rows()
+        }
+        return every if watched is None else {key: every.get(key, 0.0) for key in watched}
