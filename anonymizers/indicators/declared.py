@@ -165,14 +165,21 @@ class Indicator(pydantic.BaseModel):
         )
 
     @pydantic.model_serializer(mode="wrap")
-    def _given_alone(self, serialise: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leaves out what is as it is by default."""
+    def _as_text(
+        self, serialise: pydantic.SerializerFunctionWrapHandler
+    ) -> str | dict[str, Any]:
+        """Leaves out what is as it is by default; a mapping only where a text would say another."""
         fields = type(self).model_fields
-        return {
+        given = {
             name: value
             for name, value in serialise(self).items()
             if name == "indicator" or getattr(self, name) != fields[name].default
         }
+        text = _text_of(given)
+        try:
+            return text if type(self).model_validate(_of_text(text)) == self else given
+        except ValueError:
+            return given
 
     @property
     def words(self) -> str:
@@ -510,6 +517,20 @@ class Workload(Indicator):
     @property
     def words(self) -> str:
         return f"events, up to {self.at_most:,} a case"
+
+
+def _text_of(given: dict[str, Any]) -> str:
+    """The text that `_of_text` reads as such a mapping, if no name has a | or > in it."""
+    words = [given["indicator"]]
+    for key, value in given.items():
+        if key == "where":
+            words += [f"where.{name}={text}" for name, text in value.items() if text is not None]
+        elif isinstance(value, list | tuple):
+            parts = (part if isinstance(part, str) else ">".join(part) for part in value)
+            words.append(f"{key}={'|'.join(parts)}")
+        elif key != "indicator":
+            words.append(f"{key}={value}")
+    return shlex.join(words)
 
 
 AnyIndicator = Annotated[
