@@ -140,6 +140,7 @@ def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
         return _relabelled(traces, np.zeros(traces.n_events, np.int64), pa.array([OTHER]))
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     texts = pa.concat_arrays([encoded.dictionary.cast(pa.string()), pa.array([OTHER])])
+    texts = pc.if_else(pc.equal(texts, ""), OTHER, texts)  # a group has a name
     labels = np.asarray(pc.fill_null(encoded.indices, len(texts) - 1), np.int64)
     return _relabelled(traces, labels, texts)
 

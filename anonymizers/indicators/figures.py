@@ -128,11 +128,11 @@ class _Figures:
     def rows(self, indicator: Indicator) -> Iterator[IndicatorRow]:
         """The rows of an indicator, by group and step."""
         groups = self.known.groups(Population.of(indicator)).labels
-        steps = self.known.steps(indicator) if indicator.by and not groups[0] else ()
+        names = [""]
+        if indicator.is_by_steps or isinstance(indicator, Workload):
+            names = [step_text(step) for step in self.known.steps(indicator)]
         for group, label in enumerate(groups):
-            for step, name in enumerate([step_text(step) for step in steps] or [""]):
-                if steps == () and self.known.steps(indicator) == () and indicator.is_by_steps:
-                    continue  # none was bought
+            for step, name in enumerate(names):
                 yield from self._of_group(indicator, group, step, label or name)
 
     def _of_group(
@@ -230,7 +230,7 @@ class _Figures:
         counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
         half = self.measuring.noise(self.number(term, first)).half_width
         total = counts.sum()
-        if needs_cases(indicator, self.params) and isinstance(indicator, Throughput):
+        if needs_cases(indicator, self.params):
             total = self.cases(Population.of(indicator), group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = bounds_of(indicator, self.known.bought_us(indicator))

@@ -29,7 +29,12 @@ from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.declarations import (
+    MAX_ATTRIBUTES,
+    TAKEN_NAMES,
+    Declaration,
+    check_names,
+)
 from tracecloak.schemas.events.local_time import zone_of
 from tracecloak.schemas.events.vocabulary import OTHER
 
@@ -37,12 +42,16 @@ MAX_STEPS = 200
 """Activities or pairs that one indicator is told apart by."""
 
 _TAKEN = "number of cases"
+# What the sums and choices of an indicator are called, after its name.
+_OF_TITLES = ("sum", "cases", "bins", "events", "windows", "longest time")
 
 
 class IndicatorParams(RigorousParams):
     """Parameters of `private-indicators`."""
 
-    indicators: tuple[OneIndicator, ...] = Field(min_length=1, max_length=MAX_INDICATORS)
+    indicators: tuple[OneIndicator, ...] = Field(
+        max_length=MAX_INDICATORS, json_schema_extra={"minItems": 1}
+    )
     """What is asked for, such as cases, or throughput of=mean at_most=90d; each a text or a mapping
     of keys. Everything in it is public, and each has its share of the budget."""
     first_date: str | None = None
@@ -80,6 +89,11 @@ class IndicatorParams(RigorousParams):
             self._check_time()
         except UsageError as error:
             raise ValueError(str(error)) from None
+        if not self.indicators:
+            raise ValueError("indicators needs one at least, such as cases")
+        taken = [TIME_RANGE, *map(bought_name, self.bought_groups)]
+        for indicator in self.indicators:
+            taken += [f"{indicator.title}: {what}" for what in _OF_TITLES]
         titles = [indicator.title for indicator in self.indicators]
         for place, (indicator, title) in enumerate(zip(self.indicators, titles, strict=True)):
             at = f"indicators.{place}: "
@@ -87,14 +101,17 @@ class IndicatorParams(RigorousParams):
                 raise ValueError(f"{at}{title!r} is there twice: give one of them another name")
             if title.startswith(_TAKEN):
                 raise ValueError(f"{at}name must not begin with {_TAKEN!r}, which is taken")
+            if title in taken:
+                raise ValueError(f"{at}the name {title!r} is taken: give it another one")
             if isinstance(indicator, Working) and not self.service_times:
                 raise ValueError(
                     f"{at}working needs the starts of events: map their column with "
                     "start_timestamp, or the lifecycle"
                 )
             self._check_names(at, indicator)
-            if indicator.is_bought and self.steps_of(indicator) is None and self.delta == 0:
+            if str(indicator.by) in self.bought_groups and indicator.is_bought and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
+        self._check_attributes()
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
         unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
         if unknown:
@@ -114,8 +131,16 @@ class IndicatorParams(RigorousParams):
             if span is not None and (n := len(self._periods(str(period), span).labels)) > MAX_GROUPS:
                 raise UsageError(f"by {period} makes {n:,} periods, and {MAX_GROUPS:,} are the most")
 
+    def _check_attributes(self) -> None:
+        declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
+        if len(declared) > MAX_ATTRIBUTES:
+            raise ValueError(f"indicators read {len(declared)} attributes, of {MAX_ATTRIBUTES} at most")
+        for name in declared.keys() & set(TAKEN_NAMES):
+            raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
+        check_names(declared)
+
     def _check_names(self, at: str, indicator: Indicator) -> None:
-        steps = self.steps_of(indicator) or ()
+        steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
         if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
             raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
         for name in indicator.activities if self.vocabulary is not None else ():

@@ -71,10 +71,6 @@ class PrivateIndicators(PartsMethod):
         """Returns that they do: all are sums over cases, or chosen by ranks of cases."""
         return True
 
-    def rounds(self, params: IndicatorParams) -> tuple[str, ...]:
-        """Returns the rounds that have something to do."""
-        rounds = super().rounds(params)
-        return tuple(name for name in (BOUGHT, SUMS, WINDOWS) if name in rounds)
 
     def not_covered(self, params: IndicatorParams) -> tuple[str, ...]:
         """Returns what the release shows or allows beyond the promise."""
