@@ -135,28 +135,24 @@ def _running_errs_less(
 def weighed_terms(params: IndicatorParams) -> tuple[Weighed, ...]:
     """Returns all sums that get noise in the round of sums, each once, in a fixed order."""
     of_indicators: list[Weighed] = []
-    dependents: dict[Population, Fraction] = {}
+    dependents: dict[Population, list[Fraction]] = {}
     asked: dict[Population, Fraction] = {}
     for indicator in params.indicators:
         population, weight = Population.of(indicator), Fraction(indicator.priority)
         if isinstance(indicator, Cases):
             asked[population] = max(weight * _WHOLE_SHARE, asked.get(population, Fraction(0)))
         elif needs_cases(indicator, params):
-            dependents[population] = dependents.get(population, Fraction(0)) + weight
+            dependents.setdefault(population, []).append(weight)
         of_indicators += _terms_of(indicator, weight, params)
     for population in {**asked, **dependents}:
         if CasesOf(population).is_centred:  # half of all cases is added again
-            whole, others = Population(), dependents.get(population, Fraction(1))
-            dependents[whole] = dependents.get(whole, Fraction(0)) + others
+            others = dependents.get(population, []) or [asked[population]]
+            dependents.setdefault(Population(), []).extend(others)
     populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
     counts = [
         Weighed(
             CasesOf(population),
-            max(
-                asked.get(population, Fraction(0)),
-                weight_of(dependents.get(population, Fraction(0))),
-                Fraction(1, 100),
-            ),
+            max(asked.get(population, Fraction(0)), weight_of(dependents.get(population, []))),
         )
         for population in populations
     ]

@@ -26,6 +26,7 @@ from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.published.manifest import Operation
 
 if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.figure_error import FigureError
     from tracecloak.schemas.events.attributes import Attribute
 
 
@@ -84,6 +85,22 @@ class PrivateIndicators(PartsMethod):
             for by in dict.fromkeys(i.by for i in params.indicators if isinstance(i, Workload))
         )
         return (*super().not_covered(params), *staff)
+
+    def figure_errors(
+        self, params: IndicatorParams, n_cases: int
+    ) -> tuple[FigureError, ...]:
+        """Returns the error of each indicator."""
+        from tracecloak.anonymizers.indicators.errors import figure_errors
+
+        return figure_errors(params, n_cases)
+
+    def costs(self, params: IndicatorParams) -> tuple[str, ...]:
+        """Returns the least epsilon for the errors that are wanted, if any are."""
+        if all(indicator.wanted_error is None for indicator in params.indicators):
+            return ()
+        from tracecloak.anonymizers.indicators.errors import wanted_sentences
+
+        return wanted_sentences(params)
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""

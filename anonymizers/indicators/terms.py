@@ -15,6 +15,7 @@ they have in common, and `rigorous.budget` adds up what that costs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -343,11 +344,14 @@ def of_unit(term: Term, max_units: int) -> Sensitivity:
     return term.changed.of_cases(max_units)
 
 
-def weight_of(n_dependents: Fraction) -> Fraction:
-    """Returns the share of a number of cases by which so many means are divided, one being 1.
+def weight_of(shares: Sequence[Fraction]) -> Fraction:
+    """Returns the share of a number of cases by which means are divided, from the shares of these.
 
-    With shares f of the sums and g of the number, whose noise counts about half in each mean, the
-    product of the errors is least where g grows as the third root of how many they are.
+    With n sums of one share and another one of the number, whose noise counts about half in each
+    mean, the product of the errors is least where that grows as the third root of n.
     """
-    root = (float(n_dependents) / 4) ** (1 / 3)
-    return Fraction(round(100 * root), 100)
+    if not shares:
+        return Fraction(0)
+    n = len(shares)
+    root = Fraction(round(100 * (n / 4) ** (1 / 3)), 100)
+    return sum(shares, Fraction(0)) / n * root
