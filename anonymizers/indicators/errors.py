@@ -1,10 +1,9 @@
-"""How far each indicator will be off, from public numbers and a number of cases; and the least
-epsilon for errors that are wanted.
+"""How far each indicator will be off, and the least epsilon for errors that are wanted.
 
 Nothing is known of the log but how many cases are expected, so the errors are those of the worst
-value that there can be, such as a share of 0 or 1. Groups are taken to be of one size, and a filter,
-an activity or a pair to be of half of the cases. Where less is known of a figure, as of a quantile,
-the error is that of its rank.
+value that there can be, such as a share of 0 or 1. Groups are taken to be of one size, and a
+filter, an activity or a pair to be of half of the cases. Where less is known of a figure, as of a
+quantile, the error is that of its rank.
 """
 
 from __future__ import annotations
@@ -220,8 +219,7 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
         ]
         usual = median(w for w, ratio in zip(moved, ratios, strict=True) if ratio is not None)
         weights = [
-            usual if ratio is None else weight
-            for weight, ratio in zip(moved, ratios, strict=True)
+            usual if ratio is None else weight for weight, ratio in zip(moved, ratios, strict=True)
         ]
         epsilon *= max(max(known), 1e-3) ** 0.7 * (1 + _CLOSE)
         if epsilon > _LARGEST_EPSILON:
@@ -250,8 +248,10 @@ def wanted_sentences(params: IndicatorParams) -> tuple[str, ...]:
         if error.wanted is not None and error.half_width > error.wanted
     ]
     now = f"At epsilon {params.epsilon}, in a log of {n_cases:,} cases, "
-    now += f"these errors are larger than wanted: {', '.join(missed)}." if missed else (
-        "all errors are as small as wanted."
+    now += (
+        f"these errors are larger than wanted: {', '.join(missed)}."
+        if missed
+        else ("all errors are as small as wanted.")
     )
     least = least_epsilon(params, n_cases)
     assert least is not None
@@ -272,9 +272,7 @@ def _with(params: IndicatorParams, epsilon: float, weights: list[float]) -> Indi
         for indicator, weight in zip(params.indicators, _scaled(weights), strict=True)
     )
     given = {name: getattr(params, name) for name in type(params).model_fields}
-    return type(params)(
-        **{**given, "indicators": indicators, "epsilon": Decimal(f"{epsilon:.6g}")}
-    )
+    return type(params)(**{**given, "indicators": indicators, "epsilon": Decimal(f"{epsilon:.6g}")})
 
 
 def _scaled(weights: list[float]) -> list[float]:
@@ -284,9 +282,7 @@ def _scaled(weights: list[float]) -> list[float]:
 
 
 def _ratios(foretelling: _Foretelling) -> Iterator[float | None]:
-    """How many times as large as it is wanted each error is; quantiles by ranks as wanted shares."""
+    """How many times as large as it is wanted each error is; of quantiles in ranks."""
     for indicator in foretelling.params.indicators:
         error = foretelling.error(indicator)
         yield None if error.wanted is None else error.half_width / error.wanted
-
-

@@ -53,8 +53,8 @@ SUMS = "sums"
 WINDOWS = "windows"
 """The round that counts around the quantiles."""
 
-# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum. Choices
-# and numbers of cases, which nothing halves, have a little more.
+# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum.
+# Choices and numbers of cases, which nothing halves, have a little more.
 _WHOLE_SHARE = Fraction(9, 8)
 _WINDOWS_SHARE = Fraction(1, 2)
 # What the number of cases that have a number has, beside the sum of these.
@@ -112,7 +112,7 @@ def is_running(indicator: Measured, params: IndicatorParams) -> bool:
     alone.
     """
     n_choices = len(indicator.quantiles)
-    if n_choices < 2 or params.delta == 0:  # noqa: PLR2004  # one is always better chosen
+    if n_choices < 2 or params.delta == 0:  # one is always better chosen
         return False
     return _running_errs_less(indicator, n_choices, params.budget)
 
@@ -171,9 +171,7 @@ def needs_cases(indicator: Indicator, params: IndicatorParams) -> bool:
     return is_of_all or CasesWith(indicator, params.n_steps_of(indicator)).is_centred
 
 
-def _terms_of(
-    indicator: Indicator, weight: Fraction, params: IndicatorParams
-) -> list[Weighed]:
+def _terms_of(indicator: Indicator, weight: Fraction, params: IndicatorParams) -> list[Weighed]:
     n_steps = params.n_steps_of(indicator)
     if isinstance(indicator, Cases):
         return []
@@ -393,5 +391,3 @@ def _windows_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
     counters: Mapping[str, contract.Counter] = {WINDOWS: WindowsOfCases(params)}
     return Part(need.name, (need,), sentence, decide, counters, WINDOWS)
-
-

@@ -86,9 +86,7 @@ class PrivateIndicators(PartsMethod):
         )
         return (*super().not_covered(params), *staff)
 
-    def figure_errors(
-        self, params: IndicatorParams, n_cases: int
-    ) -> tuple[FigureError, ...]:
+    def figure_errors(self, params: IndicatorParams, n_cases: int) -> tuple[FigureError, ...]:
         """Returns the error of each indicator."""
         from tracecloak.anonymizers.indicators.errors import figure_errors
 
@@ -116,9 +114,7 @@ class PrivateIndicators(PartsMethod):
         """Returns the name of the product."""
         return ("indicators",)
 
-    def products(
-        self, decisions: contract.Decisions, params: IndicatorParams
-    ) -> contract.Products:
+    def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
         from tracecloak.anonymizers.indicators.figures import released_indicators
 

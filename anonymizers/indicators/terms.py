@@ -107,16 +107,20 @@ class CasesOf:
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"number of cases{self.population.words}"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return of_one_cell().times(UNITS // 2 if self.is_centred else UNITS)
 
     def n_cells(self, known: Known) -> int:
+        """See `Term`."""
         return len(known.groups(self.population).labels)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         places = self.population.places(traces, known.groups(self.population))
         if self.is_centred:
             return np.array([UNITS * int((places >= 0).sum()) - UNITS // 2 * len(places)])
@@ -173,13 +177,16 @@ class SumOf(_OfIndicator):
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"{self.indicator.title}: sum"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return _beside(of_count(HALF), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         summand, places = self.summand(known), self.places(traces, known)
         numbers = summand.numbers(traces)
         steps = np.where(numbers.is_there, summand.places(numbers.values) - HALF, 0)
@@ -202,13 +209,16 @@ class CasesWith(_OfIndicator):
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"{self.indicator.title}: cases"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return _beside(of_one_cell().times(UNITS // 2 if self.is_centred else UNITS), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         numbers = self.summand(known).numbers(traces)
         steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
         return _by_group(self.places(traces, known), steps, self.shape(known)[0])
@@ -238,10 +248,12 @@ class BinsOf(_OfIndicator):
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"{self.indicator.title}: bins"
 
     @property
     def units(self) -> int:
+        """See `Term`."""
         if not self.is_measured:
             return 1
         return RANK_UNITS if self.is_running else UNITS
@@ -256,14 +268,17 @@ class BinsOf(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         if self.is_running:
             return _beside(changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
     def n_cells(self, known: Known) -> int:
+        """See `Term`."""
         return super().n_cells(known) * self.n_bins
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         counts = self.bins(traces, known)
         if not self.is_running:
             return counts.ravel() * self.units
@@ -296,14 +311,17 @@ class EventsOf(_OfIndicator):
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"{self.indicator.title}: events"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         assert isinstance(self.indicator, Workload)
         return of_count(self.indicator.at_most * UNITS)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         assert isinstance(self.indicator, Workload)
         names = [str(step) for step in known.steps(self.indicator)]
         texts = traces.attributes.get(self.indicator.by)

@@ -29,7 +29,7 @@ def figure_lines(sizes: Sequence[Worth]) -> Iterator[str]:
         yield f"  {'  '.join([first, *others]).rstrip()}"
     if any(not error.is_usable for worth in sizes for error in worth.errors):
         yield "  In brackets: too uncertain to use."
-    yield "  Groups are taken to be of one size, and a filter or a step to hold for half of the cases."
+    yield "  Groups are taken to be of one size; a filter or a step, to hold for half of the cases."
     yield ""
 
 
@@ -47,5 +47,5 @@ def _number(error: FigureError) -> str:
     if error.unit in _PERCENT_UNITS:
         return f"{100 * half:.2g} {_PERCENT_UNITS[error.unit]}"
     what = "cases of its rank" if error.unit == "ranks" else error.unit
-    size = f"{math.ceil(half):,}" if half >= 10 or what else f"{half:.3g}"  # noqa: PLR2004
+    size = f"{math.ceil(half):,}" if half >= 10 or what else f"{half:.3g}"
     return f"{size} {what}".rstrip()

@@ -30,7 +30,7 @@ class CellSums:
         """
         if len({len(piece.values) for piece in pieces}) > 1:
             raise ValueError("sums of different cells cannot be added")
-        return cls(np.sum([piece.values for piece in pieces], axis=0, dtype=np.int64))
+        return cls(np.stack([piece.values for piece in pieces]).sum(axis=0, dtype=np.int64))
 
     @property
     def weight(self) -> int:
