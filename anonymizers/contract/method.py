@@ -34,6 +34,7 @@ from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.figure_error import FigureError
     from tracecloak.schemas.events.attributes import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -241,6 +242,16 @@ class Anonymizer(Protocol):
 
     def costs(self, params: Any) -> tuple[str, ...]:
         """Returns sentences on what the parameters cost in utility, from public numbers alone."""
+        return ()
+
+    def figure_errors(self, params: Any, n_cases: int) -> tuple[FigureError, ...]:
+        """Returns how far each figure of a list is off in a log of so many cases; none of a log.
+
+        From public numbers alone.
+
+        Raises:
+            UsageError: Noise as wide as some figure may need cannot be drawn.
+        """
         return ()
 
     def time_caveats(self, params: Any) -> tuple[str, ...]:

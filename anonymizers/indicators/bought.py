@@ -178,9 +178,7 @@ def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
         calendar, zone = WorkingCalendar(), params.calendar_time_zone
         parts.append(time_range_part(calendar, zone, params.max_units, BOUGHT))
     share = VOCABULARY_SHARE / max(len(params.bought_groups), 1)
-    parts += [
-        _groups_part(params, by, most, share) for by, most in params.bought_groups.items()
-    ]
+    parts += [_groups_part(params, by, most, share) for by, most in params.bought_groups.items()]
     times = params.of_bought_times
     each = min(_BOUND_SHARE, _BOUND_SHARES / max(len(times), 1))
     return (*parts, *(_bound_part(params, indicator, each) for indicator in times))
@@ -195,7 +193,9 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
 
     def sentence(means: Means) -> str:
         likely = likely_names(means[name], max_labels, params.max_units)
-        return f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
+        return (
+            f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
+        )
 
     def decide(given: Given) -> GroupsDecision:
         counted, allowance = given.statistics[name], given.means[name]
@@ -214,14 +214,11 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
     name = bound_name(indicator)
 
     def decide(given: Given) -> LongestTimeDecision:
-        cases, epsilon = given.statistics[name].values, given.means[name].epsilon
-        place = choose_quantile(
-            cases, epsilon, _QUANTILE, params.max_units, given.randomness, name
-        )
+        cases = given.statistics[name].cells(len(BIN_EDGES_US) + 1)
+        epsilon = given.means[name].epsilon
+        place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
         return LongestTimeDecision(2 * int(BIN_EDGES_US[place]))
 
     sentence = "chooses twice the time that about 19 of 20 cases do not exceed"
     needs, counters = (Choice(name, share),), {name: TimesByBin(indicator)}
-    return Part(
-        name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}"
-    )
+    return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")

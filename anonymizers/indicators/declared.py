@@ -72,9 +72,7 @@ class Filter(pydantic.BaseModel):
 
 def _check_of_case(attribute: str) -> None:
     if not is_case_attribute(attribute):
-        raise ValueError(
-            "must be an attribute of the case, whose name begins with case:"
-        )
+        raise ValueError("must be an attribute of the case, whose name begins with case:")
 
 
 def _listed(value: Any) -> Any:
@@ -174,9 +172,7 @@ class Indicator(pydantic.BaseModel):
         return tuple(map(_pair_of, groups))
 
     @pydantic.model_serializer(mode="wrap")
-    def _as_text(
-        self, serialise: pydantic.SerializerFunctionWrapHandler
-    ) -> str | dict[str, Any]:
+    def _as_text(self, serialise: pydantic.SerializerFunctionWrapHandler) -> str | dict[str, Any]:
         """Leaves out what is as it is by default; a mapping only where a text would say another."""
         fields = type(self).model_fields
         given = {
@@ -223,7 +219,9 @@ class Indicator(pydantic.BaseModel):
     @property
     def activities(self) -> tuple[str, ...]:
         """The activities that it names."""
-        by = [name for step in self.steps_of for name in ((step,) if isinstance(step, str) else step)]
+        by = [
+            name for step in self.steps_of for name in ((step,) if isinstance(step, str) else step)
+        ]
         return (*by, *((self.where.occurs,) if self.where and self.where.occurs else ()))
 
     @property
@@ -241,6 +239,7 @@ class Cases(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return "cases"
 
 
@@ -317,6 +316,7 @@ class Throughput(Timed):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return f"{self.of_words} throughput time"
 
 
@@ -329,6 +329,7 @@ class Within(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return f"share within {duration_text(self.limit)}"
 
 
@@ -348,10 +349,12 @@ class Rework(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return "share with rework" + (f" of {self.activity}" if self.activity else "")
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
+        """See `Indicator`."""
         return (self.activity,) if self.activity is not None else super().steps_of
 
 
@@ -377,12 +380,14 @@ class Frequency(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         of_case = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
         what = "occurrences of" if of_case else "cases with"
         return f"{what} {self.activity or 'an activity'}{of_case}"
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
+        """See `Indicator`."""
         return (self.activity,) if self.activity is not None else super().steps_of
 
 
@@ -417,6 +422,7 @@ class Rule(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         named = f"{self.activity}, {self.then}" if self.then else self.activity
         times = f", {self.n:,} times" if self.n != 1 else ""
         limit = f" within {duration_text(self.within)}" if self.within is not None else ""
@@ -424,6 +430,7 @@ class Rule(Indicator):
 
     @property
     def activities(self) -> tuple[str, ...]:
+        """See `Indicator`."""
         both = (self.activity,) if self.then is None else (self.activity, self.then)
         return (*super().activities, *both)
 
@@ -447,11 +454,13 @@ class Waiting(Timed):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         pair = f"{self.activity} to {self.then}" if self.activity else "one activity to the next"
         return f"{self.of_words} wait from {pair}"
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
+        """See `Indicator`."""
         if self.activity is None or self.then is None:
             return super().steps_of
         return ((self.activity, self.then),)
@@ -472,10 +481,12 @@ class Working(Timed):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return f"{self.of_words} working time of {self.activity or 'an activity'}"
 
     @property
     def steps_of(self) -> tuple[Group, ...]:
+        """See `Indicator`."""
         return (self.activity,) if self.activity is not None else super().steps_of
 
 
@@ -499,10 +510,12 @@ class Amount(Measured):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return f"{self.of_words} {self.attribute}"
 
     @property
     def attributes(self) -> tuple[str, ...]:
+        """See `Indicator`."""
         return (*super().attributes, self.attribute)
 
 
@@ -533,6 +546,7 @@ class Workload(Indicator):
 
     @property
     def words(self) -> str:
+        """See `Indicator`."""
         return f"events, up to {self.at_most:,} a case"
 
 

@@ -4,56 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import pydantic
 from pydantic import Field, PrivateAttr
 
+from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.declared import (
-    ACTIVITY,
     MAX_GROUPS,
-    MAX_INDICATORS,
     PERIODS,
-    Amount,
     Group,
     Indicator,
-    OneIndicator,
     Timed,
     Working,
     Workload,
 )
 from tracecloak.anonymizers.indicators.populations import Groups, Population, periods_of
-from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import (
-    MAX_ATTRIBUTES,
-    TAKEN_NAMES,
-    Declaration,
-    check_names,
-)
 from tracecloak.schemas.events.local_time import zone_of
-from tracecloak.schemas.events.vocabulary import OTHER
-
-MAX_STEPS = 200
-"""Activities or pairs that one indicator is told apart by."""
-
-_TAKEN = "number of cases"
-# What the sums and choices of an indicator are called, after its name.
-_OF_TITLES = ("sum", "cases", "bins", "events", "windows", "longest time")
 
 
-class IndicatorParams(RigorousParams):
+class IndicatorParams(AskedParams):
     """Parameters of `private-indicators`."""
 
-    indicators: tuple[OneIndicator, ...] = Field(
-        max_length=MAX_INDICATORS, json_schema_extra={"minItems": 1}
-    )
-    """What is asked for, such as cases, or throughput of=mean at_most=90d; each a text or a mapping
-    of keys. Everything in it is public, and each has its share of the budget."""
     first_date: str | None = None
     """First date of the periods by which indicators are told apart, such as 2026-01-01. By default
     the range is chosen on the log, for a share of the budget."""
@@ -73,11 +48,6 @@ class IndicatorParams(RigorousParams):
     they have none."""
     _n_cases: int | None = PrivateAttr(None)
 
-    @pydantic.field_validator("indicators", mode="before")
-    @classmethod
-    def _one_text(cls, indicators: Any) -> Any:
-        return [indicators] if isinstance(indicators, str) else indicators
-
     @pydantic.field_validator("first_date", "last_date", mode="before")
     @classmethod
     def _date_text(cls, date: Any) -> Any:
@@ -89,29 +59,15 @@ class IndicatorParams(RigorousParams):
             self._check_time()
         except UsageError as error:
             raise ValueError(str(error)) from None
-        if not self.indicators:
-            raise ValueError("indicators needs one at least, such as cases")
-        taken = [TIME_RANGE, *map(bought_name, self.bought_groups)]
-        for indicator in self.indicators:
-            taken += [f"{indicator.title}: {what}" for what in _OF_TITLES]
-        titles = [indicator.title for indicator in self.indicators]
-        for place, (indicator, title) in enumerate(zip(self.indicators, titles, strict=True)):
+        for place, indicator in enumerate(self.indicators):
             at = f"indicators.{place}: "
-            if titles.index(title) < place:
-                raise ValueError(f"{at}{title!r} is there twice: give one of them another name")
-            if title.startswith(_TAKEN):
-                raise ValueError(f"{at}name must not begin with {_TAKEN!r}, which is taken")
-            if title in taken:
-                raise ValueError(f"{at}the name {title!r} is taken: give it another one")
             if isinstance(indicator, Working) and not self.service_times:
                 raise ValueError(
                     f"{at}working needs the starts of events: map their column with "
                     "start_timestamp, or the lifecycle"
                 )
-            self._check_names(at, indicator)
-            if str(indicator.by) in self.bought_groups and indicator.is_bought and not self.delta:
+            if indicator.is_bought and indicator.by in self.bought_groups and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
-        self._check_attributes()
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
         unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
         if unknown:
@@ -128,37 +84,10 @@ class IndicatorParams(RigorousParams):
         for period in periods:
             if span is None and period in ("day", "week"):
                 raise UsageError(f"by {period} needs first_date and last_date")
-            if span is not None and (n := len(self._periods(str(period), span).labels)) > MAX_GROUPS:
-                raise UsageError(f"by {period} makes {n:,} periods, and {MAX_GROUPS:,} are the most")
-
-    def _check_attributes(self) -> None:
-        declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
-        if len(declared) > MAX_ATTRIBUTES:
-            raise ValueError(f"indicators read {len(declared)} attributes, of {MAX_ATTRIBUTES} at most")
-        for name in declared.keys() & set(TAKEN_NAMES):
-            raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
-        check_names(declared)
-
-    def _check_names(self, at: str, indicator: Indicator) -> None:
-        steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
-        if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
-            raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
-        for name in indicator.activities if self.vocabulary is not None else ():
-            if name not in (self.vocabulary or ()):
-                raise ValueError(
-                    f"{at}activity {name!r} is not in the vocabulary: correct it, or add it there"
+            if span is not None and (n := len(self.periods(str(period), span).labels)) > MAX_GROUPS:
+                raise UsageError(
+                    f"by {period} makes {n:,} periods, and {MAX_GROUPS:,} are the most"
                 )
-
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect; what is for some indicators alone is there for them."""
-        resolved = super().resolved()
-        for name in ("first_date", "last_date"):
-            if resolved[name] is None:
-                del resolved[name]
-        for name in ("attribute_columns", "service_times"):
-            if not resolved[name]:
-                del resolved[name]
-        return resolved
 
     def expecting(self, n_cases: int) -> IndicatorParams:
         """Returns the same parameters, of which `costs` foretells errors for so many cases."""
@@ -178,78 +107,18 @@ class IndicatorParams(RigorousParams):
             return None
         return TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
 
-    def _periods(self, period: str, span: TimeRange) -> Groups:
+    def periods(self, period: str, span: TimeRange) -> Groups:
+        """Returns the periods of a range of dates."""
         return periods_of(period, span.first_us, span.last_us, self.calendar_time_zone)
 
-    def steps_of(self, indicator: Indicator) -> tuple[Group, ...] | None:
-        """Returns the activities, pairs or values that it is about; None: they are bought.
-
-        Empty where it is about none. Activities that are not named are those of the vocabulary.
-        """
-        if isinstance(indicator, Workload):
-            return indicator.groups
-        if indicator.is_by_steps and indicator.groups is None:
-            return self.vocabulary if indicator.by == ACTIVITY else None
-        return indicator.steps_of
-
-    def n_steps_of(self, indicator: Indicator) -> int:
-        """Returns how many these are at most, or 1 where it is about none."""
-        steps = self.steps_of(indicator)
-        return max(self.bought_groups[str(indicator.by)] if steps is None else len(steps), 1)
-
-    @cached_property
-    def bought_groups(self) -> Mapping[str, int]:
-        """By what indicators are told apart whose groups are bought, and how many at most."""
-        wanted: dict[str, int] = {}
-        for indicator in self.indicators:
-            by = indicator.by
-            if by is None or not indicator.is_bought:
-                continue
-            of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
-            if of_steps and self.steps_of(indicator) is not None:
-                continue
-            wanted[by] = max(wanted.get(by, 0), indicator.n_groups)
-        return wanted
+    def column_of(self, attribute: str) -> str | None:
+        """Returns the source column of an attribute, if it is not its name."""
+        return self.attribute_columns.get(attribute)
 
     @cached_property
     def buys_range(self) -> bool:
         """Whether the range of dates is chosen on the log."""
         return self.public_range is None and any(i.by in PERIODS for i in self.indicators)
-
-    @cached_property
-    def of_bought_times(self) -> tuple[Timed, ...]:
-        """The indicators whose longest time is chosen on the log."""
-        return tuple(i for i in self.indicators if isinstance(i, Timed) and i.at_most is None)
-
-    @cached_property
-    def declared_attributes(self) -> tuple[Attribute, ...]:
-        """What is read of the attributes, with all values and bounds that are declared."""
-        values: dict[str, list[str]] = {}
-        bounds: dict[str, tuple[float, float]] = {}
-        for indicator in self.indicators:
-            for name in indicator.attributes:
-                values.setdefault(name, [])
-            where, by = indicator.where, indicator.by
-            if where is not None and where.attribute is not None and where.equals is not None:
-                values[where.attribute].append(where.equals)
-            if isinstance(indicator, Workload) or by in values:
-                of_by = values.setdefault(str(by), [])
-                of_by += [str(group) for group in indicator.groups or ()]
-            if isinstance(indicator, Amount):
-                low, high = indicator.bounds
-                bounds[indicator.attribute] = float(low), float(high)
-        return tuple(
-            Attribute(
-                name,
-                Declaration(bounds=bounds[name], column=self.attribute_columns.get(name))
-                if name in bounds
-                else Declaration(
-                    values=tuple(dict.fromkeys(texts)) or (OTHER,),
-                    column=self.attribute_columns.get(name),
-                ),
-            )
-            for name, texts in values.items()
-        )
 
 
 @dataclass(frozen=True)
@@ -261,7 +130,7 @@ class Known:
         decided: What was bought, by the names of parts.
     """
 
-    params: IndicatorParams
+    params: AskedParams
     decided: Mapping[str, Any]
 
     def groups(self, population: Population) -> Groups:
@@ -273,7 +142,7 @@ class Known:
             span = self.params.public_range
             if span is None:
                 span = self.decided[TIME_RANGE].time_range
-            return self.params._periods(by, span)
+            return self.params.periods(by, span)
         if population.groups is not None:
             return Groups(population.groups, by)
         return Groups(tuple(self.decided[bought_name(by)].labels), by)
@@ -299,9 +168,4 @@ def bought_name(by: str) -> str:
 
 def bound_name(indicator: Timed) -> str:
     """Returns the name of the part that buys the longest time of an indicator."""
-    return f"{indicator.title}: longest time"
-
-
-def share_each(whole: Fraction, at_most: Fraction, n: int) -> Fraction:
-    """Returns the share of each of n choices that may have so much each and a whole together."""
-    return min(at_most, whole / max(n, 1))
+    return f"{indicator.title}, longest time"

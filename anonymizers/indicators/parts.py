@@ -53,8 +53,8 @@ SUMS = "sums"
 WINDOWS = "windows"
 """The round that counts around the quantiles."""
 
-# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum. Choices
-# and numbers of cases, which nothing halves, have a little more.
+# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum.
+# Choices and numbers of cases, which nothing halves, have a little more.
 _WHOLE_SHARE = Fraction(9, 8)
 _WINDOWS_SHARE = Fraction(1, 2)
 # What the number of cases that have a number has, beside the sum of these.
@@ -112,7 +112,7 @@ def is_running(indicator: Measured, params: IndicatorParams) -> bool:
     alone.
     """
     n_choices = len(indicator.quantiles)
-    if n_choices < 2 or params.delta == 0:  # noqa: PLR2004  # one is always better chosen
+    if n_choices < 2 or params.delta == 0:  # one is always better chosen
         return False
     return _running_errs_less(indicator, n_choices, params.budget)
 
@@ -135,28 +135,24 @@ def _running_errs_less(
 def weighed_terms(params: IndicatorParams) -> tuple[Weighed, ...]:
     """Returns all sums that get noise in the round of sums, each once, in a fixed order."""
     of_indicators: list[Weighed] = []
-    dependents: dict[Population, Fraction] = {}
+    dependents: dict[Population, list[Fraction]] = {}
     asked: dict[Population, Fraction] = {}
     for indicator in params.indicators:
         population, weight = Population.of(indicator), Fraction(indicator.priority)
         if isinstance(indicator, Cases):
             asked[population] = max(weight * _WHOLE_SHARE, asked.get(population, Fraction(0)))
         elif needs_cases(indicator, params):
-            dependents[population] = dependents.get(population, Fraction(0)) + weight
+            dependents.setdefault(population, []).append(weight)
         of_indicators += _terms_of(indicator, weight, params)
     for population in {**asked, **dependents}:
         if CasesOf(population).is_centred:  # half of all cases is added again
-            whole, others = Population(), dependents.get(population, Fraction(1))
-            dependents[whole] = dependents.get(whole, Fraction(0)) + others
+            others = dependents.get(population, []) or [asked[population]]
+            dependents.setdefault(Population(), []).extend(others)
     populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
     counts = [
         Weighed(
             CasesOf(population),
-            max(
-                asked.get(population, Fraction(0)),
-                weight_of(dependents.get(population, Fraction(0))),
-                Fraction(1, 100),
-            ),
+            max(asked.get(population, Fraction(0)), weight_of(dependents.get(population, []))),
         )
         for population in populations
     ]
@@ -178,9 +174,7 @@ def needs_cases(indicator: Indicator, params: IndicatorParams) -> bool:
     return CasesWith(indicator, params.n_steps_of(indicator)).is_centred
 
 
-def _terms_of(
-    indicator: Indicator, weight: Fraction, params: IndicatorParams
-) -> list[Weighed]:
+def _terms_of(indicator: Indicator, weight: Fraction, params: IndicatorParams) -> list[Weighed]:
     n_steps = params.n_steps_of(indicator)
     if isinstance(indicator, Cases):
         return []
@@ -270,13 +264,13 @@ def counted_terms(params: IndicatorParams) -> list[Term]:
     return [*(weighed.term for weighed in weighed_terms(params)), *chosen_bins(params)]
 
 
-def cells_of(term: Term, totals: np.ndarray, params: IndicatorParams, known: Known) -> np.ndarray:
+def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known) -> np.ndarray:
     """Returns int64[n_cells], what of all totals is a term's."""
     begin = 0
     for other in counted_terms(params):
         n_cells = other.n_cells(known)
         if other == term:
-            return totals[begin : begin + n_cells]
+            return totals.cells(begin + n_cells)[begin : begin + n_cells]
         begin += n_cells
     raise KeyError(term.name)
 
@@ -309,7 +303,7 @@ def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
 
     def decide(given: Given) -> NoisySums:
         known = Known(params, given.decisions)
-        sums = cells_of(term, given.statistics[SUMS].values, params, known)
+        sums = cells_of(term, given.statistics[SUMS], params, known)
         noise = noise_of(term, given.means, params)
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
@@ -342,7 +336,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
     def decide(given: Given) -> PointsDecision:
         known = Known(params, given.decisions)
-        cells = cells_of(bins, given.statistics[SUMS].values, params, known)
+        cells = cells_of(bins, given.statistics[SUMS], params, known)
         epsilon = given.means[name].epsilon / n_choices
         rows = cells.reshape(-1, bins.n_bins)
         randomness = given.randomness
@@ -359,7 +353,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
 def windows_name(indicator: Indicator) -> str:
     """Returns the name of the part that counts around the quantiles of an indicator."""
-    return f"{indicator.title}: windows"
+    return f"{indicator.title}, windows"
 
 
 def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
@@ -393,12 +387,11 @@ def _windows_part(bins: BinsOf, params: IndicatorParams) -> Part:
             if other == bins:
                 break
             begin += n_cells
-        exact = given.statistics[WINDOWS].values[begin : begin + n_cells] * UNITS
+        cells = given.statistics[WINDOWS].cells(begin + n_cells)
+        exact = cells[begin : begin + n_cells] * UNITS
         noise = given.means[need.name].noise(need.changed, need.units)
         places = np.arange(len(exact))
         return NoisySums(noisy_sums(exact, noise, need.name, places, given.randomness))
 
     counters: Mapping[str, contract.Counter] = {WINDOWS: WindowsOfCases(params)}
     return Part(need.name, (need,), sentence, decide, counters, WINDOWS)
-
-

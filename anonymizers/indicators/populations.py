@@ -57,7 +57,9 @@ class Population:
     def places(self, traces: TraceBatch, groups: Groups) -> np.ndarray:
         """Returns int64[n_cases], the group of each case, or -1 for one that does not count."""
         places = groups.places(traces)
-        return places if self.where is None else np.where(cases_where(traces, self.where), places, -1)
+        return (
+            places if self.where is None else np.where(cases_where(traces, self.where), places, -1)
+        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.published.manifest import Operation
 
 if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.figure_error import FigureError
     from tracecloak.schemas.events.attributes import Attribute
 
 
@@ -71,7 +72,6 @@ class PrivateIndicators(PartsMethod):
         """Returns that they do: all are sums over cases, or chosen by ranks of cases."""
         return True
 
-
     def not_covered(self, params: IndicatorParams) -> tuple[str, ...]:
         """Returns what the release shows or allows beyond the promise."""
         staff = tuple(
@@ -80,6 +80,20 @@ class PrivateIndicators(PartsMethod):
             for by in dict.fromkeys(i.by for i in params.indicators if isinstance(i, Workload))
         )
         return (*super().not_covered(params), *staff)
+
+    def figure_errors(self, params: IndicatorParams, n_cases: int) -> tuple[FigureError, ...]:
+        """Returns the error of each indicator."""
+        from tracecloak.anonymizers.indicators.errors import figure_errors
+
+        return figure_errors(params, n_cases)
+
+    def costs(self, params: IndicatorParams) -> tuple[str, ...]:
+        """Returns the least epsilon for the errors that are wanted, if any are."""
+        if all(indicator.wanted_error is None for indicator in params.indicators):
+            return ()
+        from tracecloak.anonymizers.indicators.errors import wanted_sentences
+
+        return wanted_sentences(params)
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""
@@ -95,9 +109,7 @@ class PrivateIndicators(PartsMethod):
         """Returns the name of the product."""
         return ("indicators",)
 
-    def products(
-        self, decisions: contract.Decisions, params: IndicatorParams
-    ) -> contract.Products:
+    def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
         from tracecloak.anonymizers.indicators.figures import released_indicators
 

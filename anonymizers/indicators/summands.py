@@ -58,7 +58,7 @@ class Numbers:
     @classmethod
     def of_all(cls, values: np.ndarray) -> Numbers:
         """Returns numbers that every case has, int64 or bool[n_cases] or [n_cases, n_steps]."""
-        table = values.reshape(len(values), -1)
+        table = values if values.ndim > 1 else values[:, None]
         return cls(table, np.ones(table.shape, bool))
 
 
@@ -196,9 +196,7 @@ def bounds_of(indicator: Measured, bought_us: int | None = None) -> tuple[float,
     return 0.0, float(longest)
 
 
-def numbers_counted(
-    indicator: Measured, steps: Sequence[Group]
-) -> Callable[[TraceBatch], Numbers]:
+def numbers_counted(indicator: Measured, steps: Sequence[Group]) -> Callable[[TraceBatch], Numbers]:
     """Returns how the numbers of an indicator of times or amounts are read off traces.
 
     Args:
@@ -209,7 +207,7 @@ def numbers_counted(
         case Throughput():
             return lambda traces: Numbers.of_all(throughput_of(traces))
         case Waiting():
-            pairs = [(a, b) for a, b in steps]
+            pairs = [step for step in steps if not isinstance(step, str)]
             return lambda traces: _waits(traces, pairs)
         case Working():
             return lambda traces: _work(traces, [str(step) for step in steps])

@@ -15,6 +15,7 @@ they have in common, and `rigorous.budget` adds up what that costs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -106,16 +107,20 @@ class CasesOf:
 
     @property
     def name(self) -> str:
+        """See `Term`."""
         return f"number of cases{self.population.words}"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return of_one_cell().times(UNITS // 2 if self.is_centred else UNITS)
 
     def n_cells(self, known: Known) -> int:
+        """See `Term`."""
         return len(known.groups(self.population).labels)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         places = self.population.places(traces, known.groups(self.population))
         if self.is_centred:
             return np.array([UNITS * int((places >= 0).sum()) - UNITS // 2 * len(places)])
@@ -172,13 +177,16 @@ class SumOf(_OfIndicator):
 
     @property
     def name(self) -> str:
-        return f"{self.indicator.title}: sum"
+        """See `Term`."""
+        return f"{self.indicator.title}, sum"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return _beside(of_count(HALF), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         summand, places = self.summand(known), self.places(traces, known)
         numbers = summand.numbers(traces)
         steps = np.where(numbers.is_there, summand.places(numbers.values) - HALF, 0)
@@ -201,13 +209,16 @@ class CasesWith(_OfIndicator):
 
     @property
     def name(self) -> str:
-        return f"{self.indicator.title}: cases"
+        """See `Term`."""
+        return f"{self.indicator.title}, cases"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         return _beside(of_one_cell().times(UNITS // 2 if self.is_centred else UNITS), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         numbers = self.summand(known).numbers(traces)
         steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
         return _by_group(self.places(traces, known), steps, self.shape(known))
@@ -242,10 +253,12 @@ class BinsOf(_OfIndicator):
 
     @property
     def name(self) -> str:
-        return f"{self.indicator.title}: bins"
+        """See `Term`."""
+        return f"{self.indicator.title}, bins"
 
     @property
     def units(self) -> int:
+        """See `Term`."""
         if not self.is_measured:
             return 1
         return RANK_UNITS if self.is_running else UNITS
@@ -260,14 +273,17 @@ class BinsOf(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         if self.is_running:
             return _beside(changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
     def n_cells(self, known: Known) -> int:
+        """See `Term`."""
         return super().n_cells(known) * self.n_bins
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         counts = self.bins(traces, known)
         if not self.is_running:
             return counts.ravel() * self.units
@@ -300,14 +316,17 @@ class EventsOf(_OfIndicator):
 
     @property
     def name(self) -> str:
-        return f"{self.indicator.title}: events"
+        """See `Term`."""
+        return f"{self.indicator.title}, events"
 
     @property
     def changed(self) -> Sensitivity:
+        """See `Term`."""
         assert isinstance(self.indicator, Workload)
         return of_count(self.indicator.at_most * UNITS)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
+        """See `Term`."""
         assert isinstance(self.indicator, Workload)
         names = [str(step) for step in known.steps(self.indicator)]
         texts = traces.attributes.get(self.indicator.by)
@@ -348,11 +367,14 @@ def of_unit(term: Term, max_units: int) -> Sensitivity:
     return term.changed.of_cases(max_units)
 
 
-def weight_of(n_dependents: Fraction) -> Fraction:
-    """Returns the share of a number of cases by which so many means are divided, one being 1.
+def weight_of(shares: Sequence[Fraction]) -> Fraction:
+    """Returns the share of a number of cases by which means are divided, from the shares of these.
 
-    With shares f of the sums and g of the number, whose noise counts about half in each mean, the
-    product of the errors is least where g grows as the third root of how many they are.
+    With n sums of one share and another one of the number, whose noise counts about half in each
+    mean, the product of the errors is least where that grows as the third root of n.
     """
-    root = (float(n_dependents) / 4) ** (1 / 3)
-    return Fraction(round(100 * root), 100)
+    if not shares:
+        return Fraction(0)
+    n = len(shares)
+    root = Fraction(round(100 * (n / 4) ** (1 / 3)), 100)
+    return sum(shares, Fraction(0)) / n * root

@@ -91,7 +91,7 @@ def plan_of(config: ReleaseConfig) -> Plan:
     first = [] if against is None else list(_is_unusable(config, against))
     lines = [*first, *reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
     lines += [f"  {verdict.sentence}" for verdict in judged]
-    if judged and not look.obstacle:
+    if judged and not look.obstacle and not judged[0].worth.errors:
         lines.append(
             "  This was tried on logs that are made up of the names: a process that is more "
             "regular than theirs comes out better, one that is less so worse."
@@ -211,7 +211,11 @@ def _promises(config: ReleaseConfig) -> Iterator[str]:
 
 
 def _is_worth(judged: Sequence[Verdict]) -> Iterator[str]:
-    if judged:
+    if judged and judged[0].worth.errors:
+        from tracecloak.pipelines.planning.figure_lines import figure_lines
+
+        yield from figure_lines([verdict.worth for verdict in judged])
+    elif judged:
         yield "Is worth (released from logs that are made up of the names; yours is not looked at)"
         for verdict in judged:
             yield f"  {verdict.worth.sentence}"

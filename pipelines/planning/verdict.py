@@ -14,6 +14,8 @@ these bounds:
   at most: then a step that three cases in ten take stands out by three deviations. If it is a third
   or more, not even a step that all cases take stands out by more than three.
 * Of any of them, at least half of the activities must come out by name.
+* A list of figures is worth it if half of them are of use: shares and ranks of quantiles within ten
+  points, counts within what they are, means within a fifth of their range.
 
 It is not worth it if nobody could do anything with what comes out (`Worth.is_useless`), even of a
 log whose cases hardly depart from a main path. It is hardly worth it if it lies between.
@@ -105,6 +107,8 @@ class Verdict:
             return f"noise of {_percent(self.noise_share)} of the cases"
         if self.worth.graph_error is not None:
             return f"counts off by about {_percent(self.worth.graph_error)}"
+        if self.worth.errors:
+            return f"{self.worth.n_usable} of {len(self.worth.errors)} figures"
         return "something comes out"
 
     @property
@@ -115,6 +119,8 @@ class Verdict:
             return self.obstacle
         if worth.refusal:
             return f"the method refuses, {worth.refusal}"
+        if worth.errors:
+            return f"{worth.n_usable} of {len(worth.errors)} figures will be of use"
         if worth.held.is_empty:
             return "the noise is larger than what there is to count, so nothing comes out"
         if self.noise_share is not None:
@@ -203,6 +209,8 @@ def grade_of(worth: Worth, noise_share: float | None = None) -> Grade:
         return "no"
     if noise_share is not None and noise_share >= _DROWNING_NOISE:
         return "no"
+    if worth.errors:
+        return "worth it" if 2 * worth.n_usable >= len(worth.errors) else "hardly"
     error, share = worth.graph_error, worth.case_share
     if noise_share is not None:
         is_good = noise_share <= _CLEAR_NOISE
@@ -215,7 +223,7 @@ def grade_of(worth: Worth, noise_share: float | None = None) -> Grade:
 
 def _judged(method: Anonymizer, params: Any, worth: Worth) -> Verdict:
     noise_share = None
-    if worth.graph_error is None and not worth.refusal:
+    if worth.graph_error is None and not worth.refusal and not worth.errors:
         noise = _noise_of_pairs(method, params)
         noise_share = None if noise is None else noise / worth.n_cases
     return Verdict(worth, grade_of(worth, noise_share), noise_share)
@@ -250,9 +258,10 @@ def _mends(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[str]:
         answer = "would be worth it" if then.grade == "worth it" else "would hardly be worth it"
         yield f"With {what} it {answer} ({then.in_short})."
     if not better:
+        fewer = "figures" if verdict.worth.errors else "activities"
         yield (
             f"{'With ' + ' or '.join(tried) + ' that stays so: take' if tried else 'Take'} fewer "
-            "activities, or another method (`tracecloak catalogue --all` lists them)."
+            f"{fewer}, or another method (`tracecloak catalogue --all` lists them)."
         )
 
 

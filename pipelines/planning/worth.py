@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract import in_memory
+from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.pipelines.planning.advice import LONGEST_CASE, n_courses
@@ -65,6 +66,7 @@ class Worth:
         graph_error: Sum of the errors of all directly-follows counts to the sum of the counts, 0 to
             any number; 1 is what publishing nothing gives. None where no counts came out.
         refusal: Why nothing came out, or empty.
+        errors: Of a list of figures how far each is off, which needs no log.
     """
 
     n_cases: int
@@ -73,10 +75,18 @@ class Worth:
     case_share: float | None
     graph_error: float | None
     refusal: str = ""
+    errors: tuple[FigureError, ...] = ()
+
+    @property
+    def n_usable(self) -> int:
+        """How many figures of a list are of use."""
+        return sum(error.is_usable for error in self.errors)
 
     @property
     def is_useless(self) -> bool:
         """Whether nobody could do anything with it."""
+        if self.errors:
+            return self.n_usable == 0
         if self.held.is_empty:
             return True
         error, share = self.graph_error, self.case_share
@@ -89,6 +99,8 @@ class Worth:
         if self.refusal:
             return f"{size}: refused, {self.refusal}"
         parts = []
+        if self.errors:
+            parts.append(f"{self.n_usable} of {len(self.errors)} figures are of use")
         if self.held.n_activities is not None:
             parts.append(f"{self.held.n_activities} of {self.n_names} activities")
         if self.case_share is not None:
@@ -139,6 +151,8 @@ def worth_of(
         run: Which of several runs it is; each has noise of its own.
         departing: See `made_up_log`.
     """
+    if errors := method.figure_errors(params, n_cases):
+        return Worth(n_cases, Yield(n_figures=len(errors)), 0, None, None, errors=errors)
     bounds = method.bounds(params)
     names = bounds.vocabulary or _MADE_UP
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)

@@ -124,9 +124,7 @@ class ReleasedIndicators:
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        return cls.of(
-            [IndicatorRow(*(row[name] for name in _NAMES)) for row in body["indicators"]]
-        )
+        return cls.of([IndicatorRow(*(row[name] for name in _NAMES)) for row in body["indicators"]])
 
     def came_out(self) -> Yield:
         """Returns the number of figures, and the share of those that are too uncertain to use."""

@@ -1,0 +1,288 @@
+"""How far each indicator will be off, and the least epsilon for errors that are wanted.
+
+Nothing is known of the log but how many cases are expected, so the errors are those of the worst
+value that there can be, such as a share of 0 or 1. Groups are taken to be of one size, and a
+filter, an activity or a pair to be of half of the cases. Where less is known of a figure, as of a
+quantile, the error is that of its rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from statistics import median
+
+from tracecloak.anonymizers.contract.figure_error import FigureError
+from tracecloak.anonymizers.indicators.declared import (
+    PERIODS,
+    Cases,
+    Frequency,
+    Indicator,
+    Measured,
+    Throughput,
+    Timed,
+    Workload,
+)
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.parts import (
+    noise_of,
+    parts_of,
+    quantile_bins,
+    weighed_terms,
+)
+from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.quantiles import rank_half_width
+from tracecloak.anonymizers.indicators.ratios import Measuring, NoisyNumber
+from tracecloak.anonymizers.indicators.summands import bounds_of
+from tracecloak.anonymizers.indicators.terms import BinsOf, CasesOf, CasesWith, EventsOf, SumOf
+from tracecloak.anonymizers.rigorous.budget import Budget
+from tracecloak.anonymizers.rigorous.parts import budget_of_parts
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.indicators import SHARE
+
+_SECOND_US = 1_000_000
+_HALF = 0.5
+# A share is of use within ten points, a quantile likewise within that share of the cases.
+_SURE_SHARE = 0.1
+# A longest time is usually so many means, of which a mean is of use that is off by less than one.
+_MEANS_OF_RANGE = 5
+# Periods where the range of dates is bought.
+_USUAL_PERIODS = 24
+_STEPS, _CLOSE = 60, 0.002
+_LARGEST_EPSILON = 1_000.0
+
+
+def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, ...]:
+    """Returns the error of each indicator in a log of so many cases.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    foretelling = _Foretelling(params, n_cases, budget_of_parts(parts_of(params), *params.budget))
+    return tuple(foretelling.error(indicator) for indicator in params.indicators)
+
+
+@dataclass(frozen=True)
+class _Foretelling:
+    params: IndicatorParams
+    n_cases: int
+    budget: Budget
+
+    def error(self, indicator: Indicator) -> FigureError:
+        """The error of one indicator, of each of its groups alike."""
+        half, unit, is_usable = self._half_width(indicator)
+        wanted = None if indicator.wanted_error is None else float(indicator.wanted_error)
+        return FigureError(indicator.title, half, unit, is_usable, wanted)
+
+    def _n_groups(self, indicator: Indicator) -> int:
+        population = Population.of(indicator)
+        if population.by is None:
+            return 1
+        if population.by in PERIODS and self.params.public_range is None:
+            return _USUAL_PERIODS
+        if population.by in PERIODS or population.groups is not None:
+            return len(Known(self.params, {}).groups(population).labels)
+        return indicator.n_groups
+
+    def _cases(self, indicator: Indicator) -> float:
+        """How many cases a figure is taken to be of."""
+        n_cases = self.n_cases / self._n_groups(indicator)
+        if indicator.where is not None:
+            n_cases *= _HALF
+        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
+            n_cases *= _HALF
+        return max(n_cases, 1.0)
+
+    def _measuring(self) -> Measuring:
+        widths, is_laplace = {}, True
+        for weighed in weighed_terms(self.params):
+            noise = noise_of(weighed.term, self.budget.means, self.params)
+            is_laplace = noise.is_laplace
+            widths[weighed.term.name] = noise.width / weighed.term.units
+        return Measuring(widths, is_laplace)
+
+    def _number_of_cases(self, population: Population) -> NoisyNumber:
+        term = CasesOf(population)
+        number = NoisyNumber(0.0, {term.name: 1.0})
+        whole = Population()
+        return number.plus(_HALF, self._number_of_cases(whole)) if term.is_centred else number
+
+    def _half_width(self, indicator: Indicator) -> tuple[float, str, bool]:
+        measuring, n_cases = self._measuring(), self._cases(indicator)
+        population, n_steps = Population.of(indicator), self.params.n_steps_of(indicator)
+
+        def half_width(number: NoisyNumber) -> float:
+            return measuring.noise(number).half_width
+
+        if isinstance(indicator, Cases):
+            half = half_width(self._number_of_cases(population))
+            return half, "cases", half <= n_cases
+        if isinstance(indicator, Workload):
+            half = half_width(NoisyNumber(0.0, {EventsOf(indicator, n_steps).name: 1.0}))
+            return half, "events", half <= self.n_cases / n_steps
+        if isinstance(indicator, Measured) and indicator.quantiles:
+            ranks = self._ranks(indicator, n_steps)
+            return ranks, "ranks", ranks <= _SURE_SHARE * n_cases
+        if isinstance(indicator, Measured) and indicator.of == "histogram":
+            term = BinsOf(indicator, n_steps)
+            half = half_width(NoisyNumber(0.0, {term.name: 1.0}))
+            return half, "cases", half <= n_cases / term.n_bins
+        cases = self._number_of_cases(population)
+        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
+            term_of_cases = CasesWith(indicator, n_steps)
+            number = NoisyNumber(0.0, {term_of_cases.name: 1.0})
+            cases = number.plus(_HALF, cases) if term_of_cases.is_centred else number
+        total = NoisyNumber(0.0, {SumOf(indicator, n_steps).name: 1.0})
+        relative = half_width(total.plus(_HALF, cases))  # in ranges
+        if isinstance(indicator, Frequency):
+            half = relative * indicator.at_most
+            return half, "cases" if indicator.at_most == 1 else "occurrences", half <= n_cases
+        if not isinstance(indicator, Measured):
+            share = relative / n_cases
+            return min(share, 1.0), SHARE, share <= _SURE_SHARE
+        return self._of_numbers(indicator, relative, n_cases)
+
+    def _of_numbers(
+        self, indicator: Measured, relative: float, n_cases: float
+    ) -> tuple[float, str, bool]:
+        is_usable = relative / n_cases <= 1 / _MEANS_OF_RANGE
+        if isinstance(indicator, Timed) and indicator.at_most is None:
+            return relative / n_cases, "ranges", is_usable
+        low, high = bounds_of(indicator)
+        of_one = (high - low) / (_SECOND_US if isinstance(indicator, Timed) else 1)
+        half = relative * of_one
+        if indicator.of == "mean":
+            half = min(half / n_cases, of_one)
+        return half, "s" if isinstance(indicator, Timed) else "", is_usable
+
+    def _ranks(self, indicator: Measured, n_steps: int) -> float:
+        bins = quantile_bins(indicator, self.params)
+        if bins is None:
+            term = BinsOf(indicator, n_steps, is_running=True)
+            noise = noise_of(term, self.budget.means, self.params)
+            return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)
+        n_choices = len(indicator.quantiles) * n_steps
+        epsilon = self.budget.means[indicator.title].epsilon / n_choices
+        of_each = (
+            rank_half_width(epsilon, quantile, self.params.max_units)
+            for quantile in indicator.quantiles
+        )
+        return max(of_each)
+
+
+@dataclass(frozen=True)
+class LeastEpsilon:
+    """The least epsilon for the errors that are wanted, and how it is to be divided.
+
+    Attributes:
+        epsilon: The epsilon, rounded up to three digits; None where none up to 1,000 is enough.
+        priorities: The priority of each indicator, in their order, that the errors need.
+    """
+
+    epsilon: Decimal | None
+    priorities: tuple[Decimal, ...]
+
+
+def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
+    """Returns the least epsilon for the wanted errors in a log of so many cases.
+
+    Priorities and epsilon are moved until each wanted error is met and none is met by more than the
+    others. An indicator of which nothing is wanted has the median of their priorities.
+
+    Returns:
+        None: no indicator has a wanted error.
+    """
+    wanted = [indicator.wanted_error for indicator in params.indicators]
+    if all(error is None for error in wanted):
+        return None
+    epsilon, weights = float(params.epsilon), [1.0 for _ in wanted]
+    for _ in range(_STEPS):
+        tried = _with(params, epsilon, weights)
+        try:
+            budget = budget_of_parts(parts_of(tried), *tried.budget)
+            ratios = list(_ratios(_Foretelling(tried, n_cases, budget)))
+        except UsageError:
+            epsilon *= 4
+            if epsilon > _LARGEST_EPSILON:
+                return LeastEpsilon(None, ())
+            continue
+        known = [ratio for ratio in ratios if ratio is not None]
+        if max(known) <= 1 and max(known) >= 1 - 5 * _CLOSE and min(known) >= 1 - 10 * _CLOSE:
+            break
+        power = 1.0 if budget.deviation is None else 2.0
+        middle = math.exp(sum(math.log(ratio) for ratio in known) / len(known))
+        moved = [
+            weight if ratio is None else weight * (ratio / middle) ** (power / 2)
+            for weight, ratio in zip(weights, ratios, strict=True)
+        ]
+        usual = median(w for w, ratio in zip(moved, ratios, strict=True) if ratio is not None)
+        weights = [
+            usual if ratio is None else weight for weight, ratio in zip(moved, ratios, strict=True)
+        ]
+        epsilon *= max(max(known), 1e-3) ** 0.7 * (1 + _CLOSE)
+        if epsilon > _LARGEST_EPSILON:
+            return LeastEpsilon(None, ())
+    shares = tuple(Decimal(f"{weight:.3g}") for weight in _scaled(weights))
+    digits = 2 - math.floor(math.log10(epsilon))
+    up = Decimal(math.ceil(epsilon * 10**digits)) / Decimal(10) ** digits
+    return LeastEpsilon(up, shares)
+
+
+def wanted_sentences(params: IndicatorParams) -> tuple[str, ...]:
+    """Returns the least epsilon for the wanted errors, in sentences.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    n_cases = params.n_cases_expected
+    if n_cases is None:
+        return (
+            "Which epsilon the wanted errors need depends on the number of cases: give "
+            "expected_cases.",
+        )
+    missed = [
+        error.figure
+        for error in figure_errors(params, n_cases)
+        if error.wanted is not None and error.half_width > error.wanted
+    ]
+    now = f"At epsilon {params.epsilon}, in a log of {n_cases:,} cases, "
+    now += (
+        f"these errors are larger than wanted: {', '.join(missed)}."
+        if missed
+        else ("all errors are as small as wanted.")
+    )
+    least = least_epsilon(params, n_cases)
+    assert least is not None
+    if least.epsilon is None:
+        return now, "No epsilon up to 1,000 makes all of them as small as wanted."
+    if len(set(least.priorities)) == 1:
+        return now, f"The least epsilon for the wanted errors is {least.epsilon}."
+    shares = ", ".join(
+        f"{indicator.title}: priority={priority}"
+        for indicator, priority in zip(params.indicators, least.priorities, strict=True)
+    )
+    return now, f"The least epsilon for the wanted errors is {least.epsilon}, with {shares}."
+
+
+def _with(params: IndicatorParams, epsilon: float, weights: list[float]) -> IndicatorParams:
+    indicators = tuple(
+        indicator.model_copy(update={"priority": Decimal(f"{weight:.6g}")})
+        for indicator, weight in zip(params.indicators, _scaled(weights), strict=True)
+    )
+    given = {name: getattr(params, name) for name in type(params).model_fields}
+    return type(params)(**{**given, "indicators": indicators, "epsilon": Decimal(f"{epsilon:.6g}")})
+
+
+def _scaled(weights: list[float]) -> list[float]:
+    """The weights with 100 for the largest; none is too small to be a priority."""
+    top = max(weights)
+    return [max(100 * weight / top, 0.01) for weight in weights]
+
+
+def _ratios(foretelling: _Foretelling) -> Iterator[float | None]:
+    """How many times as large as it is wanted each error is; of quantiles in ranks."""
+    for indicator in foretelling.params.indicators:
+        error = foretelling.error(indicator)
+        yield None if error.wanted is None else error.half_width / error.wanted
