@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.indicators.bought import BOUGHT
 from tracecloak.anonymizers.indicators.declared import Working, Workload
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.anonymizers.indicators.parts import SUMS, WINDOWS, parts_of, unfolded
+from tracecloak.anonymizers.indicators.parts import parts_of, unfolded
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.published.manifest import Operation
