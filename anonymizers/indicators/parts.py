@@ -345,7 +345,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * _WHOLE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
     reality = (
-        f"The quantiles of {name} are chosen by permute-and-flip on cases by rank, which one case "
+        f"Quantiles ({name}) are chosen by permute-and-flip on cases by rank, which one case "
         "moves by at most one."
     )
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
