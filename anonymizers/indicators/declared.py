@@ -42,7 +42,7 @@ class Filter(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    occurs: str | None = None
+    occurs: str | None = Field(None, min_length=1)
     """An activity that the case has."""
     attribute: str | None = None
     """An attribute of the case, as `case:channel`."""
