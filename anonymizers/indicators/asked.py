@@ -19,7 +19,7 @@ from tracecloak.anonymizers.indicators.declared import (
     Timed,
     Workload,
 )
-from tracecloak.anonymizers.indicators.populations import Groups
+from tracecloak.anonymizers.indicators.populations import Groups, Population
 from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.events.attributes import Attribute
@@ -76,8 +76,20 @@ class AskedParams(RigorousParams):
             if title in taken:
                 raise ValueError(f"{at}the name {title!r} is taken: give it another one")
             self._check_names(at, indicator)
+        self._check_populations()
         self._check_attributes()
         return self
+
+    def _check_populations(self) -> None:
+        """Two numbers of cases that are called alike would have the same noise."""
+        by_words: dict[str, Population] = {}
+        for place, indicator in enumerate(self.indicators):
+            own = Population.of(indicator)
+            if by_words.setdefault(own.words, own) != own:
+                raise ValueError(
+                    f"indicators.{place}: others{own.words} have other groups: declare the same "
+                    "groups, in the same order, for all that are told apart alike"
+                )
 
     def _check_attributes(self) -> None:
         declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
