@@ -30,7 +30,8 @@ KINDS: Mapping[str, tuple[dict[str, Any], str, str | None]] = {
     "cases": ({}, "cases", None),
     "cases by=month": ({"by": "month"}, "cases by month", None),
     "cases by=case:kind groups=a|b": (
-        {"by": "case:kind", "groups": ["a", "b"]}, "cases by case:kind", "cases by=case:kind 'groups=a|b'",
+        {"by": "case:kind", "groups": ["a", "b"]}, "cases by case:kind",
+        "cases by=case:kind 'groups=a|b'",
     ),
     "cases where.occurs=A where.attribute=case:kind where.equals=x": (
         {"where": {"occurs": "A", "attribute": "case:kind", "equals": "x"}},
@@ -65,8 +66,8 @@ KINDS: Mapping[str, tuple[dict[str, Any], str, str | None]] = {
         "share that keeps response(A, B) within 14 days", None,
     ),
     "rule template=existence activity=A n=2": (
-        {"template": "existence", "activity": "A", "n": 2}, "share that keeps existence(A, 2 times)",
-        None,
+        {"template": "existence", "activity": "A", "n": 2},
+        "share that keeps existence(A, 2 times)", None,
     ),
     "waiting activity=A then=B at_most=1h": (
         {"activity": "A", "then": "B", "at_most": "1h"}, "mean wait from A to B",
@@ -113,7 +114,9 @@ def test_what_an_indicator_is_about() -> None:
     assert waiting.steps_of == (("A", "B"),)
     assert waiting.activities == ("A", "B", "C")
     assert waiting.is_by_steps and not waiting.is_bought
-    amount = read("amount attribute=case:x bounds=0|1 by=case:y where.attribute=case:z where.equals=1")
+    amount = read(
+        "amount attribute=case:x bounds=0|1 by=case:y where.attribute=case:z where.equals=1"
+    )
     assert set(amount.attributes) == {"case:x", "case:y", "case:z"}
     assert amount.is_bought and not amount.is_by_steps
     assert not read("cases by=month").is_bought

@@ -173,9 +173,12 @@ def test_a_case_is_in_the_period_of_the_clock_of_the_place(
 
 
 @pytest.mark.parametrize(
-    ("zone", "date", "hours"), [("Europe/Amsterdam", "2024-03-31", 23), ("Europe/Amsterdam", "2024-10-27", 25)]
+    ("zone", "date", "hours"),
+    [("Europe/Amsterdam", "2024-03-31", 23), ("Europe/Amsterdam", "2024-10-27", 25)],
 )
-def test_a_day_on_which_clocks_change_is_shorter_or_longer(zone: str, date: str, hours: int) -> None:
+def test_a_day_on_which_clocks_change_is_shorter_or_longer(
+    zone: str, date: str, hours: int
+) -> None:
     first = us(date, zone)
     groups = periods_of("day", first, first + 1, zone)
     assert groups.labels == (date,)
