@@ -219,7 +219,7 @@ class _Figures:
         quantile = indicator.quantiles[place % len(indicator.quantiles)]
         ranks = rank_half_width(epsilon, quantile, self.params.max_units)
         point = int(self.decided[indicator.title].points[place])
-        return Interval95(*interval_of_point(point, counts / need.units, noise.deviation, ranks))
+        return interval_of_point(point, counts / need.units, noise.deviation, quantile, ranks)
 
     def _histogram(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str
