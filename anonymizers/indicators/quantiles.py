@@ -22,9 +22,8 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.ratios import Interval95
-from tracecloak.anonymizers.indicators.terms import coarse_grid, grid
+from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, cases_from
 
@@ -34,7 +33,6 @@ _STANDS_OUT, _LESS = 2.0, 0.5
 # Bins of the grid that the first window reaches to either side, about 3 % of a value.
 _FIRST_REACH = 32
 _OUTSIDE = 0.05
-_Z95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -149,30 +147,25 @@ def value_at(place: float, low: float, high: float, points: np.ndarray) -> float
 
 
 def quantiles_of_running(
-    measured: np.ndarray, quantiles: tuple[Fraction, ...], noise: SumNoise
+    running: np.ndarray, quantiles: tuple[Fraction, ...], half_width: float
 ) -> list[Interval95]:
     """Returns quantiles as places among the bins of `terms.coarse_grid`, with intervals.
 
     Args:
-        measured: int64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise.
+        running: float64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise, in cases.
         quantiles: Which, ascending.
-        noise: What each number got.
+        half_width: Half the interval that holds the noise of each number with probability 0.95.
     """
-    above = cases_from(measured)  # cases in a bin or a longer one
+    above = cases_from(running * RANK_UNITS)  # cases in a bin or a longer one
     n_cases = max(float(above[0]), 1.0)
     below = n_cases - np.append(above[1:], 0.0)
     # The noise of a running sum is that of a number times the norm of a row of the root.
-    steps = np.sqrt(np.log(len(measured)) / math.pi + 1)
-    z = math.log(1 / _OUTSIDE) / math.sqrt(2) if noise.is_laplace else _Z95
-    margin = z * noise.deviation * RANK_UNITS * steps / RANK_UNITS
+    margin = half_width * math.sqrt(math.log(len(running)) / math.pi + 1)
     rising = np.maximum.accumulate(np.clip(below, 0.0, n_cases))
+    bins = np.arange(len(rising))
     places = []
-    last = len(coarse_grid()) - 1
     for quantile in quantiles:
         goal = float(quantile) * n_cases
-        at = [
-            min(float(np.interp(rank, rising, np.arange(len(rising)))), last)
-            for rank in (goal, goal - margin, goal + margin)
-        ]
-        places.append(Interval95(at[0], at[1], at[2]))
+        at = [float(np.interp(rank, rising, bins)) for rank in (goal, goal - margin, goal + margin)]
+        places.append(Interval95(*at))
     return places

@@ -259,6 +259,12 @@ class BinsOf(_OfIndicator):
         return RANK_UNITS if self.is_running else UNITS
 
     @property
+    def quantiles(self) -> tuple[Fraction, ...]:
+        """The quantiles that are read from them."""
+        assert isinstance(self.indicator, Measured)
+        return self.indicator.quantiles
+
+    @property
     def n_bins(self) -> int:
         """Bins of a group and a step."""
         assert isinstance(self.indicator, Measured)
