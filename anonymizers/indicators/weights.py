@@ -65,6 +65,8 @@ def is_running(indicator: Measured, params: AskedParams) -> bool:
     alone.
     """
     n_choices = len(indicator.quantiles)
+    if not params.chooses_quantiles:
+        return True
     if n_choices < 2 or params.delta == 0:  # one is always better chosen
         return False
     return _running_errs_less(indicator, n_choices, params.budget)
