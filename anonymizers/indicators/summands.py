@@ -55,7 +55,7 @@ class Numbers:
     @classmethod
     def of_all(cls, values: np.ndarray) -> Numbers:
         """Returns numbers that every case has, int64 or bool[n_cases] or [n_cases, n_steps]."""
-        table = values.reshape(len(values), -1)
+        table = values if values.ndim > 1 else values[:, None]
         return cls(table, np.ones(table.shape, bool))
 
 
