@@ -141,6 +141,7 @@ def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
         return _relabelled(traces, np.zeros(traces.n_events, np.int64), pa.array([OTHER]))
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     texts = pa.concat_arrays([encoded.dictionary.cast(pa.string()), pa.array([OTHER])])
+    texts = pc.if_else(pc.equal(texts, ""), OTHER, texts)  # a group has a name
     labels = np.asarray(pc.fill_null(encoded.indices, len(texts) - 1), np.int64)
     return _relabelled(traces, labels, texts)
 
@@ -214,7 +215,8 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
     name = bound_name(indicator)
 
     def decide(given: Given) -> LongestTimeDecision:
-        cases, epsilon = given.statistics[name].dense(_N_BINS), given.means[name].epsilon
+        cases = given.statistics[name].cells(_N_BINS)
+        epsilon = given.means[name].epsilon
         place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
         return LongestTimeDecision(2 * int(BIN_EDGES_US[place]))
 

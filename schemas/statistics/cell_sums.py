@@ -14,7 +14,7 @@ class CellSums:
     """The sum of each cell; cells and lattice are public and the same for all pieces.
 
     Attributes:
-        values: int64[n_cells], in lattice steps; empty where nothing was counted.
+        values: int64[n_cells], in lattice steps; of a log without cases int64[0].
     """
 
     wire_name: ClassVar[str] = "cell-sums"
@@ -29,14 +29,14 @@ class CellSums:
             ValueError: They have different numbers of cells.
         """
         counted = [piece.values for piece in pieces if len(piece.values)]
-        if len({len(values) for values in counted}) > 1:
+        if len(set(map(len, counted))) > 1:
             raise ValueError("sums of different cells cannot be added")
         if not counted:
             return cls(np.zeros(0, np.int64))
         return cls(np.stack(counted).sum(axis=0, dtype=np.int64))
 
-    def dense(self, n_cells: int) -> np.ndarray:
-        """Returns int64[n_cells], the sums, 0 where nothing was counted."""
+    def cells(self, n_cells: int) -> np.ndarray:
+        """Returns int64[n_cells], the sum of each cell, which is 0 of a log without cases."""
         return self.values if len(self.values) else np.zeros(n_cells, np.int64)
 
     @property
