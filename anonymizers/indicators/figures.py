@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.declared import (
     Amount,
     Cases,
@@ -23,10 +24,8 @@ from tracecloak.anonymizers.indicators.declared import (
 )
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.parts import (
-    needs_cases,
+    chosen_bins,
     noise_of,
-    quantile_bins,
-    weighed_terms,
     windows_name,
     windows_need,
 )
@@ -56,6 +55,7 @@ from tracecloak.anonymizers.indicators.terms import (
     coarse_grid,
     grid,
 )
+from tracecloak.anonymizers.indicators.weights import needs_cases, quantile_bins, weighed_terms
 from tracecloak.anonymizers.noise.sums import onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means
 from tracecloak.schemas.events.time_texts import duration_text
@@ -65,53 +65,98 @@ from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, Release
 _SECOND_US = 1_000_000
 
 
-def released_indicators(
+@dataclass(frozen=True)
+class Chosen:
+    """Quantiles that were chosen for one indicator, and what was counted around them.
+
+    Attributes:
+        points: int64[n], bins of `terms.grid`, by group, step and quantile, the last fastest.
+        counts: float64[n, n_windows], noisy cases in the windows around each.
+        deviation: Of the noise of each count.
+        epsilon: What each choice spent.
+    """
+
+    points: np.ndarray
+    counts: np.ndarray
+    deviation: float
+    epsilon: Fraction
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All that was measured of the terms: what figures are made of.
+
+    Attributes:
+        values: float64[n_cells] of each term, by its name: numbers of cases and of events, sums in
+            ranges of the numbers that are summed up, and running sums.
+        measuring: The noise of each, in the same.
+        chosen: Of indicators whose quantiles were chosen, by title.
+    """
+
+    values: Mapping[str, np.ndarray]
+    measuring: Measuring
+    chosen: Mapping[str, Chosen]
+
+
+def measurements_of(
     params: IndicatorParams, decided: Mapping[str, Any], means: Means
-) -> ReleasedIndicators:
-    """Returns the indicators, from what was decided alone.
+) -> Measurements:
+    """Returns what a release measured.
 
     Args:
         params: What was asked for.
         decided: What the parts decided, by their names.
         means: What each need spent, from which its noise follows.
     """
-    made = _Figures(params, decided, means)
+    values, widths, is_laplace = {}, {}, True
+    for weighed in weighed_terms(params):
+        term = weighed.term
+        noise = noise_of(term, means, params)
+        is_laplace = noise.is_laplace
+        values[term.name] = decided[term.name].values / term.units
+        widths[term.name] = noise.width / term.units
+    chosen = {}
+    for bins in chosen_bins(params):
+        indicator = bins.indicator
+        need = windows_need(bins, params)
+        noise = means[need.name].noise(need.changed, need.units)
+        counts = decided[windows_name(indicator)].values.reshape(-1, n_windows()) / need.units
+        n_choices = len(bins.quantiles) * bins.n_steps
+        epsilon = means[indicator.title].epsilon / n_choices
+        points = decided[indicator.title].points
+        chosen[indicator.title] = Chosen(points, counts, noise.deviation, epsilon)
+    return Measurements(values, Measuring(widths, is_laplace), chosen)
+
+
+def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicators:
+    """Returns the indicators, from what was measured alone.
+
+    Args:
+        known: What was asked for, and what was bought.
+        measured: What was measured.
+    """
+    made = _Figures(known, measured)
     return ReleasedIndicators.of(
-        [row for indicator in params.indicators for row in made.rows(indicator)]
+        [row for indicator in known.params.indicators for row in made.rows(indicator)]
     )
 
 
 @dataclass(frozen=True)
 class _Figures:
-    params: IndicatorParams
-    decided: Mapping[str, Any]
-    means: Means
+    known: Known
+    measured: Measurements
 
-    @cached_property
-    def known(self) -> Known:
-        return Known(self.params, self.decided)
+    @property
+    def params(self) -> AskedParams:
+        return self.known.params
 
-    @cached_property
+    @property
     def measuring(self) -> Measuring:
-        """The noise of each term's numbers, in what they count; all are of one kind."""
-        widths, is_laplace = {}, True
-        for weighed in weighed_terms(self.params):
-            noise = noise_of(weighed.term, self.means, self.params)
-            is_laplace = noise.is_laplace
-            unit = self._unit(weighed.term)
-            widths[weighed.term.name] = noise.width * unit
-        return Measuring(widths, is_laplace)
-
-    def _unit(self, term: Term) -> float:
-        """What a lattice step is worth."""
-        if isinstance(term, SumOf):
-            return term.summand(self.known).unit
-        return 1 / term.units
+        return self.measured.measuring
 
     def number(self, term: Term, place: int) -> NoisyNumber:
-        """A noisy sum by its place; its noise is independent of that of any other term."""
-        value = float(self.decided[term.name].values[place]) * self._unit(term)
-        return NoisyNumber(value, {term.name: 1.0})
+        """A measured number by its place; its noise is independent of that of any other term."""
+        return NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
 
     def cases(self, population: Population, group: int) -> NoisyNumber:
         """The number of cases of a group of a population."""
@@ -160,8 +205,9 @@ class _Figures:
             number = self.number(EventsOf(indicator, n_steps), step)
             return number_of(number, self.measuring), "events", MEASURED
         term = SumOf(indicator, n_steps)
-        total = self.number(term, group * term.shape(self.known)[1] + step)
         summand = term.summand(self.known)
+        of_range = self.number(term, group * term.shape(self.known)[1] + step)
+        total = NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
         if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
             cases = self.cases_with(indicator, n_steps, group, step)
         else:
@@ -190,10 +236,10 @@ class _Figures:
         term = bins or BinsOf(indicator, n_steps, is_running=True)
         row = group * term.shape(self.known)[1] + step
         if bins is None:
-            noise = noise_of(term, self.means, self.params)
-            values = self.decided[term.name].values
-            measured = values[row * term.n_bins : (row + 1) * term.n_bins]
-            places = quantiles_of_running(measured, indicator.quantiles, noise)
+            values = self.measured.values[term.name]
+            running = values[row * term.n_bins : (row + 1) * term.n_bins]
+            noise = self.measuring.noise(self.number(term, row * term.n_bins))
+            places = quantiles_of_running(running, indicator.quantiles, noise.half_width)
             points = coarse_grid()
         else:
             places = [self._chosen(bins, row * n + column) for column in range(n)]
@@ -208,18 +254,11 @@ class _Figures:
                 yield _row(indicator, _joined(label, of), interval, "", MEASURED)
 
     def _chosen(self, bins: BinsOf, place: int) -> Interval95:
-        indicator = bins.indicator
-        assert isinstance(indicator, Measured)
-        need = windows_need(bins, self.params)
-        noise = self.means[need.name].noise(need.changed, need.units)
-        n = n_windows()
-        counts = self.decided[windows_name(indicator)].values[place * n : (place + 1) * n]
-        n_choices = len(indicator.quantiles) * bins.n_steps
-        epsilon = self.means[indicator.title].epsilon / n_choices
-        quantile = indicator.quantiles[place % len(indicator.quantiles)]
-        ranks = rank_half_width(epsilon, quantile, self.params.max_units)
-        point = int(self.decided[indicator.title].points[place])
-        return interval_of_point(point, counts / need.units, noise.deviation, quantile, ranks)
+        chosen = self.measured.chosen[bins.indicator.title]
+        quantile = bins.quantiles[place % len(bins.quantiles)]
+        ranks = rank_half_width(chosen.epsilon, quantile, self.params.max_units)
+        point, counts = int(chosen.points[place]), chosen.counts[place]
+        return interval_of_point(point, counts, chosen.deviation, quantile, ranks)
 
     def _histogram(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str

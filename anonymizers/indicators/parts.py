@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +12,11 @@ import numpy as np
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.declared import (
-    Cases,
     Frequency,
     Indicator,
     Measured,
-    Throughput,
-    Workload,
 )
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.populations import Population
 from tracecloak.anonymizers.indicators.quantiles import (
     PointsDecision,
     choose_points,
@@ -31,19 +26,22 @@ from tracecloak.anonymizers.indicators.quantiles import (
 )
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
-    CasesOf,
-    CasesWith,
     EventsOf,
     SumOf,
     Term,
     of_unit,
-    weight_of,
+)
+from tracecloak.anonymizers.indicators.weights import (
+    WHOLE_SHARE,
+    WINDOWS_SHARE,
+    Weighed,
+    quantile_bins,
+    weighed_terms,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Need, Pure, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.cell_sums import CellSums
 
@@ -52,13 +50,6 @@ SUMS = "sums"
 
 WINDOWS = "windows"
 """The round that counts around the quantiles."""
-
-# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum.
-# Choices and numbers of cases, which nothing halves, have a little more.
-_WHOLE_SHARE = Fraction(9, 8)
-_WINDOWS_SHARE = Fraction(1, 2)
-# What the number of cases that have a number has, beside the sum of these.
-_WITH_SHARE = Fraction(3, 4)
 
 
 @dataclass(frozen=True)
@@ -81,117 +72,6 @@ def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
         assert isinstance(decision, PartsDecision)
         decided |= decision.parts
     return decided
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """A term and its share of the budget beside others.
-
-    Attributes:
-        term: The sums.
-        weight: The share.
-    """
-
-    term: Term
-    weight: Fraction
-
-
-def quantile_bins(indicator: Indicator, params: IndicatorParams) -> BinsOf | None:
-    """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
-    if not isinstance(indicator, Measured) or not indicator.quantiles:
-        return None
-    if is_running(indicator, params):
-        return None
-    return BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
-
-
-def is_running(indicator: Measured, params: IndicatorParams) -> bool:
-    """Returns whether an indicator's quantiles are read from running sums; public.
-
-    That is where they would err less, by the ranks that half an interval has, if the indicator were
-    alone.
-    """
-    n_choices = len(indicator.quantiles)
-    if n_choices < 2 or params.delta == 0:  # one is always better chosen
-        return False
-    return _running_errs_less(indicator, n_choices, params.budget)
-
-
-@lru_cache(maxsize=256)
-def _running_errs_less(
-    indicator: Measured, n_choices: int, budget: tuple[Fraction, Fraction]
-) -> bool:
-    term = BinsOf(indicator, 1, is_running=True)
-    epsilon, delta = budget
-    try:
-        alone = budget_of(epsilon, delta, (Sums("bins", Fraction(1), term.changed, term.units),))
-        noise = alone.means["bins"].noise(term.changed, term.units)
-    except UsageError:
-        return False
-    norm = float(term.changed.l2) / term.units
-    return noise.half_width * norm < rank_half_width(epsilon / n_choices, Fraction(1, 2), 1)
-
-
-def weighed_terms(params: IndicatorParams) -> tuple[Weighed, ...]:
-    """Returns all sums that get noise in the round of sums, each once, in a fixed order."""
-    of_indicators: list[Weighed] = []
-    dependents: dict[Population, list[Fraction]] = {}
-    asked: dict[Population, Fraction] = {}
-    for indicator in params.indicators:
-        population, weight = Population.of(indicator), Fraction(indicator.priority)
-        if isinstance(indicator, Cases):
-            asked[population] = max(weight * _WHOLE_SHARE, asked.get(population, Fraction(0)))
-        elif needs_cases(indicator, params):
-            dependents.setdefault(population, []).append(weight)
-        of_indicators += _terms_of(indicator, weight, params)
-    for population in {**asked, **dependents}:
-        if CasesOf(population).is_centred:  # half of all cases is added again
-            others = dependents.get(population, []) or [asked[population]]
-            dependents.setdefault(Population(), []).extend(others)
-    populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
-    counts = [
-        Weighed(
-            CasesOf(population),
-            max(asked.get(population, Fraction(0)), weight_of(dependents.get(population, []))),
-        )
-        for population in populations
-    ]
-    return (*counts, *of_indicators)
-
-
-def needs_cases(indicator: Indicator, params: IndicatorParams) -> bool:
-    """Returns whether the number of cases of its population is used for it."""
-    if isinstance(indicator, Cases | Workload):
-        return False
-    if not isinstance(indicator, Measured):
-        return True
-    if indicator.quantiles:
-        return False
-    if isinstance(indicator, Throughput):
-        return True
-    if indicator.of == "histogram":
-        return False
-    return CasesWith(indicator, params.n_steps_of(indicator)).is_centred
-
-
-def _terms_of(indicator: Indicator, weight: Fraction, params: IndicatorParams) -> list[Weighed]:
-    n_steps = params.n_steps_of(indicator)
-    if isinstance(indicator, Cases):
-        return []
-    if isinstance(indicator, Workload):
-        return [Weighed(EventsOf(indicator, n_steps), weight)]
-    if not isinstance(indicator, Measured):
-        return [Weighed(SumOf(indicator, n_steps), weight)]
-    if indicator.quantiles:
-        if not is_running(indicator, params):
-            return []
-        return [Weighed(BinsOf(indicator, n_steps, is_running=True), weight)]
-    if indicator.of == "histogram":
-        return [Weighed(BinsOf(indicator, n_steps), weight)]
-    terms = [Weighed(SumOf(indicator, n_steps), weight)]
-    if not isinstance(indicator, Throughput):
-        terms.append(Weighed(CasesWith(indicator, n_steps), weight * _WITH_SHARE))
-    return terms
 
 
 def need_of(weighed: Weighed, params: IndicatorParams) -> Sums:
@@ -342,7 +222,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
         randomness = given.randomness
         return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
 
-    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * _WHOLE_SHARE),)
+    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * WHOLE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
     reality = (
         f"Quantiles ({name}) are chosen by permute-and-flip on cases by rank, which one case "
@@ -364,7 +244,7 @@ def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
     from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 
     changed = of_distinct_cells(n_cells, params.max_units).times(UNITS)
-    share = Fraction(indicator.priority) * _WINDOWS_SHARE
+    share = Fraction(indicator.priority) * WINDOWS_SHARE
     return Sums(windows_name(indicator), share, changed, UNITS)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.declared import Working, Workload
-from tracecloak.anonymizers.indicators.params import IndicatorParams
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.parts import parts_of, unfolded
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
@@ -153,9 +153,12 @@ class PrivateIndicators(PartsMethod):
 
     def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
-        from tracecloak.anonymizers.indicators.figures import released_indicators
-
-        means = self.budget(params).means
-        return contract.Products(
-            {"indicators": released_indicators(params, unfolded(decisions), means)}
+        from tracecloak.anonymizers.indicators.figures import (
+            measurements_of,
+            released_indicators,
         )
+
+        decided = unfolded(decisions)
+        measured = measurements_of(params, decided, self.budget(params).means)
+        released = released_indicators(Known(params, decided), measured)
+        return contract.Products({"indicators": released})

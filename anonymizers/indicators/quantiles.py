@@ -1,11 +1,11 @@
 """Quantiles: each chosen on a grid, or all of them read from noisy running sums; with intervals.
 
 One quantile is a choice (`rigorous.choices`), which errs by about Laplace noise of scale
-1 / epsilon in the rank and not in the value. What that means for the value depends on where other values lie,
-so a part of its budget counts the cases in windows on both sides of the point that was chosen, each
-window twice as wide as the one before. Between the point and the quantile lie no more cases than
-the rank is off, so the interval ends where the windows say that so many have been passed. Within a
-window cases are taken to be spread evenly.
+1 / epsilon in the rank and not in the value. What that means for the value depends on where other
+values lie, so a part of its budget counts the cases in windows on both sides of the point that was
+chosen, each window twice as wide as the one before. Between the point and the quantile lie no more
+cases than the rank is off, so the interval ends where the windows say that so many have been
+passed. Within a window cases are taken to be spread evenly.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
 `rigorous.clip_by_rank`; from about seven on they err less.
@@ -25,7 +25,6 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.ratios import Interval95
 from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, cases_from
 
@@ -34,7 +33,6 @@ _LESS = 1.0
 # Bins of the grid that the first window reaches to either side, about 3 % of a value.
 _FIRST_REACH = 32
 _OUTSIDE = 0.05
-_Z95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -184,25 +182,24 @@ def value_at(place: float, low: float, high: float, points: np.ndarray) -> float
 
 
 def quantiles_of_running(
-    measured: np.ndarray, quantiles: tuple[Fraction, ...], noise: SumNoise
+    running: np.ndarray, quantiles: tuple[Fraction, ...], half_width: float
 ) -> list[Interval95]:
     """Returns quantiles as places among the points of `terms.coarse_grid`, with intervals.
 
     An interval has whole bins, as nothing is known of where in a bin cases lie.
 
     Args:
-        measured: int64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise.
+        running: float64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise, in cases.
         quantiles: Which, ascending.
-        noise: What each number got.
+        half_width: Half the interval that holds the noise of each number with probability 0.95.
     """
-    above = cases_from(measured)  # cases in a bin or a longer one
-    z = math.log(1 / _OUTSIDE) / math.sqrt(2) if noise.is_laplace else _Z95
-    last = len(measured) - 1
+    above = cases_from(running * RANK_UNITS)  # cases in a bin or a longer one
+    last = len(running) - 1
     places = []
     for quantile in quantiles:
         # How many cases more than the quantile's share are in a bin or a shorter one.
         more = float(1 - quantile) * above[0] - np.append(above[1:], 0.0)
-        margin = z * noise.deviation * _norms(len(measured), quantile)
+        margin = half_width * _norms(len(running), quantile)
         first = int(np.argmax(np.append(more + margin >= 0, True)))
         after = len(more) - int(np.argmax(np.append((more - margin < 0)[::-1], True)))
         low, high = float(max(min(first, last) - 1, 0)), float(min(after, last))

@@ -5,8 +5,8 @@ bounded numbers. What is summed up is the number less the middle of its bounds: 
 the sum by half of their distance at most, and not by all of it, so that the noise is half as wide.
 The number of cases is counted anyway, and gives back what was taken off.
 
-Numbers are brought within the bounds and put on a lattice of `RANGE` steps between them, whose ends
-are the bounds, so no rounding makes a case weigh more.
+Numbers are brought within the bounds and put on a lattice of steps between them, whose ends are the
+bounds, so no rounding makes a case weigh more.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ from tracecloak.schemas.statistics.declare_rules import cases_that_keep
 from tracecloak.schemas.statistics.service_times import IntervalTimes
 
 RANGE = 1 << 20
-"""Lattice steps between the bounds of a number."""
-
-HALF = RANGE // 2
-"""Lattice steps that a case adds at most, to either side."""
+"""Lattice steps between the bounds of a number, an even number."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +80,11 @@ class Summand:
         """What is taken off each number."""
         return (self.low + self.high) / 2
 
-    @property
-    def unit(self) -> float:
-        """What a lattice step is worth."""
-        return (self.high - self.low) / RANGE
-
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Returns int64 of any shape, numbers as lattice steps above `low`, from 0 to RANGE."""
+    def places(self, values: np.ndarray, n_steps: int = RANGE) -> np.ndarray:
+        """Returns int64 of any shape, numbers as lattice steps above `low`, from 0 to `n_steps`."""
         within = np.clip(np.nan_to_num(values, nan=self.middle), self.low, self.high)
         relative = (within - self.low) / (self.high - self.low)
-        return np.rint(relative * RANGE).astype(np.int64)
+        return np.rint(relative * n_steps).astype(np.int64)
 
 
 def throughput_of(traces: TraceBatch) -> np.ndarray:

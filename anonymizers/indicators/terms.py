@@ -27,7 +27,6 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count,
 from tracecloak.anonymizers.indicators.declared import Group, Indicator, Measured, Workload
 from tracecloak.anonymizers.indicators.populations import Groups, Population, value_places
 from tracecloak.anonymizers.indicators.summands import (
-    HALF,
     RANGE,
     Summand,
     cases_of_events,
@@ -171,9 +170,13 @@ def _beside(changed: Sensitivity, n_steps: int) -> Sensitivity:
 
 @dataclass(frozen=True)
 class SumOf(_OfIndicator):
-    """The sum of an indicator's numbers, each less the middle of its bounds."""
+    """The sum of an indicator's numbers, each less the middle of its bounds.
 
-    units = RANGE
+    Attributes:
+        units: Lattice steps between the bounds, an even number.
+    """
+
+    units: int = RANGE
 
     @property
     def name(self) -> str:
@@ -183,13 +186,14 @@ class SumOf(_OfIndicator):
     @property
     def changed(self) -> Sensitivity:
         """See `Term`."""
-        return _beside(of_count(HALF), self.n_steps)
+        return _beside(of_count(self.units // 2), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `Term`."""
         summand, places = self.summand(known), self.places(traces, known)
         numbers = summand.numbers(traces)
-        steps = np.where(numbers.is_there, summand.places(numbers.values) - HALF, 0)
+        places_of = summand.places(numbers.values, self.units)
+        steps = np.where(numbers.is_there, places_of - self.units // 2, 0)
         return _by_group(places, steps, self.shape(known))
 
 
@@ -262,6 +266,12 @@ class BinsOf(_OfIndicator):
         if not self.is_measured:
             return 1
         return RANK_UNITS if self.is_running else UNITS
+
+    @property
+    def quantiles(self) -> tuple[Fraction, ...]:
+        """The quantiles that are read from them."""
+        assert isinstance(self.indicator, Measured)
+        return self.indicator.quantiles
 
     @property
     def n_bins(self) -> int:

@@ -14,6 +14,7 @@ STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
     {
         "dfg": "tracecloak.anonymizers.streams.dfg_steps:DfgSteps",
         "variants": "tracecloak.anonymizers.streams.variant_steps:VariantSteps",
+        "indicators": "tracecloak.anonymizers.streams.indicator_steps:IndicatorSteps",
         "log": "tracecloak.anonymizers.streams.log_steps:LogSteps",
     },
     removed=REMOVED,

@@ -22,8 +22,7 @@ from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
 
-# What stands beside the cells, in the order of a message's keys.
-_FIELDS = (
+STEP_FIELDS = (
     "release_id",
     "epoch",
     "product",
@@ -35,6 +34,7 @@ _FIELDS = (
     "epsilon",
     "delta",
 )
+"""What stands beside the cells, in the order of a message's keys."""
 
 
 class Step(Protocol):
@@ -174,7 +174,7 @@ class StepRelease:
 
     def to_json(self) -> bytes:
         """Returns one JSON object in UTF-8; equal releases are equal bytes."""
-        body = {name: getattr(self, name) for name in _FIELDS}
+        body = {name: getattr(self, name) for name in STEP_FIELDS}
         body["cells"] = self._of_cells().to_pylist()
         if self.figures is not None:
             body |= self.figures.to_json()
@@ -227,11 +227,11 @@ class StepRelease:
         Columns low, high (int64), kind (string) and usable (bool) are there where limits are.
         """
         n = len(self.cells)
-        common = {name: [getattr(self, name)] * n for name in _FIELDS}
+        common = {name: [getattr(self, name)] * n for name in STEP_FIELDS}
         kinds = {
             name: pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left")
             else pa.string()
-            for name in _FIELDS
+            for name in STEP_FIELDS
         }  # fmt: skip
         columns = {name: pa.array(values, kinds[name]) for name, values in common.items()}
         of_cells = self._of_cells()
@@ -294,7 +294,7 @@ class StepLog:
 
     def to_json(self) -> bytes:
         """Returns what the log is of, as one JSON object; its cases are not in it."""
-        body = {name: getattr(self, name) for name in _FIELDS}
+        body = {name: getattr(self, name) for name in STEP_FIELDS}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     def to_kept(self) -> bytes:

@@ -31,7 +31,9 @@ class CellSums:
         counted = [piece.values for piece in pieces if len(piece.values)]
         if len(set(map(len, counted))) > 1:
             raise ValueError("sums of different cells cannot be added")
-        return cls(np.sum(counted or [np.zeros(0, np.int64)], axis=0, dtype=np.int64))
+        if not counted:
+            return cls(np.zeros(0, np.int64))
+        return cls(np.stack(counted).sum(axis=0, dtype=np.int64))
 
     def cells(self, n_cells: int) -> np.ndarray:
         """Returns int64[n_cells], the sum of each cell, which is 0 of a log without cases."""

@@ -251,6 +251,11 @@ _STREAMS: Mapping[str, Mapping[str, Any]] = {
     "graphs in total": {"view": "total"},
     "sliding graphs": {"view": "sliding", "sliding_steps": 3},
     "variants": {"product": "variants", "epsilon": "20"},
+    "indicators": {"product": "indicators", "indicators": ["cases", "rework"]},
+    "indicators in total": {
+        "product": "indicators", "view": "total",
+        "indicators": ["cases", "throughput of=0.5 at_most=20s", "rework"],
+    },
     "variants in total": {"product": "variants", "view": "total", "epsilon": "40"},
     "graphs of individuals": {"individual_id": "person", "max_cases_per_individual": 2},
     "logs": {

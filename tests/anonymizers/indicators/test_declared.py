@@ -126,8 +126,8 @@ def test_what_an_indicator_is_about() -> None:
 
 # Names that somebody may have given to activities and values.
 HOSTILE = (
-    "a b", "a|b", "a>b", "a=b", "it's", 'say "x"', "$(x)", "a,b", "#", "\\", " a", "a ", "\t", "é→√",
-    "cases", "where.occurs=A", "--flag", "[1]", "{}", "A" * 900,
+    "a b", "a|b", "a>b", "a=b", "it's", 'say "x"', "$(x)", "a,b", "#", "\\", " a", "a ", "\t",
+    "é→√", "cases", "where.occurs=A", "--flag", "[1]", "{}", "A" * 900,
 )  # fmt: skip
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=8))
 

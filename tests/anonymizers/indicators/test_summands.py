@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.support.indicator_logs import AMOUNT, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators.declared import Cases, Indicator, OneIndicator, Workload
 from tracecloak.anonymizers.indicators.summands import (
-    HALF,
     RANGE,
     Numbers,
     Summand,
@@ -93,7 +92,7 @@ def test_lattice_places_are_within_the_bounds_whatever_a_case_has(cases: list[Ca
         assert places.dtype == np.int64
         assert ((places >= 0) & (places <= RANGE)).all()
         within = np.clip(numbers.values.astype(float), summand.low, summand.high)
-        exact = (within - summand.low) / summand.unit
+        exact = (within - summand.low) / ((summand.high - summand.low) / RANGE)
         assert (np.abs(places - exact)[numbers.is_there] <= 0.5 + 1e-6).all(), text
 
 
@@ -101,9 +100,9 @@ def test_places_round_to_the_nearest_and_end_at_the_bounds() -> None:
     summand = Summand(-10.0, 30.0, lambda traces: Numbers.of_all(np.zeros(0)))
     values = np.array([-np.inf, -10, -9.99999, 10, 29.99999, 30, 1e300, np.inf, np.nan])
     places = summand.places(values)
-    assert places.tolist() == [0, 0, 0, HALF, RANGE, RANGE, RANGE, RANGE, HALF]
+    assert places.tolist() == [0, 0, 0, RANGE // 2, RANGE, RANGE, RANGE, RANGE, RANGE // 2]
     assert summand.middle == 10
-    assert summand.unit == 40 / RANGE
+    assert ((summand.high - summand.low) / RANGE) == 40 / RANGE
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1e-300), (-1e300, 1e300), (1e15, 1e15 + 1)])

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Work
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.parts import counted_terms, weighed_terms
 from tracecloak.anonymizers.indicators.populations import Population
-from tracecloak.anonymizers.indicators.summands import HALF, RANGE
+from tracecloak.anonymizers.indicators.summands import RANGE
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
     CasesOf,
@@ -145,7 +145,7 @@ def naive(term: Any, cases: list[Case]) -> Counter[Any]:
             elif number is None:
                 continue
             elif isinstance(term, SumOf):
-                sums[cell] += place_of(indicator, number) - HALF
+                sums[cell] += place_of(indicator, number) - RANGE // 2
             else:
                 place = place_of(indicator, number)
                 sums[cell * term.n_bins + bin_of(term, place)] += 1

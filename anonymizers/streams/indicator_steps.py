@@ -1,0 +1,193 @@
+"""The product `indicators` of a stream: declared figures of every step, or of sums over steps.
+
+What a case adds to all sums is one vector, in which each term is multiplied by a whole number: then
+one noise for all cells divides the budget among the terms as their weights say, and whatever view a
+stream has, the noise of sums over steps is that of any other product. Quantiles are read from
+running sums, which can be added up over steps, where choices cannot.
+
+A stream carries no attributes and no starts, so indicators of these are for releases of files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.indicators.asked import AskedParams
+from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
+from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
+from tracecloak.anonymizers.indicators.params import Known
+from tracecloak.anonymizers.indicators.ratios import Measuring
+from tracecloak.anonymizers.indicators.terms import SumOf, Term
+from tracecloak.anonymizers.indicators.weights import weighed_terms
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.dfg_steps import KeptCounts
+from tracecloak.anonymizers.streams.params import StreamParams
+from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.step_indicators import StepIndicators
+from tracecloak.schemas.statistics.cell_sums import CellSums
+
+# Numbers that are summed up have so many lattice steps between their bounds.
+_RANGE = 1 << 10
+# The smallest factor of a term: the others are rounded to whole numbers, by a thirtieth at most.
+_FINENESS = 16
+
+
+class IndicatorStepParams(AskedParams, StreamParams):
+    """Parameters of the indicators that a stream publishes."""
+
+    chooses_quantiles: ClassVar[bool] = False
+
+    def check_product(self) -> None:
+        """See `StreamParams`."""
+        if self.delta == 0 and self.view != "window":
+            raise ValueError("delta 0 is only for view window; give more")
+        for place, indicator in enumerate(self.indicators):
+            at = f"indicators.{place}: "
+            if indicator.attributes or isinstance(indicator, Working | Workload):
+                raise ValueError(f"{at}a stream carries no attributes and no starts of events")
+            if indicator.by in PERIODS:
+                raise ValueError(f"{at}by {indicator.by}: the steps of a stream are its periods")
+            if isinstance(indicator, Timed) and indicator.at_most is None:
+                raise ValueError(f"{at}at_most must be declared, as a stream chooses nothing")
+        if self.bought_groups:
+            by = ", ".join(self.bought_groups)
+            raise ValueError(f"groups by {by} must be declared, as a stream chooses nothing")
+
+    @cached_property
+    def terms(self) -> tuple[tuple[Term, int], ...]:
+        """The sums, and the whole number that each is multiplied by."""
+        weighed = weighed_terms(self)
+        terms = [
+            replace(one.term, units=_RANGE) if isinstance(one.term, SumOf) else one.term
+            for one in weighed
+        ]
+        whole = sum((one.weight for one in weighed), Fraction(0))
+        wanted = []
+        for one, term in zip(weighed, terms, strict=True):
+            share = float(one.weight / whole)
+            changed = term.changed
+            # A share of the budget is one of the squared L2 norm, or of the L1 norm.
+            by_noise = math.sqrt(share) / float(changed.l2)
+            wanted.append(share / float(changed.l1) if self.delta == 0 else by_noise)
+        least = min(wanted)
+        return tuple(
+            (term, round(_FINENESS * factor / least))
+            for term, factor in zip(terms, wanted, strict=True)
+        )
+
+    @cached_property
+    def case_norm(self) -> int:
+        """The largest norm of what a case adds to all sums: L1 with delta 0, else L2."""
+        if self.delta == 0:
+            return math.ceil(sum(factor * term.changed.l1 for term, factor in self.terms))
+        squared = sum(factor**2 * term.changed.l2_squared for term, factor in self.terms)
+        return math.isqrt(math.ceil(squared) - 1) + 1
+
+    @cached_property
+    def n_cells(self) -> int:
+        """Sums of a step."""
+        known = Known(self, {})
+        return sum(term.n_cells(known) for term, _ in self.terms)
+
+    @cached_property
+    def noises(self) -> dict[str, ContinualNoise]:
+        """See `StreamParams`; all `indicators` have one noise."""
+        epsilon, delta = self.budget
+        noise = continual_noise(
+            epsilon,
+            delta,
+            self.horizon,
+            self.case_norm,
+            n_cells=self.n_cells,
+            length=self.length,
+            participation=self.participation,
+        )
+        return {"indicators": noise}
+
+
+class IndicatorSteps(CountSteps):
+    """Declared indicators of every step."""
+
+    name = "indicators"
+    summary = "performance indicators and rules"
+    Params: ClassVar[type[IndicatorStepParams]] = IndicatorStepParams
+    released: ClassVar[type[StepIndicators]] = StepIndicators
+    params: IndicatorStepParams
+
+    def __init__(self, params: IndicatorStepParams) -> None:
+        super().__init__(params)
+        self._known = Known(params, {})
+        self._noise = params.noises["indicators"]
+
+    @property
+    def kinds(self) -> Mapping[str, type[Mergeable]]:
+        """See `StepProduct`."""
+        return {"sums": CellSums}
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        """Adds up what cases add to all terms, each times its factor."""
+        bounded = self.bounded(traces)
+        sums = [factor * term.count(bounded, self._known) for term, factor in self.params.terms]
+        return Statistics({"sums": CellSums(np.concatenate(sums))})
+
+    def publish(
+        self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
+    ) -> tuple[StepIndicators, KeptCounts | None]:
+        """Publishes every indicator, whatever it was counted of."""
+        noise, length = self._noise, self.params.length
+        row = counted.by_name["sums"].cells(self.params.n_cells)
+        cells, randomness = cell_numbers(np.arange(len(row))), name.randomness(key)
+        counts = np.stack([*(p.counts for p in past), row]) if length != 1 else row[None]
+        if length == 1:
+            kept_counts = None
+            sums = noise.add(step, counts, cells, randomness, "stream indicators")[0]
+        else:
+            new = noise.measure(counts, cells, randomness, "stream indicators", step)
+            kept_counts = KeptCounts(row, new[0])
+            measured = np.concatenate([*(p.measured[None] for p in past), new])
+            sums = noise.estimate(measured, length, step)[0]
+        width = noise.errors(length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
+        released = released_indicators(self._known, self._measurements(sums, width))
+        return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
+
+    def _measurements(self, sums: np.ndarray, width: float) -> Measurements:
+        """What was measured of each term, from all sums and the scale of their noise."""
+        values, widths, begin = {}, {}, 0
+        for term, factor in self.params.terms:
+            end, units = begin + term.n_cells(self._known), factor * term.units
+            values[term.name] = sums[begin:end] / units
+            widths[term.name] = float(width / units)
+            begin = end
+        return Measurements(values, Measuring(widths, self._noise.is_laplace), {})
+
+    def explain(self) -> tuple[str, ...]:
+        """Returns a sentence on what is published, and the errors of each kind of sum."""
+        params, length = self.params, self.params.length
+        kind = "Laplace" if self._noise.is_laplace else "Gaussian"
+        errors = self._noise.errors(length)
+        sentences = []
+        for term, factor in params.terms:
+            units = factor * term.units
+            unit = "ranges" if isinstance(term, SumOf) else "cases"
+            first, last = errors[0] / units, errors[-1] / units
+            sentences.append(
+                f"{term.name}: standard deviation {first:.1f} {unit} in the first step, "
+                f"{last:.1f} in step {params.horizon:,}"
+            )
+        return (
+            f"indicators: each of {params.horizon:,} steps publishes {len(params.indicators):,} "
+            f"indicators from {params.n_cells:,} sums with discrete {kind} noise; spends "
+            f"{spent(params)}",
+            *sentences,
+        )
