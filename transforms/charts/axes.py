@@ -58,7 +58,8 @@ class Axis:
         most = max(most, min(highest, reach), 0.0)
         least = min(least, max(lowest, -reach), 0.0)
         step = _step(max(most - least, 1e-9), unit)
-        first, last = math.floor(least / step), max(math.ceil(most / step - 1e-9), 1)
+        first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+        last = max(last, first + 1)
         if unit == SHARE and most <= 1:
             last = min(last, round(1 / step))
         ticks = tuple((n * step, _text(n * step, step, unit)) for n in range(first, last + 1))
