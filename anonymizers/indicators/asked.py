@@ -19,17 +19,25 @@ from tracecloak.anonymizers.indicators.declared import (
     Timed,
     Workload,
 )
-from tracecloak.anonymizers.indicators.populations import Groups
+from tracecloak.anonymizers.indicators.populations import Groups, Population
 from tracecloak.anonymizers.rigorous.params import RigorousParams
-from tracecloak.anonymizers.times.time_range import TimeRange
+from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.declarations import (
+    MAX_ATTRIBUTES,
+    TAKEN_NAMES,
+    Declaration,
+    check_names,
+)
 from tracecloak.schemas.events.vocabulary import OTHER
 
 MAX_STEPS = 200
 """Activities or pairs that one indicator is told apart by."""
 
-_TAKEN = "number of cases"
+# How parts begin that are of no indicator alone.
+_TAKEN = ("number of cases", "groups by ", TIME_RANGE)
+# What the sums and choices of an indicator are called, after its name.
+_OF_TITLES = ("sum", "cases", "bins", "events", "windows", "longest time")
 
 
 class AskedParams(RigorousParams):
@@ -42,7 +50,9 @@ class AskedParams(RigorousParams):
 
     chooses_quantiles: ClassVar[bool] = True
 
-    indicators: tuple[OneIndicator, ...] = Field(min_length=1, max_length=MAX_INDICATORS)
+    indicators: tuple[OneIndicator, ...] = Field(
+        max_length=MAX_INDICATORS, json_schema_extra={"minItems": 1}
+    )
     """What is asked for, such as cases, or throughput of=mean at_most=90d; each a text or a mapping
     of keys. Everything in it is public, and each has its share of the budget."""
 
@@ -53,18 +63,46 @@ class AskedParams(RigorousParams):
 
     @pydantic.model_validator(mode="after")
     def _check_indicators(self) -> AskedParams:
+        if not self.indicators:
+            raise ValueError("indicators needs one at least, such as cases")
         titles = [indicator.title for indicator in self.indicators]
+        taken = {f"{title}, {what}" for title in titles for what in _OF_TITLES}
         for place, (indicator, title) in enumerate(zip(self.indicators, titles, strict=True)):
             at = f"indicators.{place}: "
             if titles.index(title) < place:
                 raise ValueError(f"{at}{title!r} is there twice: give one of them another name")
             if title.startswith(_TAKEN):
-                raise ValueError(f"{at}name must not begin with {_TAKEN!r}, which is taken")
+                raise ValueError(f"{at}the name {title!r} is taken: begin another way")
+            if title in taken:
+                raise ValueError(f"{at}the name {title!r} is taken: give it another one")
             self._check_names(at, indicator)
+        self._check_populations()
+        self._check_attributes()
         return self
 
+    def _check_populations(self) -> None:
+        """Two numbers of cases that are called alike would have the same noise."""
+        by_words: dict[str, Population] = {}
+        for place, indicator in enumerate(self.indicators):
+            own = Population.of(indicator)
+            if by_words.setdefault(own.words, own) != own:
+                raise ValueError(
+                    f"indicators.{place}: others{own.words} have other groups: declare the same "
+                    "groups, in the same order, for all that are told apart alike"
+                )
+
+    def _check_attributes(self) -> None:
+        declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
+        if len(declared) > MAX_ATTRIBUTES:
+            raise ValueError(
+                f"indicators read {len(declared)} attributes, and {MAX_ATTRIBUTES} are the most"
+            )
+        for name in declared.keys() & set(TAKEN_NAMES):
+            raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
+        check_names(declared)
+
     def _check_names(self, at: str, indicator: Indicator) -> None:
-        steps = self.steps_of(indicator) or ()
+        steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
         if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
             raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
         for name in indicator.activities if self.vocabulary is not None else ():

@@ -44,6 +44,7 @@ BOUGHT = "bought"
 
 # Of the cases, so many take no longer than half of the longest time that is chosen.
 _QUANTILE = Fraction(19, 20)
+_N_BINS = len(BIN_EDGES_US) + 1
 # Of epsilon, for each of these choices, and for all of them together.
 _BOUND_SHARE, _BOUND_SHARES = Fraction(1, 25), Fraction(1, 5)
 
@@ -140,6 +141,7 @@ def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
         return _relabelled(traces, np.zeros(traces.n_events, np.int64), pa.array([OTHER]))
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     texts = pa.concat_arrays([encoded.dictionary.cast(pa.string()), pa.array([OTHER])])
+    texts = pc.if_else(pc.equal(texts, ""), OTHER, texts)  # a group has a name
     labels = np.asarray(pc.fill_null(encoded.indices, len(texts) - 1), np.int64)
     return _relabelled(traces, labels, texts)
 
@@ -167,7 +169,7 @@ class TimesByBin:
         """Counts a batch; all cases, whatever the indicator's filter."""
         numbers = numbers_counted(self.indicator, self.indicator.steps_of)(traces)
         bins = np.searchsorted(BIN_EDGES_US, numbers.values[numbers.is_there])
-        return CellSums(np.bincount(bins, minlength=len(BIN_EDGES_US) + 1).astype(np.int64))
+        return CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 
 
 def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
@@ -213,7 +215,8 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
     name = bound_name(indicator)
 
     def decide(given: Given) -> LongestTimeDecision:
-        cases, epsilon = given.statistics[name].values, given.means[name].epsilon
+        cases = given.statistics[name].cells(_N_BINS)
+        epsilon = given.means[name].epsilon
         place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
         return LongestTimeDecision(2 * int(BIN_EDGES_US[place]))
 

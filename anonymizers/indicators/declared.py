@@ -24,6 +24,8 @@ from tracecloak.schemas.statistics.declare_rules import OF_ONE, OF_TWO
 MAX_INDICATORS = 200
 MAX_GROUPS = 1_000
 MAX_BINS = 200
+# Ranks of cases are counted in parts of one, of which a sum must not overflow.
+_FINEST = 1_000_000
 
 # A duration whose text in a manifest is what a configuration has: 90d.
 Time = Annotated[Duration, pydantic.PlainSerializer(short_duration, return_type=str)]
@@ -40,11 +42,11 @@ class Filter(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    occurs: str | None = None
+    occurs: str | None = Field(None, min_length=1)
     """An activity that the case has."""
     attribute: str | None = None
     """An attribute of the case, as `case:channel`."""
-    equals: str | None = None
+    equals: str | None = Field(None, min_length=1)
     """Its value."""
 
     @pydantic.model_validator(mode="after")
@@ -79,6 +81,15 @@ def _listed(value: Any) -> Any:
 
 
 Group = str | tuple[str, str]
+
+
+def _pair_of(group: Any) -> tuple[Any, Any]:
+    """The two activities of a pair, which a text has as A>B."""
+    parts = [part.strip() for part in group.split(">", 1)] if isinstance(group, str) else group
+    match parts:
+        case [first, second]:
+            return first, second
+    raise ValueError("groups must be pairs of activities, [A, B] or in a text A>B")
 
 
 class Indicator(pydantic.BaseModel):
@@ -142,13 +153,14 @@ class Indicator(pydantic.BaseModel):
                 raise ValueError("groups must be distinct")
             if not all(group if isinstance(group, str) else all(group) for group in self.groups):
                 raise ValueError("groups must not be empty texts")
-            is_pair = self.by == PAIR
-            if any(isinstance(group, str) == is_pair for group in self.groups):
-                raise ValueError(
-                    "groups must be pairs of activities, [A, B] or in a text A>B"
-                    if is_pair
-                    else "groups must be texts"
-                )
+            if self.by != PAIR and not all(isinstance(group, str) for group in self.groups):
+                raise ValueError("groups must be texts")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _check_activities(self) -> Indicator:
+        if not all(self.activities):
+            raise ValueError("the name of an activity must not be empty")
         return self
 
     @pydantic.field_validator("groups", mode="before")
@@ -157,10 +169,7 @@ class Indicator(pydantic.BaseModel):
         groups = _listed(groups)
         if info.data.get("by") != PAIR or not isinstance(groups, list | tuple):
             return groups
-        return tuple(
-            tuple(part.strip() for part in group.split(">", 1)) if isinstance(group, str) else group
-            for group in groups
-        )
+        return tuple(map(_pair_of, groups))
 
     @pydantic.model_serializer(mode="wrap")
     def _as_text(self, serialise: pydantic.SerializerFunctionWrapHandler) -> str | dict[str, Any]:
@@ -250,8 +259,8 @@ class Measured(Indicator):
     def _read_of(cls, value: Any) -> Any:
         if value == "median":
             return ("0.5",)
-        if isinstance(value, str) and value[:1] in set("0123456789."):
-            return _listed(value)
+        if isinstance(value, str) and value not in get_args(Moments):
+            value = _listed(value)
         return [value] if isinstance(value, int | float) else value
 
     @pydantic.field_validator("of")
@@ -261,6 +270,8 @@ class Measured(Indicator):
             return of
         if not all(0 < share < 1 for share in of):
             raise ValueError("quantiles must lie between 0 and 1")
+        if any(Fraction(share).denominator > _FINEST for share in of):
+            raise ValueError(f"quantiles must be multiples of {1 / _FINEST:.6f}")
         if list(of) != sorted(set(of)):
             raise ValueError("quantiles must ascend, each once")
         return of
@@ -329,6 +340,12 @@ class Rework(Indicator):
     steps: ClassVar[str | None] = ACTIVITY
     activity: str | None = None
     """Which activity; by default any, or those that it is told apart by."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Rework:
+        if self.activity is not None and self.is_by_steps:
+            raise ValueError(f"has either {ACTIVITY} or by={ACTIVITY}")
+        return self
 
     @property
     def words(self) -> str:
@@ -570,10 +587,12 @@ def _of_text(value: Any) -> Any:
         if not sign:
             raise ValueError(f"after the indicator, each word is KEY=VALUE, got {word!r}")
         part, dot, inner = key.partition(".")
-        if dot and part == "where":
-            given.setdefault(part, {})[inner] = text
-        else:
-            given[key] = text
+        of_key = given
+        if dot and part == "where" and isinstance(of_where := given.setdefault(part, {}), dict):
+            of_key, key = of_where, inner
+        if key in of_key:
+            raise ValueError(f"{key} is there twice, each key goes once: {word!r}")
+        of_key[key] = text
     return given
 
 

@@ -269,7 +269,7 @@ class _Figures:
         counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
         half = self.measuring.noise(self.number(term, first)).half_width
         total = counts.sum()
-        if needs_cases(indicator, self.params) and isinstance(indicator, Throughput):
+        if needs_cases(indicator, self.params):
             total = self.cases(Population.of(indicator), group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = bounds_of(indicator, self.known.bought_us(indicator))

@@ -66,7 +66,7 @@ class IndicatorParams(AskedParams):
                     f"{at}working needs the starts of events: map their column with "
                     "start_timestamp, or the lifecycle"
                 )
-            if indicator.by in self.bought_groups and self.delta == 0:
+            if indicator.is_bought and indicator.by in self.bought_groups and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
         unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
@@ -88,17 +88,6 @@ class IndicatorParams(AskedParams):
                 raise UsageError(
                     f"by {period} makes {n:,} periods, and {MAX_GROUPS:,} are the most"
                 )
-
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect; what is for some indicators alone is there for them."""
-        resolved = super().resolved()
-        for name in ("first_date", "last_date"):
-            if resolved[name] is None:
-                del resolved[name]
-        for name in ("attribute_columns", "service_times"):
-            if not resolved[name]:
-                del resolved[name]
-        return resolved
 
     def expecting(self, n_cases: int) -> IndicatorParams:
         """Returns the same parameters, of which `costs` foretells errors for so many cases."""
@@ -179,4 +168,4 @@ def bought_name(by: str) -> str:
 
 def bound_name(indicator: Timed) -> str:
     """Returns the name of the part that buys the longest time of an indicator."""
-    return f"{indicator.title}: longest time"
+    return f"{indicator.title}, longest time"

@@ -144,13 +144,13 @@ def counted_terms(params: IndicatorParams) -> list[Term]:
     return [*(weighed.term for weighed in weighed_terms(params)), *chosen_bins(params)]
 
 
-def cells_of(term: Term, totals: np.ndarray, params: IndicatorParams, known: Known) -> np.ndarray:
+def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known) -> np.ndarray:
     """Returns int64[n_cells], what of all totals is a term's."""
     begin = 0
     for other in counted_terms(params):
         n_cells = other.n_cells(known)
         if other == term:
-            return totals[begin : begin + n_cells]
+            return totals.cells(begin + n_cells)[begin : begin + n_cells]
         begin += n_cells
     raise KeyError(term.name)
 
@@ -183,7 +183,7 @@ def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
 
     def decide(given: Given) -> NoisySums:
         known = Known(params, given.decisions)
-        sums = cells_of(term, given.statistics[SUMS].values, params, known)
+        sums = cells_of(term, given.statistics[SUMS], params, known)
         noise = noise_of(term, given.means, params)
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
@@ -216,7 +216,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
     def decide(given: Given) -> PointsDecision:
         known = Known(params, given.decisions)
-        cells = cells_of(bins, given.statistics[SUMS].values, params, known)
+        cells = cells_of(bins, given.statistics[SUMS], params, known)
         epsilon = given.means[name].epsilon / n_choices
         rows = cells.reshape(-1, bins.n_bins)
         randomness = given.randomness
@@ -225,7 +225,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * WHOLE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
     reality = (
-        f"The quantiles of {name} are chosen by permute-and-flip on cases by rank, which one case "
+        f"Quantiles ({name}) are chosen by permute-and-flip on cases by rank, which one case "
         "moves by at most one."
     )
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
@@ -233,7 +233,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
 def windows_name(indicator: Indicator) -> str:
     """Returns the name of the part that counts around the quantiles of an indicator."""
-    return f"{indicator.title}: windows"
+    return f"{indicator.title}, windows"
 
 
 def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
@@ -267,7 +267,8 @@ def _windows_part(bins: BinsOf, params: IndicatorParams) -> Part:
             if other == bins:
                 break
             begin += n_cells
-        exact = given.statistics[WINDOWS].values[begin : begin + n_cells] * UNITS
+        cells = given.statistics[WINDOWS].cells(begin + n_cells)
+        exact = cells[begin : begin + n_cells] * UNITS
         noise = given.means[need.name].noise(need.changed, need.units)
         places = np.arange(len(exact))
         return NoisySums(noisy_sums(exact, noise, need.name, places, given.randomness))

@@ -89,7 +89,7 @@ def windows(bins: np.ndarray, points: np.ndarray) -> np.ndarray:
         bins: int64[n_rows, n_bins], exact.
         points: int64[n_rows * n_quantiles].
     """
-    of_rows = points.reshape(len(bins), -1)
+    of_rows = points.reshape(len(bins), len(points) // max(len(bins), 1))
     far = np.abs(np.arange(bins.shape[1])[None, None, :] - of_rows[:, :, None])
     # 0 is what is nearer than the first reach, 1 what is nearer than twice as far, and so on.
     window = np.frexp((far // _FIRST_REACH).astype(np.float64))[1]

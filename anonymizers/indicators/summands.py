@@ -5,8 +5,8 @@ bounded numbers. What is summed up is the number less the middle of its bounds: 
 the sum by half of their distance at most, and not by all of it, so that the noise is half as wide.
 The number of cases is counted anyway, and gives back what was taken off.
 
-Numbers are put on a lattice of steps between the bounds, and brought within them before that, so no
-rounding makes a case weigh more.
+Numbers are brought within the bounds and put on a lattice of steps between them, whose ends are the
+bounds, so no rounding makes a case weigh more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Numbers:
     @classmethod
     def of_all(cls, values: np.ndarray) -> Numbers:
         """Returns numbers that every case has, int64 or bool[n_cases] or [n_cases, n_steps]."""
-        table = values.reshape(len(values), -1)
+        table = values if values.ndim > 1 else values[:, None]
         return cls(table, np.ones(table.shape, bool))
 
 
@@ -82,8 +82,9 @@ class Summand:
 
     def places(self, values: np.ndarray, n_steps: int = RANGE) -> np.ndarray:
         """Returns int64 of any shape, numbers as lattice steps above `low`, from 0 to `n_steps`."""
-        relative = (np.nan_to_num(values, nan=self.middle) - self.low) / (self.high - self.low)
-        return np.rint(np.clip(relative, 0.0, 1.0) * n_steps).astype(np.int64)
+        within = np.clip(np.nan_to_num(values, nan=self.middle), self.low, self.high)
+        relative = (within - self.low) / (self.high - self.low)
+        return np.rint(relative * n_steps).astype(np.int64)
 
 
 def throughput_of(traces: TraceBatch) -> np.ndarray:

@@ -181,7 +181,7 @@ class SumOf(_OfIndicator):
     @property
     def name(self) -> str:
         """See `Term`."""
-        return f"{self.indicator.title}: sum"
+        return f"{self.indicator.title}, sum"
 
     @property
     def changed(self) -> Sensitivity:
@@ -192,10 +192,9 @@ class SumOf(_OfIndicator):
         """See `Term`."""
         summand, places = self.summand(known), self.places(traces, known)
         numbers = summand.numbers(traces)
-        steps = np.where(
-            numbers.is_there, summand.places(numbers.values, self.units) - self.units // 2, 0
-        )
-        return _by_group(places, steps, self.shape(known)[0])
+        places_of = summand.places(numbers.values, self.units)
+        steps = np.where(numbers.is_there, places_of - self.units // 2, 0)
+        return _by_group(places, steps, self.shape(known))
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ class CasesWith(_OfIndicator):
     @property
     def name(self) -> str:
         """See `Term`."""
-        return f"{self.indicator.title}: cases"
+        return f"{self.indicator.title}, cases"
 
     @property
     def changed(self) -> Sensitivity:
@@ -226,15 +225,20 @@ class CasesWith(_OfIndicator):
         """See `Term`."""
         numbers = self.summand(known).numbers(traces)
         steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
-        return _by_group(self.places(traces, known), steps, self.shape(known)[0])
+        return _by_group(self.places(traces, known), steps, self.shape(known))
 
 
-def _by_group(places: np.ndarray, steps: np.ndarray, n_groups: int) -> np.ndarray:
-    """int64[n_groups * n_steps], the sums of int64[n_cases, n_steps] over the cases of groups."""
+def _by_group(places: np.ndarray, steps: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """int64[n_groups * n_steps], the sums over the cases of groups; 0 where no step was bought.
+
+    Args:
+        places: int64[n_cases], the group of each case, or -1.
+        steps: int64[n_cases, n_steps], or [n_cases, 0].
+        shape: (n_groups, n_steps), n_steps at least 1.
+    """
     is_meant = places >= 0
-    n_steps = steps.shape[1]
-    keys = (places[is_meant] * n_steps)[:, None] + np.arange(n_steps)
-    return sum_groups(keys.ravel(), steps[is_meant].ravel(), n_groups * n_steps)
+    keys = (places[is_meant] * shape[1])[:, None] + np.arange(steps.shape[1])
+    return sum_groups(keys.ravel(), steps[is_meant].ravel(), shape[0] * shape[1])
 
 
 @dataclass(frozen=True)
@@ -254,7 +258,7 @@ class BinsOf(_OfIndicator):
     @property
     def name(self) -> str:
         """See `Term`."""
-        return f"{self.indicator.title}: bins"
+        return f"{self.indicator.title}, bins"
 
     @property
     def units(self) -> int:
@@ -294,7 +298,7 @@ class BinsOf(_OfIndicator):
         if not self.is_running:
             return counts.ravel() * self.units
         # From the longest downwards, as of clips; `cases_from` reads it the same way.
-        return np.concatenate([measured_ranks(row) for row in counts])
+        return np.array([measured_ranks(row) for row in counts], np.int64).ravel()
 
     def bins(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """Returns int64[n_groups * n_steps, n_bins], cases by bin."""
@@ -323,7 +327,7 @@ class EventsOf(_OfIndicator):
     @property
     def name(self) -> str:
         """See `Term`."""
-        return f"{self.indicator.title}: events"
+        return f"{self.indicator.title}, events"
 
     @property
     def changed(self) -> Sensitivity:

@@ -122,8 +122,11 @@ def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
         return True
     if indicator.quantiles:
         return False
-    is_of_all = isinstance(indicator, Throughput)
-    return is_of_all or CasesWith(indicator, params.n_steps_of(indicator)).is_centred
+    if isinstance(indicator, Throughput):
+        return True
+    if indicator.of == "histogram":
+        return False
+    return CasesWith(indicator, params.n_steps_of(indicator)).is_centred
 
 
 def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> list[Weighed]:

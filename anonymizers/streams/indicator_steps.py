@@ -146,7 +146,7 @@ class IndicatorSteps(CountSteps):
     ) -> tuple[StepIndicators, KeptCounts | None]:
         """Publishes every indicator, whatever it was counted of."""
         noise, length = self._noise, self.params.length
-        row = counted.by_name["sums"].values
+        row = counted.by_name["sums"].cells(self.params.n_cells)
         cells, randomness = cell_numbers(np.arange(len(row))), name.randomness(key)
         counts = np.stack([*(p.counts for p in past), row]) if length != 1 else row[None]
         if length == 1:

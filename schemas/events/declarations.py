@@ -27,7 +27,7 @@ _LARGEST_BOUND = 1e300  # the distance of two bounds stays finite
 # Prefixes of the standard's extensions that an XES log can declare; others would be undefined.
 KEY_PREFIXES = ("concept", "cost", "identity", "lifecycle", "org", "time")
 
-_TAKEN = (
+TAKEN_NAMES = (
     "case:concept:name",
     "concept:name",
     "time:timestamp",
@@ -155,11 +155,16 @@ def _parsed(declared: Any) -> Any:
 _Declared = TypeVar("_Declared", bound=Mapping[str, Declaration])
 
 
-def _check_names(declared: _Declared) -> _Declared:
+def check_names(declared: _Declared) -> _Declared:
+    """Returns what is declared of attributes.
+
+    Raises:
+        ValueError: One has a name that an attribute cannot have in a release.
+    """
     for name in declared:
         key = name.removeprefix("case:")
         prefix, colon, rest = key.partition(":")
-        if name in _TAKEN:
+        if name in TAKEN_NAMES:
             raise ValueError(f"{name!r} is released in any case; leave it out")
         if not key or key.strip() != key or not key.isprintable() or len(key) > MAX_CHARACTERS:
             raise ValueError(
@@ -188,13 +193,13 @@ Declarations = Annotated[
     dict[str, Declaration],
     Field(max_length=MAX_ATTRIBUTES),
     pydantic.BeforeValidator(_parsed),
-    pydantic.AfterValidator(_check_names),
+    pydantic.AfterValidator(check_names),
 ]
 
 HandoverDeclarations = Annotated[
     dict[str, HandoverDeclaration],
     Field(max_length=MAX_ATTRIBUTES),
     pydantic.BeforeValidator(_parsed),
-    pydantic.AfterValidator(_check_names),
+    pydantic.AfterValidator(check_names),
     pydantic.AfterValidator(_check_handovers),
 ]

@@ -143,6 +143,9 @@ def example_config(
     ]
     for name, given in [item for section in declared for item in section.items()]:
         given["column"] = _COLUMNS[name]
+    if "indicators" in params:  # which say themselves what they read
+        read = METHODS[method].attributes(METHODS[method].Params(**example))
+        params["attribute_columns"] = {own.name: _COLUMNS[own.name] for own in read}
     if params.pop("service_times", False):
         columns["start_timestamp"] = "begun"
     words = params.pop("vocabulary", None)
@@ -187,6 +190,9 @@ FURTHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
         *({"times_by": name} for name in ("activity", "case")),
         {"variants": "joint-variants", "groups": {"A": "first", "B": "first"}},
         {"group_separator": "_", "group_depth": 1},
+    ),
+    "private-indicators": (
+        {"service_times": True, "indicators": ("cases", "working activity=B at_most=1d of=0.9")},
     ),
     "joint-variants": ({"group_separator": "_", "group_depth": 1},),
     "laplace-variants": ({"profile": "paper"},),
@@ -245,6 +251,11 @@ _STREAMS: Mapping[str, Mapping[str, Any]] = {
     "graphs in total": {"view": "total"},
     "sliding graphs": {"view": "sliding", "sliding_steps": 3},
     "variants": {"product": "variants", "epsilon": "20"},
+    "indicators": {"product": "indicators", "indicators": ["cases", "rework"]},
+    "indicators in total": {
+        "product": "indicators", "view": "total",
+        "indicators": ["cases", "throughput of=0.5 at_most=20s", "rework"],
+    },
     "variants in total": {"product": "variants", "view": "total", "epsilon": "40"},
     "graphs of individuals": {"individual_id": "person", "max_cases_per_individual": 2},
     "logs": {

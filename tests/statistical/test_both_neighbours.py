@@ -309,6 +309,12 @@ OF_PRODUCTS: Mapping[str, Mapping[str, Any]] = {
         "horizon": 2, "n_duration_bins": 4, "first_date": "1970-01-01",
         "last_date": "1970-01-02", "l2_clip": "4",
     },
+    "indicators": {
+        "indicators": (
+            "cases", "throughput at_most=20s", "throughput of=0.5 at_most=20s", "rework",
+            "frequency activity=A at_most=2", "rule template=response activity=A then=END",
+        ),
+    },
 }  # fmt: skip
 OF_VIEWS: Mapping[str, Mapping[str, Any]] = {"sliding": {"sliding_steps": 3}}
 # What all steps cost is then accounted for anew in each run, which takes long for a large epsilon.

@@ -29,6 +29,10 @@ LOG = {
     "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
     "n_duration_bins": 4, "l2_clip": "4",
 }  # fmt: skip
+INDICATORS = {
+    "product": "indicators",
+    "indicators": ["cases", "throughput of=0.5 at_most=30s", "rework", "frequency activity=A"],
+}
 INDIVIDUALS = {"individual_id": "person", "max_cases_per_individual": 2}
 STREAMS: dict[str, dict[str, Any]] = {
     "dfg": {},
@@ -39,6 +43,8 @@ STREAMS: dict[str, dict[str, Any]] = {
     "variants": {"product": "variants", "epsilon": "40"},
     "variants totals": {"product": "variants", "view": "total", "epsilon": "40"},
     "variants of individuals": {"product": "variants", "epsilon": "40", **INDIVIDUALS},
+    "indicators": INDICATORS,
+    "indicators totals": {**INDICATORS, "view": "total", **INDIVIDUALS},
     "log": LOG,
     "log of individuals": {**LOG, "individual_id": "person"},
 }
@@ -85,9 +91,11 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
     [
         "dfg w_event",
         "variants totals",
+        "indicators totals",
         "log",
         *(at_night(n) for n in ("dfg", "dfg totals", "dfg sliding", "dfg of individuals")),
         *(at_night(n) for n in ("variants", "variants of individuals", "log of individuals")),
+        at_night("indicators"),
     ],
 )
 def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:

@@ -1,0 +1,264 @@
+"""The language of indicators: what is read as what, what is written again, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.indicators.declared import Indicator, OneIndicator
+from tracecloak.anonymizers.indicators.params import IndicatorParams
+
+READ = pydantic.TypeAdapter(OneIndicator)
+DAY_US = 86_400_000_000
+
+
+def read(given: Any) -> Indicator:
+    return READ.validate_python(given)
+
+
+def written(indicator: Indicator) -> Any:
+    return READ.dump_python(indicator, mode="json")
+
+
+# By its text: the same as a mapping, its name, and its text in a manifest if that is another.
+KINDS: Mapping[str, tuple[dict[str, Any], str, str | None]] = {
+    "cases": ({}, "cases", None),
+    "cases by=month": ({"by": "month"}, "cases by month", None),
+    "cases by=case:kind groups=a|b": (
+        {"by": "case:kind", "groups": ["a", "b"]}, "cases by case:kind", "cases by=case:kind 'groups=a|b'",
+    ),
+    "cases where.occurs=A where.attribute=case:kind where.equals=x": (
+        {"where": {"occurs": "A", "attribute": "case:kind", "equals": "x"}},
+        "cases, cases with A and whose case:kind is x", None,
+    ),
+    "throughput": ({}, "mean throughput time", None),
+    "throughput of=sum at_most=2w": ({"of": "sum", "at_most": "2w"}, "sum throughput time",
+                                     "throughput of=sum at_most=14d"),
+    "throughput of=median": ({"of": "median"}, "median throughput time", "throughput of=0.5"),
+    "throughput of=0.5": ({"of": 0.5}, "median throughput time", None),
+    "throughput of=0.9": ({"of": ["0.9"]}, "0.9 quantile of throughput time", None),
+    "throughput of=0.1|0.90": (
+        {"of": [0.1, "0.9"]}, "quantiles of throughput time", "throughput 'of=0.1|0.9'",
+    ),
+    "throughput of=histogram n_bins=7 at_most=36h": (
+        {"of": "histogram", "n_bins": 7, "at_most": "36h"}, "histogram of throughput time", None,
+    ),
+    "within limit=1d": ({"limit": "1d"}, "share within 1 day", None),
+    "rework": ({}, "share with rework", None),
+    "rework activity=A": ({"activity": "A"}, "share with rework of A", None),
+    "rework by=activity groups=A|B": (
+        {"by": "activity", "groups": ["A", "B"]}, "share with rework by activity",
+        "rework by=activity 'groups=A|B'",
+    ),
+    "frequency activity=A": ({"activity": "A"}, "cases with A", None),
+    "frequency activity=A at_most=1000": (
+        {"activity": "A", "at_most": 1000}, "occurrences of A, up to 1,000 a case", None,
+    ),
+    "frequency by=activity": ({"by": "activity"}, "cases with an activity by activity", None),
+    "rule template=response activity=A then=B within=14d": (
+        {"template": "response", "activity": "A", "then": "B", "within": "14d"},
+        "share that keeps response(A, B) within 14 days", None,
+    ),
+    "rule template=existence activity=A n=2": (
+        {"template": "existence", "activity": "A", "n": 2}, "share that keeps existence(A, 2 times)",
+        None,
+    ),
+    "waiting activity=A then=B at_most=1h": (
+        {"activity": "A", "then": "B", "at_most": "1h"}, "mean wait from A to B",
+        "waiting at_most=1h activity=A then=B",
+    ),
+    "waiting by=pair groups=A>B|B>A at_most=1h": (
+        {"by": "pair", "groups": [["A", "B"], ["B", "A"]], "at_most": "1h"},
+        "mean wait from one activity to the next by pair",
+        "waiting by=pair 'groups=A>B|B>A' at_most=1h",
+    ),
+    "working activity=A of=sum": ({"activity": "A", "of": "sum"}, "sum working time of A",
+                                 "working of=sum activity=A"),
+    "working by=activity at_most=1h": (
+        {"by": "activity", "at_most": "1h"}, "mean working time of an activity by activity", None,
+    ),
+    "amount attribute=case:cost bounds=-5|1e3": (
+        {"attribute": "case:cost", "bounds": [-5, 1000]}, "mean case:cost",
+        "amount attribute=case:cost 'bounds=-5|1000'",
+    ),
+    "workload": ({}, "events, up to 10 a case by org:resource", None),
+    "workload by=org:role groups=x|y at_most=2": (
+        {"by": "org:role", "groups": ["x", "y"], "at_most": 2},
+        "events, up to 2 a case by org:role", "workload by=org:role 'groups=x|y' at_most=2",
+    ),
+    "cases name='All of them' priority=0.5 wanted_error=20": (
+        {"name": "All of them", "priority": "0.5", "wanted_error": 20}, "All of them",
+        "cases 'name=All of them' priority=0.5 wanted_error=20",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_an_indicator_is_the_same_as_text_and_as_mapping_and_is_written_again(text: str) -> None:
+    body, title, again = KINDS[text]
+    indicator = read(text)
+    assert indicator == read({"indicator": text.split()[0], **body})
+    assert indicator.title == title
+    assert written(indicator) == (again or text)
+    assert read(written(indicator)) == indicator
+
+
+def test_what_an_indicator_is_about() -> None:
+    waiting = read("waiting by=pair groups=A>B at_most=1h where.occurs=C")
+    assert waiting.steps_of == (("A", "B"),)
+    assert waiting.activities == ("A", "B", "C")
+    assert waiting.is_by_steps and not waiting.is_bought
+    amount = read(
+        "amount attribute=case:x bounds=0|1 by=case:y where.attribute=case:z where.equals=1"
+    )
+    assert set(amount.attributes) == {"case:x", "case:y", "case:z"}
+    assert amount.is_bought and not amount.is_by_steps
+    assert not read("cases by=month").is_bought
+    assert read("workload").is_bought
+    assert read("throughput at_most=1d").at_most == DAY_US  # type: ignore[attr-defined]
+
+
+# Names that somebody may have given to activities and values.
+HOSTILE = (
+    "a b", "a|b", "a>b", "a=b", "it's", 'say "x"', "$(x)", "a,b", "#", "\\", " a", "a ", "\t", "é→ﷺ",
+    "cases", "where.occurs=A", "--flag", "[1]", "{}", "A" * 900,
+)  # fmt: skip
+TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=8))
+
+
+@given(TEXTS, TEXTS, st.lists(TEXTS, min_size=1, max_size=3, unique=True))
+def test_hostile_names_survive_a_manifest(one: str, other: str, groups: list[str]) -> None:
+    """What is written reads as the same, as a text where it can, and else as a mapping."""
+    where = {"occurs": one, "attribute": f"case:{one}", "equals": other}
+    pairs = [[group, one] for group in groups]
+    for body in (
+        {"indicator": "cases", "name": one[:200], "where": where},
+        {"indicator": "cases", "by": "case:kind", "groups": groups},
+        {"indicator": "frequency", "by": "activity", "groups": groups},
+        {"indicator": "waiting", "by": "pair", "groups": pairs, "at_most": "1h"},
+        {"indicator": "waiting", "activity": one, "then": other},
+        {"indicator": "rework", "activity": one},
+        {"indicator": "workload", "groups": groups},
+    ):
+        indicator = read(body)
+        again = read(written(indicator))
+        assert again == indicator
+        assert again.title == indicator.title
+
+
+def test_a_text_that_would_say_another_is_written_as_a_mapping() -> None:
+    groups = read({"indicator": "cases", "by": "case:kind", "groups": ["a|b", "c"]})
+    assert written(groups) == {"indicator": "cases", "by": "case:kind", "groups": ["a|b", "c"]}
+    pair = read({"indicator": "waiting", "by": "pair", "groups": [["a>b", "c"]], "at_most": "1h"})
+    assert written(pair)["groups"] == [["a>b", "c"]]
+    # Only the first > stands between the two.
+    assert read("waiting by=pair groups=a>b>c at_most=1h").groups == (("a", "b>c"),)
+
+
+# By what is wrong: the place of the error under its indicator, and a part of the sentence.
+REFUSED: Mapping[Any, tuple[str, str]] = {
+    "": ("", "an indicator is a word such as cases"),
+    "speed": ("", "does not match any of the expected tags: 'cases'"),
+    "cases 'x": ("", "quotes must be closed"),
+    "cases x": ("", "each word is KEY=VALUE, got 'x'"),
+    "cases x=1": ("cases.x", "Extra inputs are not permitted"),
+    "cases name=a name=b": ("", "name is there twice"),
+    "cases where.occurs=A where.occurs=B": ("", "occurs is there twice"),
+    "cases where=x where.occurs=A": ("cases.where", "valid dictionary"),
+    "cases where=x": ("cases.where", "valid dictionary"),
+    "cases where.foo=A": ("cases.where.foo", "Extra inputs"),
+    "cases where.attribute=case:x": ("cases.where", "attribute and equals go together"),
+    "cases where.attribute=x where.equals=1": ("cases.where", "whose name begins with case:"),
+    "cases where.occurs=": ("cases.where.occurs", "at least 1 character"),
+    "cases where.attribute=case:x where.equals=": ("cases.where.equals", "at least 1 character"),
+    "cases name=": ("cases.name", "at least 1 character"),
+    "cases groups=a": ("cases", "groups needs by"),
+    "cases by=hour": ("cases", "by must be day, week, month, quarter, year or an attribute"),
+    "rework by=hour": ("rework", "day, week, month, quarter, year, activity or an attribute"),
+    "cases by=activity": ("cases", "cases cannot be told apart by activity"),
+    "rework by=pair": ("rework", "rework cannot be told apart by pair"),
+    "cases by=month groups=a": ("cases", "first_date and last_date say which there are"),
+    "cases by=case:x groups=a|a": ("cases", "groups must be distinct"),
+    "cases by=case:x groups=a|": ("cases", "groups must not be empty texts"),
+    "cases by=case:x n_groups=0": ("cases.n_groups", "greater than or equal to 1"),
+    "cases priority=0": ("cases.priority", "greater than 0"),
+    "cases priority=much": ("cases.priority", "must be a decimal number"),
+    "cases wanted_error=-1": ("cases.wanted_error", "greater than 0"),
+    "throughput at_most=0d": ("throughput", "at_most must be above 0"),
+    "throughput at_most=5": ("throughput.at_most", "must be a number with a unit"),
+    "throughput at_most=0.5ms": ("throughput.at_most", "whole number of milliseconds"),
+    "throughput of=0|0.5": ("throughput.of", "quantiles must lie between 0 and 1"),
+    "throughput of=0.5|1": ("throughput.of", "quantiles must lie between 0 and 1"),
+    "throughput of=0.9|0.5": ("throughput.of", "quantiles must ascend"),
+    "throughput of=0.5|0.5": ("throughput.of", "quantiles must ascend, each once"),
+    "throughput of=0.1234567": ("throughput.of", "multiples of 0.000001"),
+    "throughput of=histogram n_bins=1": ("throughput.n_bins", "greater than or equal to 2"),
+    "throughput by=activity at_most=1d": ("throughput", "cannot be told apart by activity"),
+    "within": ("within.limit", "Field required"),
+    "within limit=-1d": ("within.limit", "must be a number with a unit"),
+    "rework activity=": ("rework", "must not be empty"),
+    "rework activity=A by=activity": ("rework", "either activity or by=activity"),
+    "frequency": ("frequency", "needs either activity or by=activity"),
+    "frequency activity=A by=activity": ("frequency", "needs either activity or by=activity"),
+    "frequency activity=A at_most=0": ("frequency.at_most", "greater than or equal to 1"),
+    "rule template=response activity=A": ("rule", "a rule response needs then"),
+    "rule template=first activity=A then=B": ("rule", "a rule first has no then"),
+    "rule template=sometimes activity=A": ("rule", "template must be one of existence, absence"),
+    "rule template=response activity=A then=A": ("rule", "must be two activities"),
+    "rule template=response activity=A then=B n=2": ("rule", "n is for existence and absence"),
+    "rule template=existence": ("rule.activity", "Field required"),
+    "waiting": ("waiting", "needs either activity or by=pair"),
+    "waiting activity=A": ("waiting", "activity and then go together"),
+    "waiting activity=A then=B by=pair at_most=1d": ("waiting", "either activity or by=pair"),
+    "waiting by=pair": ("waiting", "at_most must be declared where times are told apart by pair"),
+    "waiting by=pair groups=A at_most=1d": ("waiting.groups", "[A, B] or in a text A>B"),
+    "waiting by=pair groups=A> at_most=1d": ("waiting", "groups must not be empty texts"),
+    "working by=activity": ("working", "at_most must be declared"),
+    "amount attribute=x bounds=0|1": ("amount", "whose name begins with case:"),
+    "amount attribute=case:x": ("amount.bounds", "Field required"),
+    "amount attribute=case:x bounds=5|1": ("amount", "a smaller and a larger number"),
+    "amount attribute=case:x bounds=1|1": ("amount", "a smaller and a larger number"),
+    "amount attribute=case:x bounds=0|many": ("amount.bounds.1", "must be a decimal number"),
+    "amount attribute=case:x bounds=0|inf": ("amount.bounds.1", "must be finite"),
+    "workload by=case:x": ("workload.by", "must be an attribute of events"),
+    "workload by=month": ("workload.by", "must be an attribute of events"),
+    "workload groups=a|a": ("workload", "groups must be distinct"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_is_refused_with_its_place_and_the_mend(text: str) -> None:
+    place, said = REFUSED[text]
+    with pytest.raises(pydantic.ValidationError) as error:
+        IndicatorParams(epsilon="1", indicators=["rework name=fine", text])
+    [first, *others] = error.value.errors()
+    where = ".".join(map(str, first["loc"]))
+    assert where.startswith("indicators.1")
+    assert where.removeprefix("indicators.1").removeprefix(".").startswith(place)
+    assert said in " ".join(one["msg"] for one in (first, *others))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        5, None, ["cases"], {}, {"indicator": ["cases"]},
+        {"indicator": "cases", "by": "case:x", "groups": 5},
+        {"indicator": "cases", "by": "case:x", "groups": []},
+        {"indicator": "cases", "by": "case:x", "groups": [["A", "B"]]},
+        {"indicator": "waiting", "by": "pair", "groups": [["A", "B", "C"]], "at_most": "1d"},
+        {"indicator": "waiting", "by": "pair", "groups": [3], "at_most": "1d"},
+        {"indicator": "throughput", "of": True},
+        {"indicator": "throughput", "of": {}},
+        {"indicator": "throughput", "of": []},
+        {"indicator": "amount", "attribute": "case:x", "bounds": [1]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_indicator_is_an_error_of_validation(body: Any) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        read(body)

@@ -1,0 +1,297 @@
+"""The sums of indicators, against sums over cases in plain Python; and the grids of quantiles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
+from tracecloak.anonymizers.indicators.bought import GroupsDecision
+from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Workload
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.parts import counted_terms, weighed_terms
+from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.summands import RANGE
+from tracecloak.anonymizers.indicators.terms import (
+    BinsOf,
+    CasesOf,
+    CasesWith,
+    EventsOf,
+    SumOf,
+    Term,
+    coarse_grid,
+    grid,
+    weight_of,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.rigorous.clip_by_rank import cases_from
+
+HOUR = 3_600_000_000
+DECLARED: dict[str, Any] = {
+    "epsilon": "1",
+    "service_times": True,
+    "first_date": "2024-01-05",
+    "last_date": "2024-01-31",
+    "indicators": [
+        "cases",
+        "cases where.occurs=A",
+        f"cases by={KIND} groups=k2|k1|none where.occurs=B",
+        "throughput at_most=2h",
+        "throughput of=0.25|0.5 at_most=2h",
+        "throughput of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9|0.95|0.99 at_most=2h name=q",
+        "throughput of=histogram n_bins=5 at_most=2h by=week",
+        "within limit=90m by=week",
+        "rework by=activity groups=A|C",
+        "frequency activity=A at_most=2 where.occurs=C",
+        f"rule template=response activity=A then=B by={KIND} groups=k2|k1|none",
+        "waiting by=pair groups=A>B|B>A|C>C at_most=1d",
+        f"waiting activity=B then=C of=sum at_most=1h by={KIND} groups=k2|k1|none",
+        "working by=activity groups=B|A at_most=1h of=histogram n_bins=3",
+        f"amount attribute={AMOUNT} bounds=-1|100 where.attribute={KIND} where.equals=k1",
+        f"amount attribute={AMOUNT} bounds=-1|100 of=median",
+        "workload groups=R2|R1 at_most=2 where.occurs=A",
+    ],
+}
+PARAMS = IndicatorParams(**DECLARED)
+KNOWN = Known(PARAMS, {})
+TERMS = counted_terms(PARAMS)
+
+
+def numbers_of(indicator: Any, case: Case) -> list[float | None]:
+    """The numbers of one case, by step, where an indicator has numbers."""
+    steps = KNOWN.steps(indicator)
+    match indicator.indicator:
+        case "throughput":
+            return [case.throughput_us]
+        case "within":
+            return [case.throughput_us <= indicator.limit]
+        case "rework":
+            return [case.names.count(step) > 1 for step in steps]
+        case "frequency":
+            return [case.names.count(step) for step in steps]
+        case "rule":
+            return [all("B" in case.names[i:] for i, n in enumerate(case.names) if n == "A")]
+        case "waiting":
+            return [case.wait_us(*step) for step in steps]
+        case "working":
+            return [case.work_us(step) for step in steps]
+    assert indicator.indicator == "amount"
+    return [case.number]
+
+
+def bounds_of(indicator: Any) -> tuple[float, float]:
+    if indicator.indicator == "amount":
+        low, high = map(float, indicator.bounds)
+        return low, high
+    if isinstance(indicator, Measured):
+        return 0, indicator.at_most  # type: ignore[attr-defined]
+    return 0, getattr(indicator, "at_most", 1)
+
+
+def place_of(indicator: Indicator, number: float) -> int:
+    low, high = bounds_of(indicator)
+    return round((min(max(number, low), high) - low) / (high - low) * RANGE)
+
+
+def group_of(population: Population, case: Case) -> int | None:
+    """The group of one case, found one after the other."""
+    where = population.where
+    if where is not None and where.occurs not in (None, *case.names):
+        return None
+    if where is not None and where.attribute is not None and case.kind != where.equals:
+        return None
+    groups = KNOWN.groups(population)
+    if groups.borders_us is not None:
+        start, borders = case.events[0].time_us, groups.borders_us.tolist()
+        places = [g for g in range(len(groups.labels)) if borders[g] <= start < borders[g + 1]]
+        return places[0] if places else None
+    if groups.attribute is None:
+        return 0
+    return groups.labels.index(case.kind) if case.kind in groups.labels else None
+
+
+def naive(term: Any, cases: list[Case]) -> Counter[Any]:
+    """The sums of a term by group, step and bin, exactly."""
+    sums: Counter[Any] = Counter()
+    population = term.population
+    for case in cases:
+        group = group_of(population, case)
+        if isinstance(term, CasesOf):
+            if term.is_centred:
+                sums[0] += UNITS // 2 if group is not None else -UNITS // 2
+            elif group is not None:
+                sums[group] += UNITS
+            continue
+        if group is None:
+            continue
+        indicator, n_steps = term.indicator, term.shape(KNOWN)[1]
+        if isinstance(term, EventsOf):
+            counts = case.events_by([str(step) for step in indicator.groups], indicator.at_most)
+            for step, n in enumerate(counts):
+                sums[step] += n * UNITS
+            continue
+        for step, number in enumerate(numbers_of(indicator, case)):
+            cell = group * n_steps + step
+            if isinstance(term, CasesWith):
+                centre = UNITS // 2 if term.is_centred else 0
+                sums[cell] += (UNITS if number is not None else 0) - centre
+            elif number is None:
+                continue
+            elif isinstance(term, SumOf):
+                sums[cell] += place_of(indicator, number) - RANGE // 2
+            else:
+                place = place_of(indicator, number)
+                sums[cell * term.n_bins + bin_of(term, place)] += 1
+    return sums
+
+
+def bin_of(term: BinsOf, place: int) -> int:
+    if term.indicator.of == "histogram":  # type: ignore[attr-defined]
+        return min(place * term.n_bins // RANGE, term.n_bins - 1)
+    points = coarse_grid() if term.is_running else grid()
+    return next(i for i, point in enumerate(points.tolist()) if place <= point)
+
+
+@given(case_lists(), st.booleans())
+def test_every_term_is_the_sum_over_its_cases(cases: list[Case], is_plain: bool) -> None:
+    traces = log_of(cases, "ABCY" if is_plain else None, is_plain) if is_named(cases) else None
+    traces = log_of(cases, is_plain=is_plain) if traces is None else traces
+    for term in TERMS:
+        cells = term.count(traces, KNOWN)
+        assert cells.dtype == np.int64, term.name
+        assert len(cells) == term.n_cells(KNOWN), term.name
+        expected = naive(term, cases)
+        if isinstance(term, BinsOf) and term.is_running:
+            rows = np.split(cells, term.n_cells(KNOWN) // term.n_bins)
+            cells = np.concatenate([to_bins(row) for row in rows])
+        elif isinstance(term, BinsOf):
+            cells = cells // term.units
+        assert {i: n for i, n in enumerate(cells.tolist()) if n} == {
+            i: n for i, n in expected.items() if n
+        }, term.name
+
+
+def is_named(cases: list[Case]) -> bool:
+    return {name for case in cases for name in case.names} <= set("ABC")
+
+
+def to_bins(measured: np.ndarray) -> np.ndarray:
+    """Running sums as the cases of each bin."""
+    above = cases_from(measured)
+    return np.rint(above - np.append(above[1:], 0)).astype(np.int64)
+
+
+@given(case_lists(8), st.integers(0, 8))
+def test_sums_of_parts_of_a_log_add_up(cases: list[Case], at: int) -> None:
+    one, other, whole = log_of(cases[:at]), log_of(cases[at:]), log_of(cases)
+    for term in TERMS:
+        together = term.count(one, KNOWN) + term.count(other, KNOWN)
+        assert together.tolist() == term.count(whole, KNOWN).tolist(), term.name
+
+
+def test_every_kind_of_term_is_there() -> None:
+    kinds = Counter(type(term) for term in TERMS)
+    assert kinds.keys() == {CasesOf, SumOf, CasesWith, BinsOf, EventsOf}
+    of_bins = [term for term in TERMS if isinstance(term, BinsOf)]
+    assert {(term.is_running, term.is_measured) for term in of_bins} == {
+        (False, False), (True, True), (False, True),
+    }  # fmt: skip
+    assert {term.is_centred for term in TERMS if isinstance(term, CasesOf | CasesWith)} == {
+        True, False,
+    }  # fmt: skip
+    assert len({term.name for term in TERMS}) == len(TERMS)
+
+
+def test_what_is_only_chosen_on_gets_no_noise() -> None:
+    measured = [weighed.term for weighed in weighed_terms(PARAMS)]
+    assert all(getattr(term, "is_measured", True) for term in measured)
+    assert TERMS[: len(measured)] == measured
+
+
+# --- what was bought ------------------------------------------------------------------------------
+
+BOUGHT = IndicatorParams(
+    epsilon="10",
+    indicators=[
+        f"cases by={KIND}", f"throughput by={KIND} at_most=1d of=median",
+        f"throughput by={KIND} at_most=1d of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9 name=q",
+        f"amount by={KIND} attribute={AMOUNT} bounds=0|1", "rework by=activity",
+        "frequency by=activity", "waiting by=pair at_most=1d", "waiting by=pair at_most=1d of=median",
+        "waiting by=pair at_most=1d of=histogram", "workload", "within limit=1d",
+    ],
+)  # fmt: skip
+
+
+def bought(names: dict[str, list[str]]) -> Known:
+    decided = {
+        f"groups by {by}": GroupsDecision(pa.array(names.get(by, []), pa.string()), by == "pair")
+        for by in BOUGHT.bought_groups
+    }
+    return Known(BOUGHT, decided)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{}, {KIND: ["k1"]}, {"activity": ["A", "B"], "pair": ['["A", "B"]'], "org:resource": ["R1"]}],
+    ids=["nothing", "values", "steps"],
+)
+def test_there_are_as_many_cells_as_was_bought_even_if_that_is_nothing(
+    names: dict[str, list[str]],
+) -> None:
+    """Else the sums of a term would be taken for those of the next one, with too little noise."""
+    known = bought(names)
+    some = Case((Event("A", 0, "R1"), Event("B", HOUR, "R2"), Event("A", HOUR)), "k1", "0.5")
+    for cases in ([], [some], [some, some]):
+        traces = log_of(cases)
+        for term in counted_terms(BOUGHT):
+            assert len(term.count(traces, known)) == term.n_cells(known), term.name
+
+
+# --- grids ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("points", [grid(), coarse_grid()], ids=["fine", "coarse"])
+def test_a_grid_ascends_from_one_bound_to_the_other(points: np.ndarray) -> None:
+    assert points.dtype == np.int64
+    assert points[0] == 0 and points[-1] == RANGE
+    assert (np.diff(points) > 0).all()
+
+
+def test_a_point_of_the_fine_grid_is_a_thousandth_further_from_just_before_0() -> None:
+    points = grid()
+    assert (np.diff(points) <= (points[:-1] + RANGE / 1000) / 1000 + 1).all()
+    assert len(points) < 10_000
+    assert set(coarse_grid().tolist()) <= set(points.tolist())
+    assert 90 < len(coarse_grid()) < 130
+
+
+def test_a_number_is_in_the_bin_that_ends_at_the_next_point() -> None:
+    [term] = [t for t in TERMS if isinstance(t, BinsOf) and t.name.startswith("median")]
+    points = grid()
+    places = np.array([0, 1, points[5], points[5] + 1, RANGE])
+    bins = term.bin_of(places)
+    assert bins[0] == 0 and bins[-1] == len(points) - 1
+    assert bins[2] == 5 and bins[3] == 6
+    assert (points[bins] >= places).all()
+
+
+def test_weights_of_numbers_of_cases() -> None:
+    assert weight_of([]) == 0
+    assert weight_of([Fraction(1)]) == Fraction(63, 100)
+    # Eight means of one number: its share is twice as large.
+    assert weight_of([Fraction(1)] * 8) == Fraction(126, 100)
+    assert weight_of([Fraction(3)] * 8) == 3 * Fraction(126, 100)
+
+
+def test_words_of_terms_are_distinct_for_kinds() -> None:
+    workload = next(i for i in PARAMS.indicators if isinstance(i, Workload))
+    term: Term = EventsOf(workload, 2)
+    assert term.name == f"{workload.title}, events"
+    assert term.changed.l1 == 2 * UNITS
