@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.benchmarks import (
     counting,
+    indicators,
     local_stream,
     release,
     samplers,
@@ -22,6 +23,7 @@ from tests.benchmarks.harness import RATIOS, write_ratios
 
 BENCHMARKS = {
     "counting": counting.main,
+    "indicators": indicators.main,
     "local_stream": local_stream.main,
     "release": release.main,
     "samplers": samplers.main,

@@ -1,0 +1,255 @@
+"""Six indicators of public logs: errors over keys, beside six Laplace figures and OpenDP by hand.
+
+Cases, mean and median throughput time, share in time, share with rework, cases with an activity, at
+one epsilon for all six. The public bound of times is five means, rounded up to two digits, the
+limit is the mean, and the activity is the one that is nearest to half of the cases. Logs are those
+of TRACECLOAK_LOGS; OPENDP_PYTHON names a Python that has `indicators_by_hand.py`'s libraries, and
+without it that half is left out. EPSILON and KEYS say another epsilon and number of keys.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.benchmarks.harness import ratio
+from tests.support.keys import release_key
+from tests.support.real_logs import real_log
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.indicators.params import IndicatorParams
+from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
+from tracecloak.anonymizers.indicators.summands import (
+    RANGE,
+    Summand,
+    occurrences,
+    repeats,
+    throughput_of,
+)
+from tracecloak.anonymizers.indicators.terms import grid
+from tracecloak.examination.demo.hospital import hospital_log
+from tracecloak.schemas.events.time_texts import short_duration
+from tracecloak.schemas.events.traces import TraceBatch
+
+FIGURES = ("cases", "mean", "median", "within", "rework", "frequency")
+_SECOND_US = 1_000_000
+_BOUND_IN_MEANS = 5
+_LAPLACE_DRAWS = 4_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A log, and what is public of it.
+
+    Attributes:
+        traces: The log.
+    """
+
+    traces: TraceBatch
+
+    @cached_property
+    def times_us(self) -> np.ndarray:
+        """int64[n_cases], throughput times."""
+        return throughput_of(self.traces)
+
+    @cached_property
+    def high_us(self) -> int:
+        """The bound of times."""
+        seconds = int(_BOUND_IN_MEANS * self.times_us.mean() / _SECOND_US) + 1
+        digits = 10 ** max(len(str(seconds)) - 2, 0)
+        return -(-seconds // digits) * digits * _SECOND_US
+
+    @cached_property
+    def limit_us(self) -> int:
+        """The limit of what is in time."""
+        return (int(self.times_us.mean() / _SECOND_US) + 1) * _SECOND_US
+
+    @cached_property
+    def activity(self) -> str:
+        """The activity whose cases are counted."""
+        names = self.traces.vocabulary.names.to_pylist()
+        shares = (occurrences(self.traces, names) > 0).mean(axis=0)
+        return str(names[int(np.abs(shares - 0.5).argmin())])
+
+    @cached_property
+    def of_cases(self) -> dict[str, np.ndarray]:
+        """What the figures are made of: an array each, in seconds and as 0 or 1."""
+        has = occurrences(self.traces, [self.activity])[:, 0] > 0
+        return {
+            "duration": np.minimum(self.times_us, self.high_us) / _SECOND_US,
+            "within": (self.times_us <= self.limit_us).astype(np.int64),
+            "rework": repeats(self.traces).astype(np.int64),
+            "has": has.astype(np.int64),
+        }
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """float64[6], the figures of the log, within the bound."""
+        of_cases, n = self.of_cases, self.traces.n_cases
+        median = np.sort(of_cases["duration"])[max(math.ceil(n / 2) - 1, 0)]
+        shares = (of_cases["within"].mean(), of_cases["rework"].mean())
+        return np.array([n, of_cases["duration"].mean(), median, *shares, of_cases["has"].sum()])
+
+    def params(self, epsilon: str) -> IndicatorParams:
+        """What is asked of it."""
+        high = short_duration(self.high_us)
+        return IndicatorParams(
+            epsilon=epsilon,
+            indicators=[
+                "cases",
+                f"throughput at_most={high}",
+                f"throughput of=median at_most={high}",
+                f"within limit={short_duration(self.limit_us)}",
+                "rework",
+                {"indicator": "frequency", "activity": self.activity},
+            ],
+        )
+
+
+@dataclass(frozen=True)
+class Released:
+    """The figures of all keys.
+
+    Attributes:
+        values: float64[n_keys, 6].
+        lows: float64[n_keys, 6], or none.
+        highs: float64[n_keys, 6], or none.
+    """
+
+    values: np.ndarray
+    lows: np.ndarray | None = None
+    highs: np.ndarray | None = None
+
+
+def released(setting: Setting, epsilon: str, n_keys: int) -> Released:
+    """Returns what `private-indicators` releases."""
+    params, method = setting.params(epsilon), PrivateIndicators()
+    rows = []
+    for key in range(n_keys):
+        made = anonymise([setting.traces], method, params, release_key(key), "six", "d" * 8)
+        rows.append(made.products.by_name["indicators"].rows())
+    ends = ([[getattr(r, end) for r in row] for row in rows] for end in ("value", "low", "high"))
+    return Released(*(np.array(end) for end in ends))
+
+
+def by_laplace(setting: Setting, epsilon: float) -> Released:
+    """Returns six Laplace figures at a sixth of epsilon; the median by the exponential mechanism.
+
+    Means and shares divide by the noisy number of cases, the median is a place of the same grid.
+    """
+    rng, scale = np.random.default_rng(0), 6 / epsilon
+    of_cases, high = setting.of_cases, setting.high_us / _SECOND_US
+
+    def noise() -> np.ndarray:
+        return rng.laplace(0, scale, _LAPLACE_DRAWS)
+
+    n = setting.traces.n_cases + noise()
+    mean = np.clip((of_cases["duration"].sum() + high * noise()) / np.maximum(n, 1), 0, high)
+    shares = [
+        np.clip((of_cases[name].sum() + noise()) / np.maximum(n, 1), 0, 1)
+        for name in ("within", "rework")
+    ]
+    points = grid()
+    places = Summand(0.0, high, lambda traces: None).places(of_cases["duration"])  # type: ignore[arg-type, return-value]
+    counts = np.bincount(np.searchsorted(points, places), minlength=len(points))
+    reached = np.cumsum(counts)
+    goal = setting.traces.n_cases / 2
+    lack = np.maximum(np.maximum(reached - counts - goal, goal - reached), 0)
+    weights = np.exp(-lack / scale)
+    chosen = rng.choice(len(points), _LAPLACE_DRAWS, p=weights / weights.sum())
+    middles = np.append(0, (points[1:] + points[:-1]) / 2) / RANGE * high
+    has = of_cases["has"].sum() + noise()
+    return Released(np.stack([n, mean, middles[chosen], *shares, has], axis=1))
+
+
+def by_hand(setting: Setting, epsilon: float, n_keys: int) -> Released | None:
+    """Returns the figures of OpenDP by hand; None: no Python has it."""
+    python = os.environ.get("OPENDP_PYTHON")
+    if python is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "cases.parquet")
+        pq.write_table(pa.table(setting.of_cases), path)
+        Path(f"{path}.json").write_text(json.dumps({"high": setting.high_us / _SECOND_US}))
+        script = Path(__file__).with_name("indicators_by_hand.py")
+        done = subprocess.run(
+            [python, str(script), str(path), str(epsilon), str(n_keys)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    return Released(np.array(json.loads(done.stdout), np.float64))
+
+
+def errors(setting: Setting, of: Released) -> np.ndarray:
+    """float64[n_keys, 6], how far figures are off."""
+    return np.abs(of.values - setting.truth)
+
+
+def ratios(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """float64[6], our median error to theirs, where that is not 0; else of the mean errors."""
+    medians = np.median(ours, axis=0), np.median(theirs, axis=0)
+    means = ours.mean(axis=0), np.maximum(theirs.mean(axis=0), 1e-12)
+    is_known = np.minimum(*medians) > 0
+    return np.where(is_known, medians[0] / np.where(is_known, medians[1], 1), means[0] / means[1])
+
+
+def show(name: str, setting: Setting, epsilon: str, n_keys: int) -> dict[str, float]:
+    """Prints the figures of a log; returns its worst ratios by what they are to."""
+    ours = released(setting, epsilon, n_keys)
+    off = errors(setting, ours)
+    assert ours.lows is not None and ours.highs is not None
+    covered = ((ours.lows <= setting.truth) & (setting.truth <= ours.highs)).mean(axis=0)
+    widths = (ours.highs - ours.lows).mean(axis=0) / 2
+    print(f"{name}: {setting.traces.n_cases:,} cases, epsilon {epsilon}, {n_keys} keys")
+    worst: dict[str, float] = {}
+    peers = {"Laplace": by_laplace(setting, float(epsilon)),
+             "OpenDP": by_hand(setting, float(epsilon), n_keys)}  # fmt: skip
+    to = {k: ratios(off, errors(setting, peer)) for k, peer in peers.items() if peer is not None}
+    for place, figure in enumerate(FIGURES):
+        median, most = np.median(off[:, place]), np.quantile(off[:, place], 0.95)
+        truth = setting.truth[place]
+        unit = 1 if figure in ("within", "rework") else truth
+        beside = ", ".join(f"{of[place]:.2f} of {peer}" for peer, of in to.items())
+        print(
+            f"  {figure:10s} off by {median / unit:8.3%} (95 %: {most / unit:8.3%}), {beside}; "
+            f"held in {covered[place]:.3f}, half width {widths[place] / max(most, 1e-12):.2f} of "
+            "the 95 % error"
+        )
+    for peer, of in to.items():
+        worst[f"{peer}, geometric mean"] = float(np.exp(np.log(np.maximum(of, 1e-3)).mean()))
+        worst[f"{peer}, worst figure"] = float(of.max())
+    return worst
+
+
+def main() -> None:
+    """Prints the figures of every log, and the worst ratios."""
+    folder, epsilon = os.environ.get("TRACECLOAK_LOGS"), os.environ.get("EPSILON", "1")
+    n_keys = int(os.environ.get("KEYS", "200"))
+    settings = {"made-up hospital": Setting(*group_into_traces(hospital_log(2_000)))}
+    if folder is None:
+        print("TRACECLOAK_LOGS is not set: of a made-up log alone")
+    else:
+        logs = [*Path(folder).glob("*.xes.gz"), *Path(folder).glob("*.parquet")]
+        settings |= {path.name: Setting(real_log(Path(folder), path.name)) for path in sorted(logs)}
+    worst: dict[str, float] = {}
+    for name, setting in settings.items():
+        for what, value in show(name, setting, epsilon, n_keys).items():
+            worst[what] = max(worst.get(what, 0.0), value)
+    bounds = {"geometric mean": 0.9, "worst figure": 1.05}
+    for what, value in worst.items():
+        bound = 1.1 if what.startswith("OpenDP") else bounds[what.partition(", ")[2]]
+        ratio(f"errors of six indicators to those of {what} of all logs", value, bound)
+
+
+if __name__ == "__main__":
+    main()
