@@ -8,7 +8,7 @@ release need pass, and what the log itself gets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.examination.evaluation.origin import check_origin
+from tracecloak.examination.evaluation.origin import NotedShare, check_origin
 from tracecloak.examination.measure import behaviour_measures, measures, utility
 from tracecloak.examination.measure.bootstrap import bootstrap
 from tracecloak.examination.measure.case_times import CaseTimes
@@ -42,6 +42,7 @@ from tracecloak.examination.measure.released import (
     read_manifest,
     release_folder,
     released_graph,
+    released_indicators,
     released_source,
     released_tree,
 )
@@ -51,6 +52,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -180,7 +182,7 @@ def require_extras(released: str) -> None:
 def evaluate(
     original: EventSource,
     released: str,
-    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None,
+    noted_share: NotedShare | None = None,
 ) -> dict[str, Any]:
     """Compares a release with the log that it was made of.
 
@@ -196,7 +198,8 @@ def evaluate(
         `bootstrap` and `of_the_log` what a bootstrap of the log and the log itself get, a `legend`,
         and, of each perspective, the measures of `examination.measure.behaviour_measures`; of
         resources if their column is mapped and they are released. Of a release without a log,
-        those of its graph or its tree.
+        those of its graph or its tree. Of released indicators theirs, and under `indicators` each
+        of them beside the log's.
 
     Raises:
         UsageError: There is no release, it is of another log, or the extra measures is not
@@ -205,6 +208,9 @@ def evaluate(
     """
     folder = release_folder(released)
     manifest = read_manifest(folder)
+    indicators = released_indicators(folder, manifest)
+    if indicators is not None:
+        return _indicator_report(original, folder, manifest, indicators, noted_share)
     require_extras(folder)
     source = released_source(folder, manifest)
     tree = released_tree(folder, manifest) if source is None else None
@@ -302,6 +308,32 @@ def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None
              edge_figures(true_edges, true_edges)]  # fmt: skip
     by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
     return {**_lined(of_release, *lines), "edge_relative_error_by_share": by_share}
+
+
+def _indicator_report(
+    original: EventSource,
+    folder: str,
+    manifest: dict[str, Any],
+    released: ReleasedIndicators,
+    noted_share: NotedShare | None,
+) -> dict[str, Any]:
+    """Compares released indicators with those of the original, which are read off as they are."""
+    from tracecloak.examination.indicators import beside
+
+    params = beside.params_of(manifest)
+    attributes = tuple((one.name, one.column) for one in params.declared_attributes)
+    _LOG.info("reading the original log")
+    mapping = replace(original.mapping, attributes=attributes)
+    before = _traces(replace(original, mapping=mapping))
+    origin = check_origin(folder, manifest, before, beside.names_in(params), noted_share)
+    _LOG.info("measuring")
+    rows, lines = beside.report_of(params, released, before, bootstrap(before))
+    return {
+        **_heading(folder, manifest, origin),
+        "original": {"cases": before.n_cases, "events": before.n_events},
+        **_lined(*lines),
+        "indicators": [row.to_json() for row in rows],
+    }
 
 
 def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:

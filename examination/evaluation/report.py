@@ -16,6 +16,10 @@ _SUMMARY = (
     "edge_recall",
     "interval_coverage",
     "interval_width",
+    "indicator_coverage",
+    "indicator_error",
+    "usable_indicator_error",
+    "worst_indicator_error",
     "case_duration_distance",
     "top_variant_duration_error",
     "duration_eta_squared",
@@ -54,11 +58,15 @@ def summary_lines(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(report: dict[str, Any]) -> Iterator[str]:
-    """What was not computed, and why."""
+    """What was not computed, and why; and which figure is furthest off."""
     if report.get("variant_emd_note"):
         yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
     if report.get("tree_note"):
         yield f"{report['tree_note']}."
+    if report.get("indicators"):
+        from tracecloak.examination.indicators.report import furthest_line
+
+        yield from furthest_line(report["indicators"])
 
 
 def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
@@ -78,6 +86,10 @@ def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
     for note in _notes(report):
         yield note
         yield ""
+    if report.get("indicators"):
+        from tracecloak.examination.indicators.report import figure_lines
+
+        yield from figure_lines(report["indicators"])
     yield "## What is measured"
     yield ""
     yield from legend_lines(names)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 # What of a release a measure looks at.
-Need = Literal["variants", "times", "graph", "intervals", "tree"]
+Need = Literal["variants", "times", "graph", "intervals", "tree", "indicators"]
 # Whether less or more is better; `log`: the nearer to the value of the original itself the better;
 # `none`: neither.
 Better = Literal["less", "more", "log", "none"]
@@ -208,6 +208,26 @@ _ALL = (
         "interval_width", "interval width",
         "mean width of the published intervals over that of the noise alone",
         "own", 0, _INFINITY, "less", ("intervals",),
+    ),
+    # Indicators.
+    Measure(
+        "indicator_coverage", "coverage of figures",
+        "share of the released figures whose 95 % interval holds the number of the whole log, of "
+        "which nothing is promised where bounds cut off what lies beyond",
+        "Neyman 1937", 0, 1, "more", ("indicators",),
+    ),
+    Measure(
+        "indicator_error", "error of figures",
+        "median over figures of |released - log's| over the log's, of those that are not 0",
+        "own", 0, _INFINITY, "less", ("indicators",),
+    ),
+    Measure(
+        "usable_indicator_error", "error of usable ones", "the same of the usable figures alone",
+        "own", 0, _INFINITY, "less", ("indicators",),
+    ),
+    Measure(
+        "worst_indicator_error", "worst error of figures", "the largest of these errors",
+        "own", 0, _INFINITY, "less", ("indicators",),
     ),
     # Times.
     Measure(

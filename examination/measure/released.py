@@ -9,6 +9,7 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import START_TIMESTAMP
+from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -18,6 +19,7 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource
 
 _TREE_NAME = "tree.json"
+_INDICATORS_NAME = "indicators.json"
 _MAX_BYTES = 64 << 20
 
 
@@ -76,6 +78,23 @@ def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]
 def released_tree(folder: str, manifest: dict[str, Any]) -> dict[str, Any] | None:
     """Returns the released process tree, see `ReleasedTree.to_json`, or None: there is none."""
     return _listed_json(folder, manifest, _TREE_NAME)
+
+
+def released_indicators(folder: str, manifest: dict[str, Any]) -> ReleasedIndicators | None:
+    """Returns the released indicators, or None: there are none.
+
+    Raises:
+        InputSchemaError: They cannot be read.
+    """
+    body = _listed_json(folder, manifest, _INDICATORS_NAME)
+    if body is None:
+        return None
+    try:
+        return ReleasedIndicators.from_json(body)
+    except (KeyError, TypeError, ValueError):
+        raise InputSchemaError(
+            f"{_INDICATORS_NAME} has no rows of indicators: `tracecloak verify` says what is wrong"
+        ) from None
 
 
 def _listed_json(folder: str, manifest: dict[str, Any], name: str) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ class Yield:
         text = ", ".join(part for part in counts if part)
         if not text:
             return ""
-        sentences = [f"{text} came out."]
+        sentences = [f"{text} came out{self._of_figures}."]
         if self.is_unclear and not self.is_empty:
             sentences.insert(0, self._unclear_sentence)
         if self.named_share is not None and 0 < self.named_share < _ALL:
@@ -131,6 +131,14 @@ class Yield:
                 why = "no activity has its name in it, so nobody can tell what happened"
             sentences.append(f"Nothing of it is of use: {why}.")
         return " ".join(sentences)
+
+    @property
+    def _of_figures(self) -> str:
+        """How many of the figures are too uncertain to use, as a part of a sentence."""
+        if self.n_figures is None or self.unclear_share is None:
+            return ""
+        n = round(self.n_figures * self.unclear_share)
+        return f", {n:,} of them too uncertain to use" if n else ""
 
     @property
     def _unclear_sentence(self) -> str:

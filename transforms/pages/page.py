@@ -57,6 +57,23 @@ class Page:
     styles: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class PagePart:
+    """What one thing gives to a page that has several, without scripts.
+
+    Attributes:
+        template: Name of its template, which the page includes, and which prints `part`.
+        sections: The sections that one can go to in it: anchors and names.
+        context: What the template prints; texts are escaped.
+        styles: Names of the style sheets that it needs after `page.css`.
+    """
+
+    template: str
+    sections: tuple[tuple[str, str], ...]
+    context: Mapping[str, Any]
+    styles: tuple[str, ...] = ()
+
+
 def policy_of(page: Page) -> str:
     """Returns the content security policy of a page, which a server should say in a header, too."""
     more = ["connect-src 'self'"] if page.asks_its_server else []

@@ -15,6 +15,7 @@ _EXACT = {
 _BY_NAME = {
     "figures": "numbers with their kinds and 95 % intervals",
     "groups": "groups of activities, and how cases go from one to another",
+    "indicators": "indicators by group, with their 95 % intervals and units",
     "measures": "the noisy counts that the log was drawn from",
 }
 _BY_ENDING = {

@@ -11,6 +11,7 @@ from tracecloak.schemas.published.product import ReleasedProduct
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.transforms.pages.page import PagePart
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,14 @@ class ProductKind:
         of_log: Place of a function of a product and of what was counted on the released log
             (`counted.LogCounts`), which returns further products by name; None: none follow. It
             reads nothing else, so that whoever has the release makes them again.
+        part: Place of a function of a product, which returns its part of the release's page
+            (`pages.page.PagePart`); None: the page shows it in its own way, or not at all.
     """
 
     product: str
     forms: str | None = None
     of_log: str | None = None
+    part: str | None = None
 
     def read(self, body: Any) -> ReleasedProduct:
         """Returns the product that has these JSON values.
@@ -55,6 +59,10 @@ class ProductKind:
         products: dict[str, ReleasedProduct] = load(self.of_log)(product, log)
         return products
 
+    def parts_of_page(self, product: ReleasedProduct) -> tuple[PagePart, ...]:
+        """Returns what `part` returns, or nothing."""
+        return () if self.part is None else (load(self.part)(product),)
+
 
 def _checked(kind: Any) -> ProductKind:
     if not isinstance(kind, ProductKind):
@@ -76,7 +84,10 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.schemas.published.groups:ReleasedGroups",
             "tracecloak.transforms.models.graph_forms:forms_of_groups",
         ),
-        "indicators": ProductKind("tracecloak.schemas.published.indicators:ReleasedIndicators"),
+        "indicators": ProductKind(
+            "tracecloak.schemas.published.indicators:ReleasedIndicators",
+            part="tracecloak.transforms.charts.indicators_part:indicators_part",
+        ),
         "measures": ProductKind(
             "tracecloak.schemas.published.measures:ReleasedMeasures",
             of_log="tracecloak.anonymizers.logs.log_figures:figures_of_log",

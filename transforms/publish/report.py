@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.map_data import (
     Medians,
@@ -70,11 +70,14 @@ def report_html(
         products: What is released beside a log or in place of one.
         log: What was counted on the released log; None where there is none.
     """
-    shown = _Shown.of(list(products), log)
+    of_release = list(products)
+    shown = _Shown.of(of_release, log)
+    parts = [part for product in of_release for part in kind_of(product).parts_of_page(product)]
     files = sorted(files, key=lambda file: file.path)
     context = {
         **_of_manifest(manifest),
         **shown.context(manifest.time_caveats),
+        "page_parts": [(part.template, part.context) for part in parts],
         "files": [
             {
                 "path": file.path,
@@ -101,13 +104,19 @@ def report_html(
         Page(
             "release.html.j2",
             printable(manifest.about.get("title") or manifest.release_id),
-            shown.sections(),
+            tuple(section for part in parts for section in part.sections) + shown.sections(),
             context,
             data,
             *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
-            styles=("figures.css",) if shown.has_kinds else (),
+            styles=_styles_of(parts, has_kinds=shown.has_kinds),
         )
     )
+
+
+def _styles_of(parts: list[PagePart], *, has_kinds: bool) -> tuple[str, ...]:
+    """Each style sheet once."""
+    names = [name for part in parts for name in part.styles]
+    return tuple(dict.fromkeys([*(["figures.css"] if has_kinds else []), *names]))
 
 
 def _of_manifest(manifest: ReleaseManifest) -> dict[str, Any]:
@@ -414,6 +423,7 @@ def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
             "activities": came_out.n_activities,
             "variants": came_out.n_variants,
             "paths": came_out.n_edges,
+            "figures": came_out.n_figures,
         }
         cards += [(name, f"{n:,}") for name, n in counted.items() if n is not None]
     return cards

@@ -39,6 +39,11 @@ KINDS = {
     "syntactic": ("--method", "k-anonymous-variants", "--k", 3),
     "groups": ("--method", "joint-variants", "--epsilon", 4, "--max_trace_length", 10,
                "--groups", '{"X-ray": "Tests", "Leucocytes": "Tests"}'),
+    "indicators": ("--method", "private-indicators", "--epsilon", 4,
+                   "--first_date", "2026-01-01", "--last_date", "2026-06-30", "--indicators",
+                   "cases,within limit=2h,cases by=month,cases by=day,"
+                   "throughput of=histogram at_most=1d n_bins=8,frequency by=activity,"
+                   "throughput of=0.25|0.5|0.9 at_most=1d"),
 }  # fmt: skip
 
 
@@ -122,11 +127,29 @@ def test_a_page_opens_without_a_word_in_the_console(opened: Open, name: str) -> 
     """Catches a script that fails, one that the page's own policy refuses, and any request."""
     page = opened(name)
     assert page.title() == f"A page of a {name}"
-    shown = {"log": 3, "graph": 1, "tree": 1, "variants": 0, "syntactic": 3, "groups": 1}[name]
+    shown = {"log": 3, "graph": 1, "tree": 1, "variants": 0, "syntactic": 3, "groups": 1,
+             "indicators": 1}[name]  # fmt: skip
     assert page.locator(".chart svg").count() >= shown
     if name == "tree":
         page.wait_for_selector("#tree svg")
         assert page.locator("#tree g.node").count() >= 3
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_indicators_are_drawn_without_scripts_and_fit_every_window(
+    opened: Open, width: int
+) -> None:
+    """Catches a chart that a script would have to draw, and one that makes the page scroll."""
+    page = opened("indicators", java_script_enabled=False, viewport={"width": width, "height": 900})
+    panels = page.locator("figure.panel")
+    assert panels.count() == 5
+    for drawn in panels.locator("svg").all():
+        assert drawn.is_visible()
+        assert drawn.locator(".whisker").count() >= drawn.locator(".extent, .dot").count()
+    assert page.locator("figure.panel details").first.locator("td").count() >= 6
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.emulate_media(media="print")
+    assert panels.locator(".extent").first.is_visible()  # no rule for the frame hides a shape
 
 
 def test_sliders_show_more_and_less_and_keep_activities_on_their_ways(opened: Open) -> None:
@@ -351,6 +374,8 @@ def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
         at_night("graph", "light"),
         ("tree", "dark"),
         at_night("variants", "light"),
+        ("indicators", "light"),
+        at_night("indicators", "dark"),
     ],
 )
 def test_everybody_can_read_it(opened: Open, name: str, scheme: str) -> None:

@@ -1,0 +1,184 @@
+"""Indicators on a page: every number and its interval, in places that its value says."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.transforms.publish.test_report import made_up
+from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
+from tracecloak.transforms.charts import indicators_part as part_module
+from tracecloak.transforms.charts.columns_chart import MANY
+from tracecloak.transforms.charts.drawing import LETTER, Drawing, fitted
+from tracecloak.transforms.charts.indicators_part import indicators_part
+from tracecloak.transforms.publish.report import report_html
+
+NASTY = "</svg></title><script>alert(1)</script> \" ' & \u202e\x00"
+
+
+def row(
+    indicator: str, group: str | None, value: float, low: float, high: float, unit: str = "cases"
+) -> IndicatorRow:
+    return IndicatorRow(indicator, group, value, low, high, unit, "measured")
+
+
+EVERY_FORM = [
+    row("cases", None, 100, 90, 110),
+    row("in time", None, 0.5, 0.45, 0.55, "share"),
+    row("on time", None, 0.5, 0.1, 0.9, "share"),
+    row("with", "Admission", 40, 30, 50),
+    row("with", "CRP", 80, 70, 90),
+    row("by month", "2026-01", 60, 50, 70),
+    row("by month", "2026-02", 0, 0, 10),
+    row("histogram", "0 seconds to 1 hour", 30, 20, 40),
+    row("histogram", "1 hour to 2 hours", 60, 50, 70),
+    row("quantiles", "0.5", 3600, 3000, 4000, "s"),
+    row("quantiles", "0.9", 7200, 7000, 7500, "s"),
+]
+
+
+def page(rows: list[IndicatorRow]) -> str:
+    return report_html(made_up(), (), [ReleasedIndicators.of(rows)], None).decode()
+
+
+def pictures(text: str) -> list[ET.Element]:
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of the bodies of all tables of the part, with plain hyphens."""
+    text = text.replace("\u2013", "-").partition('<h2 id="promise">')[0]
+    bodies = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
+    without = [re.sub(r"<svg.*?</svg>", "", body, flags=re.DOTALL) for body in bodies]
+    return [
+        [re.findall(r"<td[^>]*>\s*(.*?)</td>", line, re.DOTALL) for line in body.split("<tr")[1:]]
+        for body in without
+    ]
+
+
+def shapes(drawing: Drawing, kind: str) -> list[dict[str, str]]:
+    return [
+        dict(shape.attributes)
+        for shape in drawing.shapes
+        if shape.attributes["class"].split()[0] == kind
+    ]
+
+
+def test_the_page_has_each_number_once_in_a_table_with_its_interval() -> None:
+    assert tables(page(EVERY_FORM)) == [
+        [
+            ["cases", "100 cases", "90-110", ""],
+            ["in time", "50.0 %", "45.0-55.0 %", ""],
+            ["on time", "50.0 %", "10.0-90.0 %", "not usable"],
+        ],
+        [["Admission", "40 cases", "30-50", ""], ["CRP", "80 cases", "70-90", ""]],
+        [["2026-01", "60 cases", "50-70", ""], ["2026-02", "0 cases", "0-10", "not usable"]],
+        [
+            ["0 seconds to 1 hour", "30 cases", "20-40", ""],
+            ["1 hour to 2 hours", "60 cases", "50-70", ""],
+        ],
+        [["0.5", "1 h", "50 min to 1 h 7 min", ""], ["0.9", "2 h", "1 h 57 min to 2 h 5 min", ""]],
+    ]
+
+
+def test_every_picture_says_what_it_is_to_those_who_do_not_see_it() -> None:
+    drawn = pictures(page(EVERY_FORM))
+    assert len(drawn) == 2 + 4
+    ids = [node.get("id") for svg in drawn for node in svg.iter() if node.get("id")]
+    assert len(set(ids)) == len(ids)
+    for svg in drawn:
+        title, description = svg.find("title"), svg.find("desc")
+        assert title is not None and description is not None and title.text and description.text
+        assert svg.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+        assert svg.get("role") == "img"
+    assert drawn[2].findtext("desc") == (
+        "2 bars, in the order of the release, from 40 cases to 80 cases, each with its interval. "
+        "The table below has the same numbers."
+    )
+
+
+def test_bars_are_as_long_as_their_numbers_and_whiskers_as_their_intervals() -> None:
+    panels = indicators_part(ReleasedIndicators.of(EVERY_FORM)).context["panels"]
+    bars = shapes(panels[0].drawing, "extent")
+    widths = [float(bar["width"]) for bar in bars]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=1e-3)
+    whisker = shapes(panels[0].drawing, "whisker")[0]
+    length = float(whisker["x2"]) - float(whisker["x1"])
+    assert length == pytest.approx(widths[0] / 2, rel=1e-3)  # 30 to 50 of 40
+    columns = shapes(panels[2].drawing, "extent")
+    heights = [float(column["height"]) for column in columns]
+    assert heights[1] == pytest.approx(2 * heights[0], rel=1e-3)
+    dots = [float(dot["cx"]) for dot in shapes(panels[3].drawing, "dot")]
+    assert dots[1] - 14 == pytest.approx(2 * (dots[0] - 14), rel=1e-3)
+
+
+def test_what_is_not_usable_is_grey_and_the_legend_says_so() -> None:
+    context = indicators_part(ReleasedIndicators.of(EVERY_FORM)).context
+    marked = shapes(context["panels"][1].drawing, "extent")
+    assert [column["class"] for column in marked] == ["extent", "extent unusable"]
+    assert context["n_not_usable"] == 2
+    assert "are not usable: their interval reaches further" in page(EVERY_FORM)
+    assert "All numbers are usable." in page(EVERY_FORM[:2])
+    assert "ends in an arrow" not in page(EVERY_FORM)
+    cut = [row("by month", "2026-01", 60, 50, 70), row("by month", "2026-02", 1, 0, 9_000)]
+    assert "ends in an arrow" in page(cut)
+
+
+def test_names_do_no_harm_on_the_page() -> None:
+    """Catches a name that becomes markup, in a title, a label, a table or a picture."""
+    rows = [
+        row(NASTY, None, 0.5, 0.45, 0.55, "share"),
+        *(row(f"by {NASTY}", f"{NASTY}{i}", 5, 4, 6) for i in range(2)),
+        *(row(f"at {NASTY}", f"{NASTY}, 0.{i}", 5, 4, 6, "s") for i in (5, 9)),
+        *(row(f"of {NASTY}", f"{NASTY}, {b}", 5, 4, 6) for b in ("0 to 1", "1 to 2")),
+    ]
+    text = page(rows)
+    assert "<script>alert" not in text and "\u202e" not in text and "\x00" not in text
+    scripts = re.findall(r"<script", page(EVERY_FORM))
+    assert len(re.findall(r"<script", text)) == len(scripts)
+    said = {"".join(svg.findtext("title") or "") for svg in pictures(text)}
+    assert any("<script>alert(1)</script>" in title for title in said)  # as a text, in full
+
+    tags = set()
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.add(tag)
+            assert not any(name.startswith("on") for name, _ in attrs)
+
+    Tags().feed(text.partition('<h2 id="promise">')[0])
+    assert "svg" in tags and "script" not in tags
+
+
+def test_long_lists_are_cut_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("with", f"name {i}", 5, 4, 6) for i in range(45)]
+    panel = indicators_part(ReleasedIndicators.of(rows)).context["panels"][0]
+    assert len(panel.numbers) == 40 and panel.notes == "5 more are in the files."
+    assert not panel.is_wide
+    days = [row("by day", f"2026-{m:02}-{d:02}", 5, 4, 6) for m in (1, 2) for d in range(1, 29)]
+    wide = indicators_part(ReleasedIndicators.of(days)).context["panels"][0]
+    assert wide.is_wide and len(days) > MANY
+    monkeypatch.setattr(part_module, "MAX_NUMBERS", 50)
+    both = indicators_part(ReleasedIndicators.of([*rows, *days])).context
+    assert [len(panel.numbers) for panel in both["panels"]] == [40]
+    assert both["n_left_out"] == 5 + 56
+    assert "61 more are in <code>indicators.parquet</code>" in page([*rows, *days])
+
+
+def test_a_label_is_as_wide_as_there_is_room() -> None:
+    assert fitted("Admission", 20 * LETTER) == "Admission"
+    assert fitted("Admission to the ward", 10 * LETTER) == "Admission…"
+    assert fitted("入院手続き入院手続き", 10 * LETTER) == "入院手続…"
+
+
+def test_a_release_without_indicators_has_nothing_of_it() -> None:
+    text = report_html(made_up(), (), (), None).decode()
+    assert "<svg" not in text and 'id="indicators"' not in text and ".panels" not in text
+
+
+def test_none_came_out_and_the_page_is_there() -> None:
+    text = page([])
+    assert 'id="indicators"' in text and "<svg" not in text

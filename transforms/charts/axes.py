@@ -1,0 +1,103 @@
+"""Axes: from where to where a chart reaches, and which round numbers stand on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracecloak.schemas.published.indicators import SHARE, IndicatorRow
+from tracecloak.transforms.charts.number_words import SECONDS
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_STEPS_S = (
+    *(1, 2, 5, 10, 15, 30),
+    *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * n for n in (1, 2, 3, 6, 12)),
+    *(_DAY * n for n in (1, 2, 5, 10, 20, 50, 100)),
+)
+_NAMES_S = (_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (1, "s")
+_MAX_TICKS = 5
+# By how much the interval of an unusable number may stretch an axis before it is cut off.
+_STRETCH = 1.6
+_LARGEST = 1e15
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis with nought on it.
+
+    Attributes:
+        least: Where it begins, 0 or below.
+        most: Where it ends, above `least`.
+        ticks: The round numbers on it, with what stands there.
+    """
+
+    least: float
+    most: float
+    ticks: tuple[tuple[float, str], ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[IndicatorRow]) -> Axis:
+        """Returns one for numbers of one unit.
+
+        Every number lies on it, and so does the interval of every usable one. That of an unusable
+        number may reach beyond its ends, since it would make all others small.
+
+        Args:
+            rows: At least one.
+        """
+        unit = rows[0].unit
+        highs = [row.value for row in rows] + [row.high for row in rows if row.is_usable]
+        lows = [row.value for row in rows] + [row.low for row in rows if row.is_usable]
+        most, least = _bounded(max(highs)), _bounded(min(lows))
+        highest, lowest = (
+            _bounded(n) for n in (max(r.high for r in rows), min(r.low for r in rows))
+        )
+        reach = (most or highest) * _STRETCH
+        most = max(most, min(highest, reach), 0.0)
+        least = min(least, max(lowest, -reach), 0.0)
+        step = _step(max(most - least, 1e-9), unit)
+        first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+        last = max(last, first + 1)
+        if unit == SHARE and most <= 1:
+            last = min(last, round(1 / step))
+        ticks = tuple((n * step, _text(n * step, step, unit)) for n in range(first, last + 1))
+        return cls(first * step, last * step, ticks)
+
+    def share(self, value: float) -> float:
+        """Returns where on the axis a number lies, from 0 to 1; beyond the ends, the nearer one."""
+        place = (_bounded(value) - self.least) / (self.most - self.least)
+        return min(max(place, 0.0), 1.0)
+
+    def is_beyond(self, value: float) -> bool:
+        """Returns whether a number lies beyond an end."""
+        room = (self.most - self.least) * 1e-6
+        return not self.least - room <= value <= self.most + room
+
+
+def _bounded(value: float) -> float:
+    """The number; no axis is made for what is infinite, or larger than whatever is counted."""
+    return 0.0 if math.isnan(value) else min(max(value, -_LARGEST), _LARGEST)
+
+
+def _step(width: float, unit: str) -> float:
+    """The least round step of which at most five are in a width."""
+    least = width / _MAX_TICKS
+    if unit == SECONDS and _STEPS_S[0] <= least <= _STEPS_S[-1]:
+        return float(next(step for step in _STEPS_S if step >= least))
+    size = _DAY if unit == SECONDS and least > _DAY else 1
+    power = 10.0 ** math.floor(math.log10(least / size))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= least / size * (1 - 1e-9)) * size
+    return step if unit in (SHARE, SECONDS, "") else max(step, 1.0)
+
+
+def _text(value: float, step: float, unit: str) -> str:
+    if unit == SHARE:
+        return f"{100 * value:.10g} %"
+    if value == 0:
+        return "0"
+    if unit == SECONDS:
+        size, name = next((pair for pair in _NAMES_S if step >= pair[0]), _NAMES_S[-1])
+        return f"{float(f'{value / size:.10g}'):,g} {name}"
+    return f"{value:,.0f}" if step >= 1 else f"{value:.10g}"

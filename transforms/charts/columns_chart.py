@@ -1,0 +1,101 @@
+"""Columns side by side, in the order of time or of size, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tracecloak.schemas.published.indicators import IndicatorRow
+from tracecloak.transforms.charts.axes import Axis
+from tracecloak.transforms.charts.drawing import (
+    LETTER,
+    Drawing,
+    Shape,
+    arrow,
+    box,
+    line,
+    words,
+    words_within,
+)
+from tracecloak.transforms.charts.number_words import interval_words, value_words
+
+MANY = 36
+"""So many columns are drawn on the width of half a page; more have all of it."""
+
+_WIDTH, _WIDE = 420.0, 860.0
+_HEIGHT, _BELOW, _ABOVE, _RIGHT = 210.0, 26.0, 12.0, 14.0
+_FILLED = 0.7  # of the room that a column has
+_SLIM = 8.0  # a narrower column has an interval without caps
+
+
+def columns_chart(
+    title: str,
+    rows: Sequence[IndicatorRow],
+    labels: Sequence[str],
+    description: str,
+    *,
+    edges: Sequence[str] = (),
+) -> Drawing:
+    """Returns a column for each number, in their order.
+
+    Args:
+        title: Of the drawing.
+        rows: At least one, all in one unit.
+        labels: Of each.
+        description: Of the drawing.
+        edges: What stands at the borders of the columns, of a histogram, one more than columns;
+            by default the labels stand below the columns.
+    """
+    axis = Axis.of(rows)
+    width = _WIDE if len(rows) > MANY else _WIDTH
+    left = 12 + LETTER * max(len(text) for _, text in axis.ticks)
+    room = (width - left - _RIGHT) / len(rows)
+    bottom = _HEIGHT - _BELOW
+
+    def y_of(value: float) -> float:
+        return _ABOVE + (bottom - _ABOVE) * (1 - axis.share(value))
+
+    shapes = []
+    for value, text in axis.ticks:
+        shapes.append(line("grid", left, y_of(value), width - _RIGHT, y_of(value)))
+        shapes.append(words("tick", left - 6, y_of(value) + 4, text, "end"))
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        said = f"{label}: {value_words(row)} ({interval_words(row)})"
+        ends = tuple(y_of(number) for number in (0.0, row.value, row.low, row.high))
+        shapes += _marks(row, axis, left + room * place, room, ends, said)
+    below = edges or labels
+    first = left if edges else left + room / 2
+    shapes += _below(below, first, room, width)
+    return Drawing(width, _HEIGHT, title, description, tuple(shapes))
+
+
+def _marks(
+    row: IndicatorRow, axis: Axis, left: float, room: float, ends: tuple[float, ...], title: str
+) -> list[Shape]:
+    zero, value, low, high = ends
+    quiet = "" if row.is_usable else " unusable"
+    thin = " thin" if room < _SLIM else ""
+    middle, cap = left + room / 2, min(room / 5, 4.0)
+    top, tall = min(zero, value), abs(value - zero)
+    is_full = room >= _SLIM
+    shapes = [
+        box(f"extent{quiet}", left + room * (1 - _FILLED) / 2, top, room * _FILLED, tall, title),
+        line(f"whisker{quiet}{thin}", middle, low, middle, high, title),
+    ]
+    for y, end, way in ((low, row.low, 1), (high, row.high, -1)):
+        if axis.is_beyond(end):
+            points = ((middle, y + 7 * way), (middle - cap, y), (middle + cap, y))
+            shapes.append(arrow(f"beyond{quiet}", points))
+        elif is_full:
+            shapes.append(line(f"whisker{quiet}", middle - cap, y, middle + cap, y))
+    return shapes
+
+
+def _below(texts: Sequence[str], first: float, room: float, width: float) -> list[Shape]:
+    """As many of the texts as have room, evenly, the first one among them."""
+    widest = LETTER * (max(len(text) for text in texts) + 1.5)
+    every = max(math.ceil(widest / room), 1)
+    shapes = []
+    for place in range(0, len(texts), every):
+        shapes.append(words_within("tick", first + room * place, _HEIGHT - 7, texts[place], width))
+    return shapes
