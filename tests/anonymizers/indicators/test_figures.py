@@ -261,9 +261,9 @@ def test_without_noise_histograms_are_the_counts_of_bins() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(others: dict[str, Any]) -> None:
     """Of means and shares of nested populations, in groups of a few dozens of cases."""
     texts = [text + f" by={KIND} groups=k1|k2" for text in KINDS]
-    texts += [text + " where.occurs=C" for text in KINDS if "name=" not in text]
+    texts += [text + " where.occurs=C" for text in list(KINDS)[::3] if "name=" not in text]
     truths = [row.value for row in rows_of(texts, Silence(), **others)]
-    n_keys, holds = 8, 0
+    n_keys, holds = 5, 0
     for number in range(n_keys):
         rows = rows_of(texts, number=number, **others)
         holds += sum(row.low <= truth <= row.high for row, truth in zip(rows, truths, strict=True))
