@@ -9,6 +9,7 @@ from functools import lru_cache
 from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.declared import (
     Cases,
+    Frequency,
     Indicator,
     Measured,
     Throughput,
@@ -36,6 +37,8 @@ WHOLE_SHARE = Fraction(3, 2)
 WINDOWS_SHARE = Fraction(1)
 # What the number of cases that have a number has, beside the sum of these.
 _WITH_SHARE = Fraction(3, 4)
+# What the sum of a frequency has: the noise of half of the number of cases is added to its own.
+_FREQUENCY_SHARE = Fraction(5, 4)
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> li
         return []
     if isinstance(indicator, Workload):
         return [Weighed(EventsOf(indicator, n_steps), weight)]
+    if isinstance(indicator, Frequency):
+        return [Weighed(SumOf(indicator, n_steps), weight * _FREQUENCY_SHARE)]
     if not isinstance(indicator, Measured):
         return [Weighed(SumOf(indicator, n_steps), weight)]
     if indicator.quantiles:
