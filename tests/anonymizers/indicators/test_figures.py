@@ -1,4 +1,4 @@
-"""What is released of noisy sums: without noise it is the truth, with noise its intervals hold it."""
+"""What is released of noisy sums: the truth without noise, and with it intervals that hold it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rows_of(
         **{"epsilon": "5", "service_times": True, **others, "indicators": list(indicators)}
     )
     run = run_rounds([log()], METHOD, params, release_key(number), noise=noise)
-    return METHOD.products(run.decisions, params)["indicators"].rows()
+    return METHOD.products(run.decisions, params).by_name["indicators"].rows()
 
 
 def clipped(low: float, high: float, numbers: Sequence[float | None]) -> list[float]:
@@ -108,12 +108,12 @@ KINDS: dict[str, tuple[Truth, str]] = {
         lambda some: sum(clipped(-10, 100, [c.number for c in some])), "",
     ),
 }  # fmt: skip
-MONTHS = {f"2024-0{m + 1}": (31 * m, 31 * m + (31, 29, 31)[m] - 2 * (m == 2)) for m in range(3)}
+MONTHS = ("2024-01", "2024-02", "2024-03")
 
 
 def month_of(case: Case) -> str:
     day = (case.events[0].time_us - FIRST_US) // DAY
-    return f"2024-0{1 if day < 31 else 2 if day < 60 else 3}"
+    return f"2024-0{1 if day < 31 else 2 if day < 60 else 3 if day < 91 else 4}"
 
 
 GROUPINGS: dict[str, Callable[[Case], str | None]] = {
@@ -261,9 +261,9 @@ def test_without_noise_histograms_are_the_counts_of_bins() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(others: dict[str, Any]) -> None:
     """Of means and shares of nested populations, in groups of a few dozens of cases."""
     texts = [text + f" by={KIND} groups=k1|k2" for text in KINDS]
-    texts += [text + " where.occurs=C" for text in KINDS if "name=" not in text]
+    texts += [text + " where.occurs=C" for text in list(KINDS)[::3] if "name=" not in text]
     truths = [row.value for row in rows_of(texts, Silence(), **others)]
-    n_keys, holds = 25, 0
+    n_keys, holds = 5, 0
     for number in range(n_keys):
         rows = rows_of(texts, number=number, **others)
         holds += sum(row.low <= truth <= row.high for row, truth in zip(rows, truths, strict=True))
@@ -285,7 +285,8 @@ def test_a_histogram_has_as_many_cases_as_there_are_and_none_below_0() -> None:
 def test_groups_that_were_not_bought_have_no_rows() -> None:
     """The log is too small for the threshold, and all else is released as it is."""
     texts = [
-        "rework by=activity", "waiting by=pair at_most=1d of=median", "workload", f"cases by={KIND}",
+        "rework by=activity", "waiting by=pair at_most=1d of=median", "workload",
+        f"cases by={KIND}",
         f"throughput by={KIND} at_most=1d of=median", "waiting by=pair at_most=1d name=w",
         f"amount attribute={AMOUNT} bounds=0|1 by={KIND} of=histogram", "within limit=1d",
         f"throughput by={KIND} at_most=1d of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9 name=q",
@@ -317,11 +318,13 @@ def test_groups_that_were_bought_are_told_by_their_labels() -> None:
 def test_of_a_log_without_cases_there_are_figures_of_nothing() -> None:
     params = METHOD.Params(
         epsilon="1", service_times=True, delta="0",
-        indicators=[*KINDS, "throughput of=0.5|0.9 at_most=1d", "throughput of=histogram at_most=1d"],
+        indicators=[
+            *KINDS, "throughput of=0.5|0.9 at_most=1d", "throughput of=histogram at_most=1d",
+        ],
     )  # fmt: skip
     for traces in ([], [log_of([])]):
         run = run_rounds(traces, METHOD, params, release_key())
-        rows = METHOD.products(run.decisions, params)["indicators"].rows()
+        rows = METHOD.products(run.decisions, params).by_name["indicators"].rows()
         assert len(rows) == len(KINDS) + 2 + 20
         shares = [row for row in rows if row.unit == "share"]
         assert all(row.high - row.low > 0.5 for row in shares)
