@@ -258,7 +258,7 @@ class _Figures:
         quantile = bins.quantiles[place % len(bins.quantiles)]
         ranks = rank_half_width(chosen.epsilon, quantile, self.params.max_units)
         point, counts = int(chosen.points[place]), chosen.counts[place]
-        return Interval95(*interval_of_point(point, counts, chosen.deviation, ranks))
+        return interval_of_point(point, counts, chosen.deviation, quantile, ranks)
 
     def _histogram(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str

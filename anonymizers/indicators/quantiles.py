@@ -1,11 +1,11 @@
 """Quantiles: each chosen on a grid, or all of them read from noisy running sums; with intervals.
 
-One quantile is a choice (`rigorous.choices`), which errs by Laplace noise of scale 1 / epsilon in
-the rank and not in the value. What that means for the value depends on how dense values lie about
-it, so a part of its budget counts the cases in windows around the point that was chosen, each twice
-as wide as the one before. Of the smallest window whose count stands out of the noise follows how
-far the ends of the interval lie. Where values come in lumps that are wider apart than that, the
-interval is too narrow.
+One quantile is a choice (`rigorous.choices`), which errs by about Laplace noise of scale
+1 / epsilon in the rank and not in the value. What that means for the value depends on where other
+values lie, so a part of its budget counts the cases in windows on both sides of the point that was
+chosen, each window twice as wide as the one before. Between the point and the quantile lie no more
+cases than the rank is off, so the interval ends where the windows say that so many have been
+passed. Within a window cases are taken to be spread evenly.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
 `rigorous.clip_by_rank`; from about seven on they err less.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -27,9 +28,8 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, cases_from
 
-# A window's count must be so many times the deviation of its noise to say how dense values lie, and
-# is taken for less by so many.
-_STANDS_OUT, _LESS = 2.0, 0.5
+# Counts of windows are taken for less by so many deviations of their noise.
+_LESS = 1.0
 # Bins of the grid that the first window reaches to either side, about 3 % of a value.
 _FIRST_REACH = 32
 _OUTSIDE = 0.05
@@ -78,26 +78,39 @@ def choose_points(
 
 
 def n_windows() -> int:
-    """Returns how many windows are counted around a point, each beyond the last."""
-    return int((len(grid()) - 1) // _FIRST_REACH).bit_length() + 1
+    """Returns how many windows are counted around a point, on both sides of it together."""
+    return 2 * (len(_reaches()) - 1)
+
+
+@lru_cache(maxsize=1)
+def _reaches() -> np.ndarray:
+    """int64[n+1], how many bins beyond a point each window begins, and the last one ends."""
+    n = ((len(grid()) - 2) // _FIRST_REACH).bit_length() + 1
+    return np.append(0, _FIRST_REACH << np.arange(n))
 
 
 def windows(bins: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Returns int64[n_rows * n_quantiles * n_windows], cases by how far they are from points.
 
+    Those below a point, the nearest first, then those above it; the cases of its own bin are in no
+    window.
+
     Args:
         bins: int64[n_rows, n_bins], exact.
         points: int64[n_rows * n_quantiles].
     """
-    of_rows = points.reshape(len(bins), len(points) // max(len(bins), 1))
-    far = np.abs(np.arange(bins.shape[1])[None, None, :] - of_rows[:, :, None])
-    # 0 is what is nearer than the first reach, 1 what is nearer than twice as far, and so on.
-    window = np.frexp((far // _FIRST_REACH).astype(np.float64))[1]
-    n = n_windows()
-    keys = np.arange(of_rows.size).reshape(of_rows.shape)[:, :, None] * n + window
-    counts = np.broadcast_to(bins[:, None, :], keys.shape)
-    # Floats hold these whole numbers exactly.
-    return np.bincount(keys.ravel(), counts.ravel(), of_rows.size * n).astype(np.int64)
+    n_rows, n_bins = bins.shape
+    of_rows = points.reshape(n_rows, len(points) // max(n_rows, 1), 1)
+    before = np.zeros((n_rows, n_bins + 1), np.int64)
+    np.cumsum(bins, axis=1, out=before[:, 1:])
+
+    def cases_before(ends: np.ndarray) -> np.ndarray:
+        flat = np.clip(ends, 0, n_bins).reshape(n_rows, ends.shape[1] * ends.shape[2])
+        return np.take_along_axis(before, flat, axis=1).reshape(ends.shape)
+
+    below = -np.diff(cases_before(of_rows - _reaches()))
+    above = np.diff(cases_before(of_rows + 1 + _reaches()))
+    return np.concatenate([below, above], axis=2).ravel()
 
 
 def rank_half_width(epsilon: Fraction, quantile: Fraction, max_units: int) -> float:
@@ -107,49 +120,73 @@ def rank_half_width(epsilon: Fraction, quantile: Fraction, max_units: int) -> fl
 
 
 def interval_of_point(
-    point: int, counts: np.ndarray, deviation: float, ranks: float
-) -> tuple[float, float, float]:
-    """Returns a point and its interval, as places among the bins of the grid.
+    point: int, counts: np.ndarray, deviation: float, quantile: Fraction, ranks: float
+) -> Interval95:
+    """Returns a chosen quantile with its interval, as places among the points of the grid.
+
+    Where few cases lie beyond the quantile, one of the many points beyond them all may have been
+    chosen. Then the ranks are those by which any point is off with probability 0.05 at most.
 
     Args:
         point: The chosen bin.
         counts: float64[n_windows], noisy, of the windows around it.
         deviation: Of the noise of each.
+        quantile: Which it is.
         ranks: See `rank_half_width`.
     """
     last = len(grid()) - 1
-    within = np.cumsum(counts)
-    noise = deviation * np.sqrt(np.arange(1, len(counts) + 1))
-    clear = np.flatnonzero(within >= _STANDS_OUT * noise)
-    if not len(clear):
-        return float(point), 0.0, float(last)
-    window = int(clear[0])
-    reach = _FIRST_REACH * 2**window - 0.5  # the bins nearer than that, and half of the point's
-    # What of it lies on the grid.
-    low, high = max(point - reach, -0.5), min(point + reach, last + 0.5)
-    density = max(float(within[window]) - _LESS * float(noise[window]), 1.0) / (high - low)
-    half = ranks / density + 0.5
-    return float(point), max(point - half, 0.0), min(point + half, float(last))
+    n_cases = float(counts.sum()) - deviation * math.sqrt(len(counts))
+    of_any = ranks * math.log(len(grid()) / _OUTSIDE) / math.log(1 / _OUTSIDE)
+    is_inside = float(min(quantile, 1 - quantile)) * n_cases >= of_any
+    below, above = (
+        _reach(side, deviation, ranks if is_inside else of_any, is_even=is_inside)
+        for side in counts.reshape(2, -1)
+    )
+    # The bin of a point begins at the point before.
+    return Interval95(max(point - 0.5, 0.0), max(point - below - 1, 0.0), min(point + above, last))
+
+
+def _reach(counts: np.ndarray, deviation: float, ranks: float, *, is_even: bool) -> float:
+    """How many bins beyond a point so many cases have been passed, on one side of it.
+
+    Args:
+        counts: float64[n], noisy, of the windows of that side.
+        deviation: Of the noise of each.
+        ranks: How many cases.
+        is_even: Whether cases are spread evenly within a window; else they may all be at its end.
+    """
+    reaches = _reaches().astype(np.float64)
+    passed = np.cumsum(counts) - _LESS * deviation * np.sqrt(np.arange(1, len(counts) + 1))
+    enough = np.flatnonzero(passed >= ranks)
+    if not len(enough):
+        return float(reaches[-1])
+    window = int(enough[0])
+    begin, end = reaches[window : window + 2]
+    if not is_even:
+        return float(end)
+    before = max(float(passed[window - 1]), 0.0) if window else 0.0
+    return float(begin + (ranks - before) / (passed[window] - before) * (end - begin))
 
 
 def value_at(place: float, low: float, high: float, points: np.ndarray) -> float:
-    """Returns the number at a place among the bins of a grid, between bounds.
+    """Returns the number at a place among the points of a grid, between bounds.
 
     Args:
-        place: Bin, and how far to the next one; a bin ends at its point.
+        place: A point, and how far to the next one.
         low: The lower bound.
         high: The upper one.
         points: int64[n], a grid of `terms`.
     """
-    middles = np.concatenate([[0.0], (points[1:] + points[:-1]) / 2])
-    share = float(np.interp(place, np.arange(len(middles)), middles)) / float(points[-1])
+    share = float(np.interp(place, np.arange(len(points)), points)) / float(points[-1])
     return low + share * (high - low)
 
 
 def quantiles_of_running(
     running: np.ndarray, quantiles: tuple[Fraction, ...], half_width: float
 ) -> list[Interval95]:
-    """Returns quantiles as places among the bins of `terms.coarse_grid`, with intervals.
+    """Returns quantiles as places among the points of `terms.coarse_grid`, with intervals.
+
+    An interval has whole bins, as nothing is known of where in a bin cases lie.
 
     Args:
         running: float64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise, in cases.
@@ -157,15 +194,31 @@ def quantiles_of_running(
         half_width: Half the interval that holds the noise of each number with probability 0.95.
     """
     above = cases_from(running * RANK_UNITS)  # cases in a bin or a longer one
-    n_cases = max(float(above[0]), 1.0)
-    below = n_cases - np.append(above[1:], 0.0)
-    # The noise of a running sum is that of a number times the norm of a row of the root.
-    margin = half_width * math.sqrt(math.log(len(running)) / math.pi + 1)
-    rising = np.maximum.accumulate(np.clip(below, 0.0, n_cases))
-    bins = np.arange(len(rising))
+    last = len(running) - 1
     places = []
     for quantile in quantiles:
-        goal = float(quantile) * n_cases
-        at = [float(np.interp(rank, rising, bins)) for rank in (goal, goal - margin, goal + margin)]
-        places.append(Interval95(*at))
+        # How many cases more than the quantile's share are in a bin or a shorter one.
+        more = float(1 - quantile) * above[0] - np.append(above[1:], 0.0)
+        margin = half_width * _norms(len(running), quantile)
+        first = int(np.argmax(np.append(more + margin >= 0, True)))
+        after = len(more) - int(np.argmax(np.append((more - margin < 0)[::-1], True)))
+        low, high = float(max(min(first, last) - 1, 0)), float(min(after, last))
+        # Noise makes them fall here and there: the mean of what rises below and above them.
+        rising = np.maximum.accumulate(more) + np.minimum.accumulate(more[::-1])[::-1]
+        place = float(np.interp(0.0, rising, np.arange(len(rising))))
+        places.append(Interval95(min(max(place, low), high), low, high))
     return places
+
+
+@lru_cache(maxsize=1024)
+def _norms(n_bins: int, quantile: Fraction) -> np.ndarray:
+    """float64[n_bins], the deviation of what is compared with 0 for a quantile, of noise of 1."""
+    above = _inverse(n_bins)
+    more = float(1 - quantile) * above[0] - np.vstack([above[1:], np.zeros(n_bins)])
+    return np.linalg.norm(more, axis=1)
+
+
+@lru_cache(maxsize=4)
+def _inverse(n_bins: int) -> np.ndarray:
+    """float64[n_bins, n_bins], what `cases_from` multiplies with, of a number by the lattice."""
+    return np.column_stack([cases_from(row) for row in np.eye(n_bins, dtype=np.int64) * RANK_UNITS])

@@ -150,9 +150,9 @@ def mean_of(
 
 
 def number_of(number: NoisyNumber, measuring: Measuring, is_count: bool = True) -> Interval95:
-    """Returns a number; of counts nothing is below 0, and the number itself is whole."""
+    """Returns a number; of counts nothing is below 0, and the number itself has one decimal."""
     half = measuring.noise(number).half_width
     low, high = number.value - half, number.value + half
     if not is_count:
         return Interval95(number.value, low, high)
-    return Interval95(max(round(number.value), 0), max(low, 0.0), max(high, 0.0))
+    return Interval95(max(round(number.value, 1), 0.0), max(low, 0.0), max(high, 0.0))

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.harness import ratio
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.indicators.params import IndicatorParams
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.indicators.summands import (
@@ -36,7 +36,7 @@ from tracecloak.anonymizers.indicators.summands import (
     throughput_of,
 )
 from tracecloak.anonymizers.indicators.terms import grid
-from tracecloak.examination.demo.hospital import hospital_log
+from tracecloak.examination.demo.hospital_file import write_sample
 from tracecloak.schemas.events.time_texts import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -102,17 +102,15 @@ class Setting:
     def params(self, epsilon: str) -> IndicatorParams:
         """What is asked of it."""
         high = short_duration(self.high_us)
-        return IndicatorParams(
-            epsilon=epsilon,
-            indicators=[
-                "cases",
-                f"throughput at_most={high}",
-                f"throughput of=median at_most={high}",
-                f"within limit={short_duration(self.limit_us)}",
-                "rework",
-                {"indicator": "frequency", "activity": self.activity},
-            ],
-        )
+        asked = [
+            "cases",
+            f"throughput at_most={high}",
+            f"throughput of=median at_most={high}",
+            f"within limit={short_duration(self.limit_us)}",
+            "rework",
+            {"indicator": "frequency", "activity": self.activity},
+        ]
+        return IndicatorParams.model_validate({"epsilon": epsilon, "indicators": asked})
 
 
 @dataclass(frozen=True)
@@ -235,7 +233,9 @@ def main() -> None:
     """Prints the figures of every log, and the worst ratios."""
     folder, epsilon = os.environ.get("TRACECLOAK_LOGS"), os.environ.get("EPSILON", "1")
     n_keys = int(os.environ.get("KEYS", "200"))
-    settings = {"made-up hospital": Setting(*group_into_traces(hospital_log(2_000)))}
+    with tempfile.TemporaryDirectory() as made_up:
+        write_sample(2_000, str(Path(made_up, "log.parquet")))
+        settings = {"made-up hospital": Setting(real_log(Path(made_up), "log.parquet"))}
     if folder is None:
         print("TRACECLOAK_LOGS is not set: of a made-up log alone")
     else:

@@ -111,7 +111,9 @@ def log_of(
         is_plain: Whether attributes are texts, and not dictionaries of them as in a source.
     """
     events = [
-        (f"c{i}", event.activity, event.time_us) for i, case in enumerate(cases) for event in case.events
+        (f"c{i}", event.activity, event.time_us)
+        for i, case in enumerate(cases)
+        for event in case.events
     ]
     traces = trace_batch(events, names)
     of_events = [(case, event) for case in cases for event in case.events]
@@ -154,5 +156,3 @@ def _case(draw: st.DrawFn) -> Case:
 def case_lists(max_cases: int = 6) -> st.SearchStrategy[list[Case]]:
     """Some cases, or none."""
     return st.lists(_case(), max_size=max_cases)
-
-

@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         ("amount attribute=case:x bounds=0|9e300",), {}, "bounds must be finite, at most 1e+300",
     ),
     "too many attributes": (
-        tuple(f"cases by=case:x{i}" for i in range(101)), {}, "101 attributes, and 100 are the most",
+        tuple(f"cases by=case:x{i}" for i in range(101)), {}, "101 attributes, and 100 are",
     ),
 }  # fmt: skip
 

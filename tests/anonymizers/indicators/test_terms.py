@@ -223,8 +223,9 @@ BOUGHT = IndicatorParams(
         f"cases by={KIND}", f"throughput by={KIND} at_most=1d of=median",
         f"throughput by={KIND} at_most=1d of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9 name=q",
         f"amount by={KIND} attribute={AMOUNT} bounds=0|1", "rework by=activity",
-        "frequency by=activity", "waiting by=pair at_most=1d", "waiting by=pair at_most=1d of=median",
-        "waiting by=pair at_most=1d of=histogram", "workload", "within limit=1d",
+        "frequency by=activity", "waiting by=pair at_most=1d",
+        "waiting by=pair at_most=1d of=median", "waiting by=pair at_most=1d of=histogram",
+        "workload", "within limit=1d",
     ],
 )  # fmt: skip
 

@@ -1,0 +1,172 @@
+"""Tails of sums of noises, and intervals of means and numbers, against chance and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.anonymizers.indicators.ratios import (
+    Interval95,
+    Measuring,
+    Noise,
+    NoisyNumber,
+    mean_of,
+    number_of,
+)
+
+N = 200_000
+
+
+def drawn(widths: tuple[float, ...], is_laplace: bool, n: int = N) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    draw = rng.laplace if is_laplace else rng.normal
+    return np.sum([draw(0, width, n) for width in widths], axis=0)
+
+
+WIDTHS = [
+    (1.0,),
+    (3.0, 3.0),
+    (1.0, 2.0, 5.0),
+    (2.0, 2.0, 2.0, 2.0),
+    (1e-9, 4.0),
+    (1.0, 1.0001),
+    (0.0, 2.0),
+]
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+@pytest.mark.parametrize("is_laplace", [True, False])
+def test_the_tail_is_that_of_the_sum_of_noises(widths: tuple[float, ...], is_laplace: bool) -> None:
+    noise, sample = Noise(widths, is_laplace), np.abs(drawn(widths, is_laplace))
+    for share in (0.5, 0.8, 0.95, 0.99):
+        size = float(np.quantile(sample, share))
+        expected = 1 - share
+        error = 5 * math.sqrt(share * expected / N)
+        assert abs(noise.exceeds(size) - expected) < error + 1e-3 * expected
+    assert (sample > noise.half_width).mean() == pytest.approx(0.05, abs=0.003)
+
+
+def test_tails_by_hand() -> None:
+    assert Noise((2.0,), True).exceeds(2 * math.log(20)) == pytest.approx(0.05)
+    assert Noise((2.0,), True).half_width == pytest.approx(2 * math.log(20))
+    assert Noise((3.0, 4.0), False).half_width == pytest.approx(1.959964 * 5)
+    # Of two Laplace noises of one scale: exp(-x) (1 + x / 2).
+    assert Noise((1.0, 1.0), True).exceeds(3.0) == pytest.approx(math.exp(-3) * 2.5, rel=3e-3)
+    assert Noise((), True).exceeds(0.0) == 1
+    assert Noise((0.0,), False).exceeds(0.1) == 0
+    assert Noise((), False).half_width == Noise((0.0,), True).half_width == 0
+
+
+@given(
+    st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=5),
+    st.booleans(),
+    st.floats(0, 1e7),
+    st.floats(0, 1e6),
+)
+def test_a_tail_is_a_probability_that_falls(
+    widths: list[float], is_laplace: bool, size: float, more: float
+) -> None:
+    noise = Noise(tuple(widths), is_laplace)
+    near, far = noise.exceeds(size), noise.exceeds(size + more)
+    assert 0 <= far <= near + 1e-6 <= 1 + 2e-6
+    assert noise.exceeds(noise.half_width) == pytest.approx(0.05, abs=1e-3)
+
+
+def test_numbers_add_up_with_their_noise() -> None:
+    whole = NoisyNumber(10.0, {"a": 1.0})
+    part = NoisyNumber(4.0, {"b": 1.0}).plus(0.5, whole)
+    both = part.plus(-0.5, whole)
+    assert part == NoisyNumber(9.0, {"b": 1.0, "a": 0.5})
+    assert both.value == 4.0
+    measuring = Measuring({"a": 2.0, "b": 3.0}, True)
+    assert sorted(measuring.noise(part).widths) == [1.0, 3.0]
+    # What cancels has no noise left.
+    assert measuring.noise(both).half_width == pytest.approx(Noise((3.0,), True).half_width)
+
+
+# --- intervals by chance --------------------------------------------------------------------------
+
+
+def covered(
+    n_cases: int, mean: float, width: float, is_laplace: bool, n: int = 400
+) -> tuple[float, float]:
+    """How often the interval of a mean between 0 and 10 holds it, and how wide it is on average."""
+    rng = np.random.default_rng(n_cases)
+    draw = rng.laplace if is_laplace else rng.normal
+    measuring = Measuring({"sum": 5 * width, "cases": width, "all": width}, is_laplace)
+    holds, wide = 0, 0.0
+    total, cases = n_cases * (mean - 5), float(n_cases)
+    for a, b, c in draw(0, 1, (n, 3)):
+        noisy = NoisyNumber(total + 5 * width * a, {"sum": 1.0})
+        # The cases of a population: half of all cases is added to what was centred.
+        count = NoisyNumber(0.5 * cases + width * b, {"cases": 1.0})
+        count = count.plus(0.5, NoisyNumber(cases + width * c, {"all": 1.0}))
+        interval = mean_of(noisy, count, 0.0, 10.0, measuring)
+        assert 0 <= interval.low <= interval.value <= interval.high <= 10
+        holds += interval.low - 1e-9 <= mean <= interval.high + 1e-9
+        wide += (interval.high - interval.low) / n
+    return holds / n, wide
+
+
+@pytest.mark.parametrize("is_laplace", [True, False])
+@pytest.mark.parametrize(
+    ("n_cases", "mean"),
+    [(0, 5.0), (1, 0.0), (3, 10.0), (20, 5.0), (20, 0.0), (50, 9.5), (300, 2.0), (5000, 7.0)],
+)
+def test_an_interval_holds_the_mean_as_often_as_it_says(
+    n_cases: int, mean: float, is_laplace: bool
+) -> None:
+    """In few cases, too, where the number of them is little more than noise."""
+    share, wide = covered(n_cases, mean, 10.0, is_laplace)
+    assert share > 0.95 - 4 * math.sqrt(0.05 * 0.95 / 400)
+    if n_cases >= 300:
+        assert share < 0.99
+    if n_cases == 5000:
+        assert wide < 0.2
+
+
+def test_the_interval_of_few_cases_is_as_wide_as_the_bounds() -> None:
+    assert covered(0, 5.0, 10.0, True)[1] > 8
+
+
+def test_a_mean_by_hand() -> None:
+    measuring = Measuring({"s": 1e-9, "n": 1e-9}, True)
+    total, cases = NoisyNumber(-20.0, {"s": 1.0}), NoisyNumber(10.0, {"n": 1.0})
+    interval = mean_of(total, cases, 0.0, 10.0, measuring)
+    assert interval.value == 3
+    assert interval.low == pytest.approx(3) and interval.high == pytest.approx(3)
+    # What noise pushed out of the bounds is brought back.
+    beyond = mean_of(NoisyNumber(90.0, {"s": 1.0}), cases, 0.0, 10.0, measuring)
+    assert beyond.value == 10 and beyond.high == 10
+
+
+def test_no_cases_at_all() -> None:
+    measuring = Measuring({"s": 4.0, "n": 1.0}, False)
+    for value in (-3.0, 0.0, 0.4):
+        interval = mean_of(
+            NoisyNumber(0.1, {"s": 1.0}), NoisyNumber(value, {"n": 1.0}), -2.0, 6.0, measuring
+        )
+        assert interval.low <= -1.5 and interval.high >= 5
+
+
+@pytest.mark.parametrize("is_laplace", [True, False])
+def test_the_interval_of_a_number_holds_it_as_often_as_it_says(is_laplace: bool) -> None:
+    measuring, sample = Measuring({"a": 4.0}, is_laplace), drawn((4.0,), is_laplace, 4_000)
+    intervals = [number_of(NoisyNumber(50 + x, {"a": 1.0}), measuring) for x in sample]
+    share = np.mean([one.low <= 50 <= one.high for one in intervals])
+    assert share == pytest.approx(0.95, abs=0.015)
+
+
+def test_a_count_is_whole_and_not_below_0_and_another_number_is_as_it_is() -> None:
+    measuring = Measuring({"a": 1.0}, True)
+    half = math.log(20)
+    below = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring)
+    assert below == Interval95(0, 0.0, 0.0)
+    assert number_of(NoisyNumber(7.4, {"a": 1.0}), measuring).value == 7
+    other = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring, is_count=False)
+    assert other.value == -7.4
+    assert (other.low, other.high) == (pytest.approx(-7.4 - half), pytest.approx(-7.4 + half))
