@@ -172,7 +172,7 @@ def by_laplace(setting: Setting, epsilon: float) -> Released:
 
 
 def by_paper(setting: Setting, epsilon: float, n_keys: int) -> Released:
-    """Returns what `pappi` releases of the same: no median, and of cases the number that it knows."""
+    """Returns what `pappi` releases of the same: no median, and not the number that it knows."""
     whole = setting.params("1").model_dump(mode="json")["indicators"]
     asked = [indicator for place, indicator in enumerate(whole) if FIGURES[place] != "median"]
     params = PappiParams.model_validate({"epsilon": f"{epsilon * 5 / 6:.6f}", "indicators": asked})

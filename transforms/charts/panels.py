@@ -122,10 +122,11 @@ def _ends(label: str) -> tuple[str, str] | None:
 
 
 def _short(text: str) -> str:
-    """A duration in words with its units as letters: `6 d 12 h`."""
+    """A duration in words with letters as units, and no more than two: `6 d 12 h`."""
     if text == "0 seconds":
         return "0"
-    return _UNITS.sub(lambda unit: f" {unit[0][1]}" if unit[0][1] != "m" else " min", text)
+    letters = _UNITS.sub(lambda unit: " min" if unit[0][1] == "m" else f" {unit[0][1]}", text)
+    return " ".join(letters.split(" ")[:4]) if letters != text else text
 
 
 def _is_histogram(labels: Sequence[str]) -> bool:
