@@ -32,6 +32,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
     {
         "amun": "tracecloak.anonymizers.amun.method:Amun",
         "private-dfg": "tracecloak.anonymizers.graphs.private_dfg:PrivateDfg",
+        "pappi": "tracecloak.anonymizers.indicators.pappi:Pappi",
         "private-indicators": (
             "tracecloak.anonymizers.indicators.private_indicators:PrivateIndicators"
         ),

@@ -78,6 +78,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "pair-factors": "tracecloak.anonymizers.times.split_times:PairFactors",
         "pair-graph": "tracecloak.anonymizers.queries.pair_query:DfgDecision",
         "pair-times": "tracecloak.anonymizers.times.pair_times:PairTimesDecision",
+        "pappi-aggregates": "tracecloak.anonymizers.indicators.pappi:AggregatesDecision",
         "parts": "tracecloak.anonymizers.rigorous.parts:PartsDecision",
         "periods": "tracecloak.anonymizers.times.case_starts:Periods",
         "pretsa-merging": "tracecloak.anonymizers.pretsa.method:MergingDecision",

@@ -243,7 +243,7 @@ class Cases(Indicator):
         return "cases"
 
 
-Moments = Literal["mean", "sum", "histogram"]
+Moments = Literal["mean", "sum", "median", "histogram"]
 
 
 class Measured(Indicator):
@@ -596,5 +596,14 @@ def _of_text(value: Any) -> Any:
     return given
 
 
-OneIndicator = Annotated[AnyIndicator, pydantic.BeforeValidator(_of_text)]
+class _OrText:
+    """Says in a JSON schema that a text stands for a mapping as well."""
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: pydantic.GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "minLength": 1}, handler(core)]}
+
+
+OneIndicator = Annotated[AnyIndicator, pydantic.BeforeValidator(_of_text), _OrText()]
 """An indicator, as a mapping or as a text."""

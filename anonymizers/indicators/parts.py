@@ -166,9 +166,8 @@ def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
 
 _REALITY = (
     "One case moves each sum by at most half of the distance of its public bounds, as numbers are "
-    "taken about their middle and brought within them on an integer lattice; exact discrete noise "
-    "on every sum, also of groups that no case is in, covers that. Means, shares and their "
-    "intervals look at the noisy sums only."
+    "taken about their middle; exact discrete noise on every sum, also of groups that no case is "
+    "in, covers that. Means, shares and their intervals look at the noisy sums only."
 )
 
 
@@ -224,10 +223,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * WHOLE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
-    reality = (
-        f"Quantiles ({name}) are chosen by permute-and-flip on cases by rank, which one case "
-        "moves by at most one."
-    )
+    reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
 

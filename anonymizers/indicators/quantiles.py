@@ -1,11 +1,11 @@
 """Quantiles: each chosen on a grid, or all of them read from noisy running sums; with intervals.
 
 One quantile is a choice (`rigorous.choices`), which errs by about Laplace noise of scale
-1 / epsilon in the rank and not in the value. What that means for the value depends on where other
-values lie, so a part of its budget counts the cases in windows on both sides of the point that was
-chosen, each window twice as wide as the one before. Between the point and the quantile lie no more
-cases than the rank is off, so the interval ends where the windows say that so many have been
-passed. Within a window cases are taken to be spread evenly.
+1 / epsilon in the rank and not in the value. What that means for the value depends on how dense
+other values lie, so a part of its budget counts the cases in windows around the point that was
+chosen, each twice as wide as the one before. Of the smallest window whose count stands out of the
+noise follows how dense they lie, and so how far the ends of the interval are away. Where values
+come in lumps that are further apart than that, such as whole days, the interval is too narrow.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
 `rigorous.clip_by_rank`; from about seven on they err less.
@@ -28,8 +28,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, cases_from
 
-# Counts of windows are taken for less by so many deviations of their noise.
-_LESS = 1.0
+# A window's count must be so many times the deviation of its noise to say how dense values lie, and
+# is taken for less by so many deviations.
+_STANDS_OUT, _LESS = 2.0, 0.7
 # Bins of the grid that the first window reaches to either side, about 3 % of a value.
 _FIRST_REACH = 32
 _OUTSIDE = 0.05
@@ -78,8 +79,8 @@ def choose_points(
 
 
 def n_windows() -> int:
-    """Returns how many windows are counted around a point, on both sides of it together."""
-    return 2 * (len(_reaches()) - 1)
+    """Returns how many windows are counted around a point, each around the one before."""
+    return len(_reaches()) - 1
 
 
 @lru_cache(maxsize=1)
@@ -92,8 +93,7 @@ def _reaches() -> np.ndarray:
 def windows(bins: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Returns int64[n_rows * n_quantiles * n_windows], cases by how far they are from points.
 
-    Those below a point, the nearest first, then those above it; the cases of its own bin are in no
-    window.
+    The nearest window first, which has the cases of the point's own bin as well.
 
     Args:
         bins: int64[n_rows, n_bins], exact.
@@ -108,9 +108,10 @@ def windows(bins: np.ndarray, points: np.ndarray) -> np.ndarray:
         flat = np.clip(ends, 0, n_bins).reshape(n_rows, ends.shape[1] * ends.shape[2])
         return np.take_along_axis(before, flat, axis=1).reshape(ends.shape)
 
-    below = -np.diff(cases_before(of_rows - _reaches()))
-    above = np.diff(cases_before(of_rows + 1 + _reaches()))
-    return np.concatenate([below, above], axis=2).ravel()
+    within = cases_before(of_rows + 1 + _reaches()) - cases_before(of_rows - _reaches())
+    counts = np.diff(within)
+    counts[:, :, 0] += within[:, :, 0]
+    return counts.ravel()
 
 
 def rank_half_width(epsilon: Fraction, quantile: Fraction, max_units: int) -> float:
@@ -135,37 +136,28 @@ def interval_of_point(
         ranks: See `rank_half_width`.
     """
     last = len(grid()) - 1
-    n_cases = float(counts.sum()) - deviation * math.sqrt(len(counts))
+    passed = np.cumsum(counts)
+    noise = deviation * np.sqrt(np.arange(1, len(counts) + 1))
     of_any = ranks * math.log(len(grid()) / _OUTSIDE) / math.log(1 / _OUTSIDE)
-    is_inside = float(min(quantile, 1 - quantile)) * n_cases >= of_any
-    below, above = (
-        _reach(side, deviation, ranks if is_inside else of_any, is_even=is_inside)
-        for side in counts.reshape(2, -1)
-    )
-    # The bin of a point begins at the point before.
-    return Interval95(max(point - 0.5, 0.0), max(point - below - 1, 0.0), min(point + above, last))
+    n_cases = float(passed[-1] - noise[-1])
+    if float(min(quantile, 1 - quantile)) * n_cases < of_any:
+        enough = np.flatnonzero(passed - _LESS * noise >= of_any)
+        reach = float(_reaches()[1:][enough[0]]) if len(enough) else float(last)
+        return Interval95(*_bin_and_ends(point, reach, last))
+    clear = np.flatnonzero(passed >= _STANDS_OUT * noise)
+    if not len(clear):
+        return Interval95(max(point - 0.5, 0.0), 0.0, float(last))
+    window = int(clear[0])
+    reach = float(_reaches()[window + 1])
+    # What of the window lies on the grid.
+    width = min(point + reach, last) - max(point - reach - 1, -1)
+    density = max(float(passed[window] - _LESS * noise[window]), 1.0) / width
+    return Interval95(*_bin_and_ends(point, ranks / density, last))
 
 
-def _reach(counts: np.ndarray, deviation: float, ranks: float, *, is_even: bool) -> float:
-    """How many bins beyond a point so many cases have been passed, on one side of it.
-
-    Args:
-        counts: float64[n], noisy, of the windows of that side.
-        deviation: Of the noise of each.
-        ranks: How many cases.
-        is_even: Whether cases are spread evenly within a window; else they may all be at its end.
-    """
-    reaches = _reaches().astype(np.float64)
-    passed = np.cumsum(counts) - _LESS * deviation * np.sqrt(np.arange(1, len(counts) + 1))
-    enough = np.flatnonzero(passed >= ranks)
-    if not len(enough):
-        return float(reaches[-1])
-    window = int(enough[0])
-    begin, end = reaches[window : window + 2]
-    if not is_even:
-        return float(end)
-    before = max(float(passed[window - 1]), 0.0) if window else 0.0
-    return float(begin + (ranks - before) / (passed[window] - before) * (end - begin))
+def _bin_and_ends(point: int, reach: float, last: int) -> tuple[float, float, float]:
+    """The middle of a point's bin, which begins at the point before, and so far beyond its ends."""
+    return max(point - 0.5, 0.0), max(point - 1 - reach, 0.0), min(point + reach, float(last))
 
 
 def value_at(place: float, low: float, high: float, points: np.ndarray) -> float:

@@ -314,7 +314,9 @@ class BinsOf(_OfIndicator):
     def bin_of(self, places: np.ndarray) -> np.ndarray:
         """Returns the bin of lattice places from 0 to RANGE."""
         if self.indicator.of == "histogram":  # type: ignore[attr-defined]
-            return np.minimum(places * self.n_bins // RANGE, self.n_bins - 1)
+            # What lies on a border is in the bin that begins there.
+            borders = np.rint(np.arange(1, self.n_bins) * (RANGE / self.n_bins))
+            return np.searchsorted(borders, places, side="right")
         return np.searchsorted(coarse_grid() if self.is_running else grid(), places)
 
 

@@ -118,30 +118,28 @@ BINS = st.integers(0, LAST)
 
 @given(st.lists(BINS, max_size=30), st.lists(BINS, min_size=4, max_size=4))
 def test_windows_count_cases_by_how_far_they_are(cases: list[int], points: list[int]) -> None:
-    """Two rows of two quantiles each: up to 32 bins away, to 64, to 128, below and above."""
+    """Two rows of two quantiles each: up to 32 bins away, to 64, to 128, on both sides together."""
     bins = np.zeros((2, LAST + 1), np.int64)
     for i, case in enumerate(cases):
         bins[i % 2, case] += 1
     counted = windows(bins, np.array(points)).reshape(4, n_windows())
     assert counted.dtype == np.int64
     for place, point in enumerate(points):
-        below, above = [0] * (n_windows() // 2), [0] * (n_windows() // 2)
+        expected = [0] * n_windows()
         for case in cases[place // 2 :: 2]:
             window = 0
             while abs(case - point) > 32 * 2**window:
                 window += 1
-            if case != point:
-                (below if case < point else above)[window] += 1
-        assert counted[place].tolist() == below + above
+            expected[window] += 1
+        assert counted[place].tolist() == expected
 
 
-def test_every_case_is_in_one_window_of_each_quantile_but_for_those_at_it() -> None:
+def test_every_case_is_in_one_window_of_each_quantile() -> None:
     bins = np.ones((1, LAST + 1), np.int64)
-    counted = windows(bins, np.array([0, LAST // 2, LAST])).reshape(3, 2, n_windows() // 2)
-    assert (counted.sum(axis=(1, 2)) == LAST).all()
-    assert counted[1, :, 0].tolist() == [32, 32]
-    assert counted[0, 0].sum() == counted[2, 1].sum() == 0
-    assert counted[0, 1, -1] > 0  # and there is no window that no case can be in
+    counted = windows(bins, np.array([0, LAST // 2, LAST])).reshape(3, n_windows())
+    assert (counted.sum(axis=1) == LAST + 1).all()
+    assert counted[:, 0].tolist() == [33, 65, 33]
+    assert counted[0, -1] > 0  # and there is no window that no case can be in
 
 
 # --- intervals ------------------------------------------------------------------------------------
@@ -197,19 +195,19 @@ def test_where_no_window_stands_out_the_interval_is_everything() -> None:
 
 
 def test_all_cases_near_one_number_make_a_narrow_interval() -> None:
-    counts = np.zeros((2, n_windows() // 2))
-    counts[:, 0] = 100_000
-    interval = interval_of_point(500, counts.ravel(), 10.0, Fraction(1, 2), 30.0)
+    counts = np.zeros(n_windows())
+    counts[0] = 200_000
+    interval = interval_of_point(500, counts, 10.0, Fraction(1, 2), 30.0)
     assert interval.high - interval.low < 3
     assert interval.low < interval.value == 499.5 < interval.high
 
 
-def test_each_end_is_as_far_as_the_cases_on_its_side_are() -> None:
-    counts = np.zeros((2, n_windows() // 2))
-    counts[0, 0], counts[1, 2] = 640, 640
-    interval = interval_of_point(500, counts.ravel(), 0.0, Fraction(1, 2), 10.0)
-    assert interval.low == pytest.approx(500 - 1 - 32 * 10 / 640)
-    assert interval.high == pytest.approx(500 + 64 + 64 * 10 / 640)
+def test_the_ends_are_as_far_as_so_many_cases_need_at_that_density() -> None:
+    counts = np.zeros(n_windows())
+    counts[0] = 650
+    interval = interval_of_point(500, counts, 0.0, Fraction(1, 2), 10.0)
+    assert interval.low == pytest.approx(500 - 1 - 1)
+    assert interval.high == pytest.approx(500 + 1)
 
 
 # --- numbers --------------------------------------------------------------------------------------

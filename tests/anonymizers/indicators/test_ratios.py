@@ -161,12 +161,13 @@ def test_the_interval_of_a_number_holds_it_as_often_as_it_says(is_laplace: bool)
     assert share == pytest.approx(0.95, abs=0.015)
 
 
-def test_a_count_is_whole_and_not_below_0_and_another_number_is_as_it_is() -> None:
+def test_a_count_is_not_below_0_and_another_number_is_as_it_is() -> None:
     measuring = Measuring({"a": 1.0}, True)
     half = math.log(20)
     below = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring)
     assert below == Interval95(0, 0.0, 0.0)
-    assert number_of(NoisyNumber(7.4, {"a": 1.0}), measuring).value == 7
+    above = number_of(NoisyNumber(7.4, {"a": 1.0}), measuring)
+    assert (above.value, above.low) == (7.4, pytest.approx(7.4 - half))
     other = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring, is_count=False)
     assert other.value == -7.4
     assert (other.low, other.high) == (pytest.approx(-7.4 - half), pytest.approx(-7.4 + half))

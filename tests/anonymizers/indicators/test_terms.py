@@ -154,7 +154,7 @@ def naive(term: Any, cases: list[Case]) -> Counter[Any]:
 
 def bin_of(term: BinsOf, place: int) -> int:
     if term.indicator.of == "histogram":  # type: ignore[attr-defined]
-        return min(place * term.n_bins // RANGE, term.n_bins - 1)
+        return sum(place >= round(b * RANGE / term.n_bins) for b in range(1, term.n_bins))
     points = coarse_grid() if term.is_running else grid()
     return next(i for i, point in enumerate(points.tolist()) if place <= point)
 

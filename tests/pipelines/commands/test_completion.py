@@ -71,8 +71,8 @@ every_shell = pytest.mark.parametrize("shell", completion.SHELLS)
 ASKED = [
     (["re"], {"release", "report"}),
     ([""], set(COMMANDS)),
-    (["catalogue", "private"], {"private-dfg", "private-log"}),
-    (["release", "--method", "private"], {"private-dfg", "private-log"}),
+    (["catalogue", "private"], {"private-dfg", "private-indicators", "private-log"}),
+    (["release", "--method", "private"], {"private-dfg", "private-indicators", "private-log"}),
     (["plan", "--method", ""], set(METHODS)),
     (["ledger", ""], set(ledger.ACTIONS)),
     (["ledger", "declare", "default", "--un"], {"--unit"}),
@@ -116,7 +116,7 @@ def test_what_a_shell_offers(shell: str, words: list[str], offered: set[str], fo
 def test_bash_takes_a_flag_with_an_equals_sign(folder: Path) -> None:
     # Bash makes words of the flag, the sign and what follows.
     offered = asked("bash", folder, "release", "--method", "=", "private")
-    assert offered == {"private-dfg", "private-log"}
+    assert offered == {"private-dfg", "private-indicators", "private-log"}
 
 
 @every_shell

@@ -41,6 +41,11 @@ VALUES: Mapping[str, Any] = {
     "guessing_advantage": "0.2",
     "holidays": ["2026-01-01", "2026-12-25"],
     "horizon": 24,
+    "indicators": [
+        "cases by=case:kind groups=a|b where.occurs=A",
+        {"indicator": "cases", "name": "all", "by": "case:age", "groups": ["1, 2", "x|y"]},
+    ],
+    "attribute_columns": {"case:kind": "Kind"},
     "l2_clip": "2.5",
     "last_date": "2026-12-31",
     "log_end": "2026-12-31T00:00:00Z",

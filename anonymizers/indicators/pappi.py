@@ -1,0 +1,281 @@
+"""`pappi`: performance indicators by the release mechanisms that were published for them.
+
+Kabierski, Fahrenkrog-Petersen and Weidlich, "Privacy-Aware Process Performance Indicators:
+Framework and Release Mechanisms" (CAiSE 2021), and their library PaPPI. Every indicator is an
+aggregate of one number of each case: a count, a sum or an average between bounds. Each is released
+by itself, with its part of epsilon:
+
+* `laplace`: the aggregate plus Laplace noise; of a sum with the upper bound as sensitivity, of an
+  average with the distance of the bounds divided by the number of cases;
+* `interval`: the range of the result is divided into intervals as wide as that sensitivity, around
+  the exact result; one is chosen by the exponential mechanism, by how many intervals it is away,
+  and a number within it is drawn evenly.
+
+A result beyond its bounds becomes the bound. The number of cases is taken to be public, and is used
+as it is. Bounds are declared here, as the paper allows; its library takes them from the log unless
+it is told otherwise, for which nothing holds. `private-indicators` answers the same questions with
+one budget for all, and no number taken to be known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.indicators.asked import AskedParams
+from tracecloak.anonymizers.indicators.declared import (
+    Cases,
+    Frequency,
+    Indicator,
+    Measured,
+    Throughput,
+    Timed,
+)
+from tracecloak.anonymizers.indicators.params import Known
+from tracecloak.anonymizers.indicators.summands import RANGE, summand_of
+from tracecloak.anonymizers.noise.drawing import draw_laplace
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.figure import MEASURED
+from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.statistics.cell_sums import CellSums
+
+_SECOND_US = 1_000_000
+
+
+class PappiParams(AskedParams):
+    """Parameters of `pappi`."""
+
+    delta: Exact = Field(Decimal(0), ge=0, le=0)
+    """There is none in the paper; 0."""
+    mechanism: Literal["laplace", "interval"] = "laplace"
+    """laplace: noise on each result. interval: an interval about the result is chosen, and a number
+    within it drawn."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_aggregates(self) -> PappiParams:
+        if self.max_cases_per_individual is not None:
+            raise ValueError("max_cases_per_individual: the paper protects cases, leave it out")
+        for place, indicator in enumerate(self.indicators):
+            at = f"indicators.{place}: "
+            if not _is_aggregate(indicator):
+                raise ValueError(f"{at}pappi has counts, sums and averages of all cases alone")
+            if indicator.where is not None or indicator.by is not None:
+                raise ValueError(f"{at}where and by are not of the paper, leave them out")
+            if isinstance(indicator, Timed) and indicator.at_most is None:
+                raise ValueError(f"{at}at_most must be declared")
+        return self
+
+    @property
+    def epsilon_each(self) -> Fraction:
+        """What each indicator spends."""
+        return Fraction(self.epsilon) / len(self.indicators)
+
+
+def _is_aggregate(indicator: Indicator) -> bool:
+    if isinstance(indicator, Measured):
+        return isinstance(indicator, Throughput) and indicator.of in ("mean", "sum")
+    return not indicator.attributes
+
+
+@dataclass(frozen=True)
+class AggregatesOfCases:
+    """The number of cases, and the sum of each indicator's numbers above their lower bound.
+
+    Attributes:
+        params: What is asked for.
+    """
+
+    params: PappiParams
+    kind: ClassVar[type[CellSums]] = CellSums
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> CellSums:
+        """Counts a batch, in lattice steps of each range."""
+        known, sums = Known(self.params, {}), [traces.n_cases]
+        for indicator in self.params.indicators:
+            if isinstance(indicator, Cases):
+                sums.append(traces.n_cases * RANGE)
+                continue
+            summand = summand_of(indicator, known.steps(indicator))
+            sums.append(int(summand.places(summand.numbers(traces).values).sum()))
+        return CellSums(np.array(sums, np.int64))
+
+
+@dataclass(frozen=True)
+class AggregatesDecision(contract.Decision):
+    """The results.
+
+    Attributes:
+        n_cases: The exact number of cases.
+        values: float64[n], each indicator's result with noise, in ranges.
+    """
+
+    wire_name: ClassVar[str] = "pappi-aggregates"
+
+    n_cases: int
+    values: np.ndarray
+
+
+class Pappi(contract.Anonymizer):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "pappi"
+    summary: ClassVar[str] = "performance indicators, each with noise of its own, as published"
+    guarantee_kind: ClassVar[Kind] = "published"
+    log: ClassVar[Literal["none"]] = "none"
+    Params: ClassVar[type[PappiParams]] = PappiParams
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("condensation", "event", "concept:name"),
+    )
+    exact_noise: ClassVar[bool] = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {
+            "epsilon": "1",
+            "indicators": ("cases", "throughput at_most=30d", "rework", "frequency activity=A"),
+        },
+        {
+            "epsilon": "1",
+            "mechanism": "interval",
+            "indicators": ("throughput of=sum at_most=30d", "within limit=7d"),
+        },
+    )
+
+    def bounds(self, params: PappiParams) -> ContributionBounds:
+        """Returns the public caps."""
+        return params.bounds
+
+    def rounds(self, params: PappiParams) -> tuple[str, ...]:
+        """Returns the one round."""
+        return ("aggregates",)
+
+    def spends(self, params: PappiParams) -> tuple[Spend, ...]:
+        """Returns the one part, of a case that is replaced by another."""
+        return (Spend("indicators", "pure", Fraction(params.epsilon), Fraction(0)),)
+
+    def guarantee(self, params: PappiParams) -> Guarantee:
+        """Returns the published claim and what is true of it."""
+        epsilon = decimal_text(Fraction(params.epsilon))
+        return Guarantee(
+            kind="published",
+            unit="case",
+            adjacency="replace_one",
+            epsilon=float(params.epsilon),
+            delta=0.0,
+            claim=f"epsilon = {epsilon} for all indicators together.",
+            reality=(
+                "A case that is replaced by another moves a sum by at most the upper bound, and an "
+                "average by at most the distance of the bounds divided by the number of cases, "
+                "which the noise is made for. It does not hide whether a case is there at all: the "
+                "exact number of cases says how much noise an average has."
+            ),
+            not_covered=(
+                "The number of cases is taken to be public.",
+                "Bounds are taken to be public: one that was read off the log is a leak.",
+                "A person with several cases is protected case by case.",
+                "Releases of the same cases add up: so do their epsilons.",
+            ),
+        )
+
+    def explain(self, params: PappiParams) -> tuple[str, ...]:
+        """Returns a sentence for each indicator."""
+        how = {
+            "laplace": "adds Laplace noise to the result",
+            "interval": "chooses an interval about the result, and a number within it",
+        }[params.mechanism]
+        spent = f"spends epsilon {decimal_text(Fraction(params.epsilon))}"
+        if len(params.indicators) > 1:
+            spent += f" divided by {len(params.indicators)}"
+        return tuple(f"{i.title}: {how}; {spent}" for i in params.indicators)
+
+    def requires(self, round_name: str, params: PappiParams) -> Mapping[str, contract.Counter]:
+        """Returns the counter of all sums."""
+        return {"sums": AggregatesOfCases(params)}
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: PappiParams,
+        randomness: Randomness,
+    ) -> AggregatesDecision:
+        """Adds the noise."""
+        n = len(params.indicators)
+        n_cases, *sums = statistics["sums"].cells(n + 1).tolist()
+        places = np.arange(n)
+        stream = CellStream(randomness, "pappi", cell_numbers(places))
+        if params.mechanism == "laplace":
+            noise = draw_laplace(
+                stream, *drawable(laplace_scale(params.epsilon_each, of_count(RANGE)))
+            )
+            return AggregatesDecision(n_cases, (np.array(sums) + noise) / RANGE)
+        steps = draw_laplace(stream, *drawable(laplace_scale(params.epsilon_each, of_count(2))))
+        within = _uniform(randomness, places) - 0.5
+        return AggregatesDecision(n_cases, np.array(sums) / RANGE + steps + within)
+
+    def writes(self, params: PappiParams) -> tuple[str, ...]:
+        """Returns the name of the product."""
+        return ("indicators",)
+
+    def products(self, decisions: contract.Decisions, params: PappiParams) -> contract.Products:
+        """Returns the indicators, within their bounds."""
+        decision: AggregatesDecision = decisions["aggregates"]
+        rows = [
+            _row(indicator, float(value), decision.n_cases, params)
+            for indicator, value in zip(params.indicators, decision.values, strict=True)
+        ]
+        return contract.Products({"indicators": ReleasedIndicators.of(rows)})
+
+
+def _uniform(randomness: Randomness, places: np.ndarray) -> np.ndarray:
+    """float64[n] in [0, 1), keyed by their places."""
+    words = randomness.words("pappi/within", cell_numbers(places))
+    return (words[:, 0] >> np.uint64(11)).astype(np.float64) / 2**53
+
+
+def _row(indicator: Indicator, value: float, n_cases: int, params: PappiParams) -> IndicatorRow:
+    """The row of a result in ranges, with the interval that its noise has."""
+    scale = float(1 / params.epsilon_each) * (1 if params.mechanism == "laplace" else 2)
+    half = math.log(20) * scale
+    low, high, unit = _range_of(indicator)
+    n = 1 if unit in ("cases", "occurrences") else max(n_cases, 1)
+    if isinstance(indicator, Throughput) and indicator.of == "sum":
+        n = 1
+    most = high if n > 1 or not n_cases else high * n_cases
+
+    def number(ranges: float) -> float:
+        return float(f"{min(max(low * n_cases / n + ranges * (high - low) / n, low), most):.9g}")
+
+    ends = number(value - half), number(value + half)
+    return IndicatorRow(indicator.title, None, number(value), *ends, unit, MEASURED)
+
+
+def _range_of(indicator: Indicator) -> tuple[float, float, str]:
+    """The bounds of a case's number and the unit of the result."""
+    if isinstance(indicator, Cases):
+        return 0.0, 1.0, "cases"
+    if isinstance(indicator, Frequency):
+        return 0.0, float(indicator.at_most), "cases" if indicator.at_most == 1 else "occurrences"
+    if isinstance(indicator, Throughput):
+        assert indicator.at_most is not None
+        return 0.0, indicator.at_most / _SECOND_US, "s"
+    return 0.0, 1.0, SHARE

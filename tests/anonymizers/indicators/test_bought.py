@@ -1,0 +1,165 @@
+"""What is chosen on the log: labels of cases, their groups, and longest times."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.indicator_logs import AMOUNT, KIND, RESOURCE, Case, Event, case_lists, log_of
+from tests.support.keys import randomness, release_key
+from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.indicators.bought import (
+    GroupsDecision,
+    LabelsOfCases,
+    TimesByBin,
+    labelled_by,
+)
+from tracecloak.anonymizers.indicators.parts import unfolded
+from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
+from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS
+from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US
+
+METHOD = PrivateIndicators()
+HOUR, DAY = 3_600_000_000, 24 * 3_600_000_000
+
+
+def labels_of(case: Case, by: str) -> set[str]:
+    """The labels of one case, without what none of its events has."""
+    if by == "pair":
+        return {json.dumps(pair) for pair in zip(case.names, case.names[1:], strict=False)}
+    if by == KIND:
+        return {case.kind} if case.kind else set()
+    if by == RESOURCE:
+        return {event.resource for event in case.events if event.resource}
+    return set(case.names) - {OTHER}
+
+
+@given(case_lists(), st.booleans(), st.sampled_from(["activity", "pair", KIND, RESOURCE, "case:x"]))
+def test_labels_of_cases_are_those_of_one_case_at_a_time(
+    cases: list[Case], is_plain: bool, by: str
+) -> None:
+    labelled = labelled_by(log_of(cases, is_plain=is_plain), by)
+    names = labelled.vocabulary.names.to_pylist()
+    assert names == sorted(set(names), key=str.encode)
+    for i, case in enumerate(cases):
+        first, end = labelled.offsets[i : i + 2]
+        labels = {names[code] for code in labelled.activities[first:end]} - {OTHER}
+        assert labels == (set() if by == "case:x" else labels_of(case, by))
+
+
+@given(case_lists(), st.sampled_from(["activity", "pair", KIND, RESOURCE]), st.integers(1, 3))
+def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
+    cases: list[Case], by: str, most: int
+) -> None:
+    for case in cases:
+        counted = LabelsOfCases(by, most).count(log_of([case]), {}, randomness())
+        counts = counted.counts.tolist()
+        assert 1 <= len(counts) <= most
+        # Each weighs sqrt(most / how many it has), rounded down.
+        for weight in counts:
+            assert 0 <= NAME_UNITS * (most / len(counts)) ** 0.5 - weight <= 1
+        assert set(counted.names.to_pylist()) <= labels_of(case, by) | {OTHER}
+
+
+def test_a_pair_is_its_names_in_json_and_adds_nothing_where_there_is_none() -> None:
+    traces = log_of([Case((Event("A", 0), Event('B"', 1))), Case((Event("C", 0),))])
+    assert labelled_by(traces, "pair").vocabulary.names.to_pylist() == ['["A", "B\\""]', OTHER]
+    decision = GroupsDecision(pa.array(['["A", "B\\""]']), is_pair=True)
+    assert decision.steps == [("A", 'B"')]
+    assert GroupsDecision(pa.array(["x", "y"]), is_pair=False).steps == ["x", "y"]
+
+
+@pytest.mark.parametrize("by", ["activity", "pair", KIND, RESOURCE])
+def test_a_log_without_cases_has_no_labels(by: str) -> None:
+    assert labelled_by(log_of([]), by).n_cases == 0
+    assert len(LabelsOfCases(by, 3).count(log_of([]), {}, randomness()).counts) == 0
+
+
+@given(case_lists())
+def test_times_are_counted_by_their_bins(cases: list[Case]) -> None:
+    params = METHOD.Params(epsilon="1", service_times=True, indicators=[
+        "throughput", "waiting activity=A then=B", "working activity=B",
+    ])  # fmt: skip
+    numbers = (
+        lambda case: case.throughput_us, lambda c: c.wait_us("A", "B"), lambda c: c.work_us("B"),
+    )  # fmt: skip
+    for indicator, number in zip(params.of_bought_times, numbers, strict=True):
+        counted = TimesByBin(indicator).count(log_of(cases), {}, randomness()).values
+        expected = [0] * (len(BIN_EDGES_US) + 1)
+        for time in (number(case) for case in cases):
+            if time is not None:
+                expected[sum(int(edge) < time for edge in BIN_EDGES_US)] += 1
+        assert counted.tolist() == expected
+
+
+def bought(cases: list[Case], *indicators: str, number: int = 0, **others: Any) -> dict[str, Any]:
+    params = METHOD.Params(
+        **{"epsilon": "20", "delta": "1e-5", **others, "indicators": list(indicators)}
+    )
+    return unfolded(run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions)
+
+
+MANY = [
+    Case(
+        (Event("A", i % 50 * DAY, "R1"), Event("B", i % 50 * DAY + (i % 20 + 1) * HOUR, "R2")),
+        "k1" if i % 3 else "k2",
+        "5",
+    )
+    for i in range(600)
+]
+RARE = [Case((Event("X", DAY, "R9"), Event("Y", DAY + 400 * DAY, "R9")), "k9", "5")]
+
+
+def test_what_many_cases_have_is_chosen_and_what_one_has_is_not() -> None:
+    indicators = (
+        "rework by=activity", "waiting by=pair at_most=1d", "workload", f"cases by={KIND}",
+    )  # fmt: skip
+    for number in range(3):
+        decided = bought(MANY + RARE, *indicators, number=number)
+        assert decided["groups by activity"].labels == ["A", "B"]
+        assert decided["groups by pair"].steps == [("A", "B")]
+        assert decided[f"groups by {RESOURCE}"].labels == ["R1", "R2"]
+        assert decided[f"groups by {KIND}"].labels == ["k1", "k2"]
+
+
+def test_the_most_frequent_are_kept() -> None:
+    more = [Case((Event("C", DAY, "R1"),), "k1") for _ in range(300)]
+    decided = bought(MANY + more, f"cases by={KIND} n_groups=1", "workload n_groups=1")
+    assert decided[f"groups by {KIND}"].labels == ["k1"]
+    assert decided[f"groups by {RESOURCE}"].labels == ["R1"]
+
+
+def test_empty_texts_and_what_is_missing_are_no_groups() -> None:
+    cases = [Case((Event("A", DAY),), kind) for kind in ("", None, OTHER, "k1") for _ in range(300)]
+    assert bought(cases, f"cases by={KIND}")[f"groups by {KIND}"].labels == ["k1"]
+    assert bought(cases, "workload")[f"groups by {RESOURCE}"].labels == []
+
+
+def test_the_longest_time_is_twice_that_of_19_of_20_cases() -> None:
+    """To a bin of a tenth, whatever one case takes."""
+    for number in range(3):
+        decided = bought(MANY + RARE, "throughput", number=number)
+        longest = decided["mean throughput time, longest time"].longest_us
+        assert 2 * 18 * HOUR < longest < 2 * 22 * HOUR
+
+
+def test_a_longest_time_is_never_0() -> None:
+    at_once = [Case((Event("A", DAY), Event("B", DAY))) for _ in range(100)]
+    for cases in (at_once, []):
+        decided = bought(cases, "throughput of=histogram", "waiting activity=A then=B")
+        times = [one for name, one in decided.items() if name.endswith("longest time")]
+        assert len(times) == 2 and all(one.longest_us > 0 for one in times)
+
+
+def test_the_range_of_dates_has_most_cases() -> None:
+    decided = bought(MANY, "cases by=month", f"amount attribute={AMOUNT} bounds=0|9 by=month")
+    span = decided["time_range"].time_range
+    starts = np.array([case.events[0].time_us for case in MANY])
+    assert ((starts >= span.first_us) & (starts < span.last_us)).mean() > 0.9

@@ -1,0 +1,96 @@
+"""The published mechanisms for indicators: what they add, and what holds of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pydantic
+import pytest
+
+from tests.support.keys import release_key
+from tests.support.stream_runs import batch_of
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.indicators.pappi import AggregatesOfCases, Pappi, PappiParams
+from tracecloak.anonymizers.indicators.summands import RANGE
+from tracecloak.schemas.published.indicators import IndicatorRow
+
+ASKED = ("cases", "rework", "frequency activity=A at_most=2", "rule template=last activity=B")
+
+
+def params(**changes: Any) -> PappiParams:
+    return PappiParams(**{"epsilon": "2", "indicators": ASKED, **changes})
+
+
+def rows(asked: PappiParams, key: int = 0, *cases: str) -> list[IndicatorRow]:
+    made = anonymise([batch_of(*cases)], Pappi(), asked, release_key(key), "p", "d" * 8)
+    released: list[IndicatorRow] = made.products.by_name["indicators"].rows()
+    return released
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "interval"])
+def test_with_hardly_any_noise_they_are_those_of_the_cases(mechanism: str) -> None:
+    cases = ["AAB"] * 30 + ["AB"] * 60 + ["B"] * 10
+    found = rows(params(epsilon="1000", mechanism=mechanism), 0, *cases)
+    step = {"laplace": 0.1, "interval": 1.0}[mechanism]
+    for row, truth, unit in zip(found, (100, 0.3, 120, 1.0), (1, 100, 0.5, 100), strict=True):
+        assert abs(row.value - truth) * unit <= step
+        assert row.low <= row.value <= row.high
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "interval"])
+def test_the_noise_is_as_wide_as_the_paper_says(mechanism: str) -> None:
+    """Of a share in the middle of its bounds: a quarter of epsilon, divided by the cases."""
+    cases = ["AA"] * 500 + ["AB"] * 500
+    asked = params(mechanism=mechanism)
+    off = np.array([rows(asked, key, *cases)[1].value - 0.5 for key in range(120)]) * 1000
+    scale = 2.0 * (1 if mechanism == "laplace" else 2)
+    assert abs(np.mean(off)) < scale / 2
+    assert np.mean(np.abs(off)) == pytest.approx(scale, rel=0.35)
+
+
+def test_a_case_in_place_of_another_moves_no_sum_by_more_than_its_range() -> None:
+    counter = AggregatesOfCases(params())
+    words = ["".join(w) for n in (1, 2, 3) for w in itertools.product("AB", repeat=n)]
+    sums = {w: counter.count(batch_of(w), {}, None).values for w in words}  # type: ignore[arg-type]
+    most = max(np.abs(a - b).max() for a, b in itertools.product(sums.values(), repeat=2))
+    assert most == RANGE
+    assert len({int(values[0]) for values in sums.values()}) == 1  # the number of cases stays
+
+
+def test_results_are_within_their_bounds() -> None:
+    for key in range(30):
+        for row in rows(params(epsilon="0.01"), key, "AB", "AAB"):
+            most = {"cases": 2, "occurrences": 4, "share": 1}[row.unit]
+            assert 0 <= row.low <= row.value <= row.high <= most
+
+
+def test_it_says_what_holds() -> None:
+    guarantee = Pappi().guarantee(params())
+    assert (guarantee.kind, guarantee.adjacency, guarantee.epsilon) == (
+        "published",
+        "replace_one",
+        2,
+    )
+    assert "number of cases is taken to be public" in " ".join(guarantee.not_covered)
+    [spend] = Pappi().spends(params())
+    assert spend.epsilon == 2 and params().epsilon_each == Fraction(1, 2)
+    assert math.isclose(float(params().epsilon_each) * len(ASKED), 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"indicators": ["throughput of=median at_most=1d"]}, "counts, sums and averages"),
+        ({"indicators": ["cases", "cases by=month"]}, "indicators.1: where and by"),
+        ({"indicators": ["throughput"]}, "at_most must be declared"),
+        ({"max_cases_per_individual": 2}, "the paper protects cases"),
+        ({"delta": "1e-6"}, "less than or equal to 0"),
+    ],
+)
+def test_what_the_paper_has_not_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=said):
+        params(**changes)
