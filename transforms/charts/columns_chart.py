@@ -15,7 +15,6 @@ from tracecloak.transforms.charts.drawing import (
     box,
     line,
     words,
-    words_within,
 )
 from tracecloak.transforms.charts.number_words import interval_words, value_words
 
@@ -95,7 +94,12 @@ def _below(texts: Sequence[str], first: float, room: float, width: float) -> lis
     """As many of the texts as have room, evenly, the first one among them."""
     widest = LETTER * (max(len(text) for text in texts) + 1.5)
     every = max(math.ceil(widest / room), 1)
-    shapes = []
+    shapes: list[Shape] = []
+    free_from = 0.0
     for place in range(0, len(texts), every):
-        shapes.append(words_within("tick", first + room * place, _HEIGHT - 7, texts[place], width))
+        text, half = texts[place], LETTER * len(texts[place]) / 2
+        x = min(max(first + room * place, half), width - half)
+        if x - half >= free_from:  # the last one is moved inwards, where another one may be
+            shapes.append(words("tick", x, _HEIGHT - 7, text, "middle"))
+            free_from = x + half + LETTER
     return shapes

@@ -5,8 +5,10 @@ Pure functions of published values. Names are what others wrote, and are shown i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts.axes import Axis
@@ -63,8 +65,14 @@ class ShownPanel:
     is_wide: bool
 
 
-def indicators_part(indicators: ReleasedIndicators) -> PagePart:
-    """Returns the part of the page of a release that shows its indicators."""
+def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -> PagePart:
+    """Returns the part of the page of a release that shows its indicators.
+
+    Args:
+        indicators: What was released.
+        params: What was asked for, as in the manifest: `indicators` with their bounds, and
+            `calendar_time_zone`; what is not there is not said.
+    """
     rows = indicators.rows()
     alone, panels = split(rows)
     shown: list[ShownPanel] = []
@@ -85,9 +93,27 @@ def indicators_part(indicators: ReleasedIndicators) -> PagePart:
             for panel in shown
             for shape in panel.drawing.shapes
         ),
+        "asked": _asked(params),
+        "time_zone": _time_zone(panels, params),
     }
     sections = (("indicators", "Figures"),)
     return PagePart("indicators.html.j2", sections, context, ("figures.css", "indicators.css"))
+
+
+def _asked(params: Mapping[str, Any]) -> list[str]:
+    """What was asked for, each in a line; what is no text there is a mapping of keys."""
+    asked = params.get("indicators")
+    listed = asked if isinstance(asked, list | tuple) else []
+    return [
+        plain_name(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
+        for one in listed
+    ]
+
+
+def _time_zone(panels: Sequence[Panel], params: Mapping[str, Any]) -> str:
+    """By whose clock periods are, if there are some and it is known."""
+    has_periods = any(panel.form == "time" for panel in panels)
+    return plain_name(str(params.get("calendar_time_zone") or "")) if has_periods else ""
 
 
 def _most(panel: Panel) -> int:

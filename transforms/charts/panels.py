@@ -19,6 +19,7 @@ Form = Literal["rows", "time", "histogram", "quantiles"]
 
 _PERIOD = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?|-Q[1-4]|-W[0-9]{2})?", re.ASCII)
 _QUANTILE = re.compile(r"0\.[0-9]{1,30}", re.ASCII)
+_FEW = 2  # digits of a number after which a smaller unit says little
 _UNITS = re.compile(r" (?:day|hour|minute|second)s?\b")
 
 
@@ -122,11 +123,12 @@ def _ends(label: str) -> tuple[str, str] | None:
 
 
 def _short(text: str) -> str:
-    """A duration in words with letters as units, and no more than two: `6 d 12 h`."""
+    """A duration in words with letters as units, of which one or two are enough: `6 d 12 h`."""
     if text == "0 seconds":
         return "0"
     letters = _UNITS.sub(lambda unit: " min" if unit[0][1] == "m" else f" {unit[0][1]}", text)
-    return " ".join(letters.split(" ")[:4]) if letters != text else text
+    parts = letters.split(" ")
+    return text if letters == text else " ".join(parts[: 2 if len(parts[0]) > _FEW else 4])
 
 
 def _is_histogram(labels: Sequence[str]) -> bool:

@@ -25,8 +25,9 @@ class ProductKind:
         of_log: Place of a function of a product and of what was counted on the released log
             (`counted.LogCounts`), which returns further products by name; None: none follow. It
             reads nothing else, so that whoever has the release makes them again.
-        part: Place of a function of a product, which returns its part of the release's page
-            (`pages.page.PagePart`); None: the page shows it in its own way, or not at all.
+        part: Place of a function of a product and of the method's parameters, as in a manifest,
+            which returns its part of the release's page (`pages.page.PagePart`); None: the page
+            shows it in its own way, or not at all.
     """
 
     product: str
@@ -59,9 +60,11 @@ class ProductKind:
         products: dict[str, ReleasedProduct] = load(self.of_log)(product, log)
         return products
 
-    def parts_of_page(self, product: ReleasedProduct) -> tuple[PagePart, ...]:
+    def parts_of_page(
+        self, product: ReleasedProduct, params: Mapping[str, Any]
+    ) -> tuple[PagePart, ...]:
         """Returns what `part` returns, or nothing."""
-        return () if self.part is None else (load(self.part)(product),)
+        return () if self.part is None else (load(self.part)(product, params),)
 
 
 def _checked(kind: Any) -> ProductKind:

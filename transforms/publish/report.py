@@ -72,7 +72,11 @@ def report_html(
     """
     of_release = list(products)
     shown = _Shown.of(of_release, log)
-    parts = [part for product in of_release for part in kind_of(product).parts_of_page(product)]
+    parts = [
+        part
+        for product in of_release
+        for part in kind_of(product).parts_of_page(product, manifest.params)
+    ]
     files = sorted(files, key=lambda file: file.path)
     context = {
         **_of_manifest(manifest),

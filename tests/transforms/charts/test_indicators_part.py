@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -14,6 +15,7 @@ from tracecloak.transforms.charts import indicators_part as part_module
 from tracecloak.transforms.charts.columns_chart import MANY
 from tracecloak.transforms.charts.drawing import LETTER, Drawing, fitted
 from tracecloak.transforms.charts.indicators_part import indicators_part
+from tracecloak.transforms.pages.page import PagePart
 from tracecloak.transforms.publish.report import report_html
 
 NASTY = "</svg></title><script>alert(1)</script> \" ' & \u202e\x00"
@@ -40,8 +42,13 @@ EVERY_FORM = [
 ]
 
 
-def page(rows: list[IndicatorRow]) -> str:
-    return report_html(made_up(), (), [ReleasedIndicators.of(rows)], None).decode()
+def part_of(rows: list[IndicatorRow]) -> PagePart:
+    return indicators_part(ReleasedIndicators.of(rows), {})
+
+
+def page(rows: list[IndicatorRow], **params: object) -> str:
+    manifest = made_up(params=params)
+    return report_html(manifest, (), [ReleasedIndicators.of(rows)], None).decode()
 
 
 def pictures(text: str) -> list[ET.Element]:
@@ -101,7 +108,7 @@ def test_every_picture_says_what_it_is_to_those_who_do_not_see_it() -> None:
 
 
 def test_bars_are_as_long_as_their_numbers_and_whiskers_as_their_intervals() -> None:
-    panels = indicators_part(ReleasedIndicators.of(EVERY_FORM)).context["panels"]
+    panels = part_of(EVERY_FORM).context["panels"]
     bars = shapes(panels[0].drawing, "extent")
     widths = [float(bar["width"]) for bar in bars]
     assert widths[1] == pytest.approx(2 * widths[0], rel=1e-3)
@@ -116,7 +123,7 @@ def test_bars_are_as_long_as_their_numbers_and_whiskers_as_their_intervals() -> 
 
 
 def test_what_is_not_usable_is_grey_and_the_legend_says_so() -> None:
-    context = indicators_part(ReleasedIndicators.of(EVERY_FORM)).context
+    context = part_of(EVERY_FORM).context
     marked = shapes(context["panels"][1].drawing, "extent")
     assert [column["class"] for column in marked] == ["extent", "extent unusable"]
     assert context["n_not_usable"] == 2
@@ -125,6 +132,15 @@ def test_what_is_not_usable_is_grey_and_the_legend_says_so() -> None:
     assert "ends in an arrow" not in page(EVERY_FORM)
     cut = [row("by month", "2026-01", 60, 50, 70), row("by month", "2026-02", 1, 0, 9_000)]
     assert "ends in an arrow" in page(cut)
+
+
+def test_the_page_says_what_was_asked_for_and_by_whose_clock() -> None:
+    asked = ["throughput at_most=60d", {"indicator": "cases", "name": NASTY}]
+    text = page(EVERY_FORM, indicators=asked, calendar_time_zone="Europe/Berlin")
+    assert "<li><code>throughput at_most=60d</code></li>" in text
+    assert "<script>alert" not in text and "Periods are by the clock of Europe/Berlin." in text
+    without = page(EVERY_FORM[:2], calendar_time_zone="UTC")
+    assert "with its bounds" not in without and "by the clock" not in without
 
 
 def test_names_do_no_harm_on_the_page() -> None:
@@ -155,17 +171,30 @@ def test_names_do_no_harm_on_the_page() -> None:
 
 def test_long_lists_are_cut_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row("with", f"name {i}", 5, 4, 6) for i in range(45)]
-    panel = indicators_part(ReleasedIndicators.of(rows)).context["panels"][0]
+    panel = part_of(rows).context["panels"][0]
     assert len(panel.numbers) == 40 and panel.notes == "5 more are in the files."
     assert not panel.is_wide
     days = [row("by day", f"2026-{m:02}-{d:02}", 5, 4, 6) for m in (1, 2) for d in range(1, 29)]
-    wide = indicators_part(ReleasedIndicators.of(days)).context["panels"][0]
+    wide = part_of(days).context["panels"][0]
     assert wide.is_wide and len(days) > MANY
     monkeypatch.setattr(part_module, "MAX_NUMBERS", 50)
-    both = indicators_part(ReleasedIndicators.of([*rows, *days])).context
+    both = part_of([*rows, *days]).context
     assert [len(panel.numbers) for panel in both["panels"]] == [40]
     assert both["n_left_out"] == 5 + 56
     assert "61 more are in <code>indicators.parquet</code>" in page([*rows, *days])
+
+
+def test_no_text_below_columns_lies_on_another() -> None:
+    edges = [f"{923 * n} days 15 hours" for n in range(13)]
+    rows = [row("histogram", f"{a} to {b}", 5, 4, 6) for a, b in pairwise(edges)]
+    [panel] = part_of(rows).context["panels"]
+    texts = [s for s in panel.drawing.shapes if s.attributes.get("class") == "tick"]
+    below = [s for s in texts if float(s.attributes["y"]) > 190]
+    spans = [(float(s.attributes["x"]), LETTER * len(s.text) / 2) for s in below]
+    assert len(spans) >= 3
+    for (x, half), (next_x, next_half) in pairwise(spans):
+        assert x + half <= next_x - next_half
+    assert spans[-1][0] + spans[-1][1] <= panel.drawing.width
 
 
 def test_a_label_is_as_wide_as_there_is_room() -> None:

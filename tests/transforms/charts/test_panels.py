@@ -70,4 +70,9 @@ def test_the_edges_of_a_histogram_are_short() -> None:
     groups = ("0 seconds to 2 days 9 hours 36 minutes", "2 days 9 hours 36 minutes to 1 minute")
     [panel] = split(rows("figure", *groups, unit="cases"))[1]
     assert panel.edges == ("0", "2 d 9 h", "1 min")
+    days = "923 days 15 hours 2 minutes"
+    [panel] = split(rows("figure", f"0 seconds to {days}", f"{days} to 10 seconds", unit="cases"))[
+        1
+    ]
+    assert panel.edges == ("0", "923 d", "10 s")
     assert split(rows("figure", "A", "B"))[1][0].edges == ()
