@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import tracecloak.schemas as schemas
 from tests.support.logs import Event, event_logs, plain, trace_batch
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import Pieces, offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.ranks import CaseRanks
@@ -29,7 +30,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
-from tracecloak.schemas.statistics.cell_sums import CellSums
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
