@@ -90,6 +90,7 @@ RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "prefix-tree": (0, 1, 2),
     "pripel-rigorous": (0, 1),
     "private-dfg": (0, 1, 2, 3),
+    "private-indicators": (0, 1, 2, 3),
     "private-log": (0, 1, 2, 3),
     "privtree": (0, 1, 2),
     "process-tree": (0, 1, 2, 3),
