@@ -534,7 +534,7 @@ def log_helps() -> dict[str, str]:
     """Returns the help of the flags of further parameters of products."""
     helps = {name: parameter_help(name, field) for name, field in _further_fields().items()}
     return {
-        name: text.replace("(required)", "(required by its product)")
+        name: text.replace("(required)", "(by default none; its product needs it)")
         for name, text in helps.items()
     }
 

@@ -123,8 +123,15 @@ FIELDS = {
     "working-time": "opens_us closes_us time_zone first_us last_us",
     "yield": (
         "n_cases n_variants n_activities n_edges named_share case_share max_events longest_share "
-        "unclear_share"
+        "unclear_share n_figures"
     ),
+    "bought-groups": "names is_pair",
+    "bought-longest-time": "longest_us",
+    "cell-sums": "values",
+    "chosen-points": "points",
+    "noisy-cell-sums": "values",
+    "pappi-aggregates": "n_cases values",
+    "released-indicators": "indicators groups values lows highs units kinds",
 }
 # `Statistics` of some kept counts and of no open case and one that has closed.
 RECORDED = (
