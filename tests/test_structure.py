@@ -299,7 +299,7 @@ def computes_the_same_on_every_processor(path: str, source: str) -> list[str]:
     """`schemas.arrays.elementary` has the same bits everywhere; a release must have them, too."""
     if not path.startswith(("schemas/", "anonymizers/", "transforms/")):
         return []
-    if path.startswith("anonymizers/audit/"):  # what the operator sees, and nobody else
+    if path.startswith("examination/audit/"):  # what the operator sees, and nobody else
         return []
     usual, _ = OTHERWISE_ON_ANOTHER.get(path, (set(), ""))
     return [f"{place}: {what}" for what, place in by_the_processor(source) if what not in usual]

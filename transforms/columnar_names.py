@@ -42,7 +42,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "case-starts": "tracecloak.anonymizers.times.case_starts:StartsDecision",
         "case-tables": "tracecloak.anonymizers.times.case_times:TablesDecision",
         "case-times": "tracecloak.anonymizers.times.case_times:CaseTimes",
-        "cell-sums": "tracecloak.schemas.statistics.cell_sums:CellSums",
+        "cell-sums": "tracecloak.anonymizers.indicators.cell_sums:CellSums",
         "chosen-points": "tracecloak.anonymizers.indicators.quantiles:PointsDecision",
         "clipped-cells": "tracecloak.schemas.statistics.clipped_cells:ClippedCells",
         "clipped-flows": "tracecloak.schemas.statistics.clipped_flows:ClippedFlows",

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import ACTIVITY, PAIR, Group, Timed
 from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_name, bound_name
 from tracecloak.anonymizers.indicators.summands import numbers_counted
@@ -36,7 +37,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
-from tracecloak.schemas.statistics.cell_sums import CellSums
 from tracecloak.schemas.statistics.log_times import BIN_EDGES_US
 
 BOUGHT = "bought"

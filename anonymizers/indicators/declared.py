@@ -16,10 +16,10 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.indicators.declare_rules import OF_ONE, OF_TWO
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.time_texts import Duration, duration_text, short_duration
-from tracecloak.schemas.statistics.declare_rules import OF_ONE, OF_TWO
 
 MAX_INDICATORS = 200
 MAX_GROUPS = 1_000
@@ -392,7 +392,7 @@ class Frequency(Indicator):
 
 
 class Rule(Indicator):
-    """The share of cases that keep a rule (`schemas.statistics.declare_rules`)."""
+    """The share of cases that keep a rule (`anonymizers.indicators.declare_rules`)."""
 
     indicator: Literal["rule"]
     template: str

@@ -217,7 +217,7 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
         weights = [
             usual if ratio is None else weight for weight, ratio in zip(moved, ratios, strict=True)
         ]
-        epsilon *= math.pow(max(max(known), 1e-3), 0.7) * (1 + _CLOSE)
+        epsilon *= math.exp(0.7 * math.log(max(max(known), 1e-3))) * (1 + _CLOSE)
         if epsilon > _LARGEST_EPSILON:
             return LeastEpsilon(None, ())
     shares = tuple(Decimal(f"{weight:.3g}") for weight in _scaled(weights))

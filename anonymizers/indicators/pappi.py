@@ -36,6 +36,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.indicators.asked import AskedParams
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
     Cases,
     Frequency,
@@ -55,7 +56,6 @@ from tracecloak.schemas.published.figure import MEASURED
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.statistics.cell_sums import CellSums
 
 _SECOND_US = 1_000_000
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.bought import bought_parts
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
     Frequency,
     Indicator,
@@ -43,7 +44,6 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.cell_sums import CellSums
 
 SUMS = "sums"
 """The round of all sums, and of the quantiles."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
 from tracecloak.anonymizers.indicators.declared import (
     Amount,
     Frequency,
@@ -33,7 +34,6 @@ from tracecloak.anonymizers.indicators.declared import (
 from tracecloak.schemas.events.attributes import numbers_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
-from tracecloak.schemas.statistics.declare_rules import cases_that_keep
 from tracecloak.schemas.statistics.service_times import IntervalTimes
 
 RANGE = 1 << 20

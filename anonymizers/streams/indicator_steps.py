@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.indicators.asked import AskedParams
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
 from tracecloak.anonymizers.indicators.params import Known
@@ -35,7 +36,6 @@ from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step_indicators import StepIndicators
-from tracecloak.schemas.statistics.cell_sums import CellSums
 
 # Numbers that are summed up have so many lattice steps between their bounds.
 _RANGE = 1 << 10

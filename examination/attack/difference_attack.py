@@ -1,6 +1,6 @@
 """The difference attack on the operator's log, of a method that releases process trees.
 
-The games of `anonymizers.audit.difference_attack` are played on the log as it is within the
+The games of `examination.audit.difference_attack` are played on the log as it is within the
 method's bounds: the same targets for the method, whose promise says how often a guess may be right,
 and for the inductive miner without noise, which shows what the method is there to prevent.
 """
@@ -17,7 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.audit.difference_attack import (
+from tracecloak.anonymizers.contract.in_memory import decide
+from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, below, cell_numbers
+from tracecloak.examination.attack.findings import DifferenceFinding, GuessFinding
+from tracecloak.examination.attack.views import STEP_US, Variant
+from tracecloak.examination.audit.difference_attack import (
     Case,
     Release,
     Target,
@@ -26,12 +31,7 @@ from tracecloak.anonymizers.audit.difference_attack import (
     plain_tree,
     targets,
 )
-from tracecloak.anonymizers.audit.guess_bounds import epsilon_of_guesses, largest_success
-from tracecloak.anonymizers.contract.in_memory import decide
-from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, below, cell_numbers
-from tracecloak.examination.attack.findings import DifferenceFinding, GuessFinding
-from tracecloak.examination.attack.views import STEP_US, Variant
+from tracecloak.examination.audit.guess_bounds import epsilon_of_guesses, largest_success
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError

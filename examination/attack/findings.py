@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.audit.bounds import AveragingGain, CrowdSizes, SupportFinding
+from tracecloak.examination.audit.bounds import AveragingGain, CrowdSizes, SupportFinding
 from tracecloak.schemas.published.guarantee import Guarantee
 
 # Two vectors of noise that is as often above as below 0 agree in so many values that are not 0
@@ -107,7 +107,7 @@ class GuessFinding:
 
 @dataclass(frozen=True)
 class DifferenceFinding:
-    """The difference attack on trees of the log; see `anonymizers.audit.difference_attack`.
+    """The difference attack on trees of the log; see `examination.audit.difference_attack`.
 
     Attributes:
         n_exposed: Cases of the log with a step that no other case takes; if there are any, they

@@ -22,14 +22,6 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.audit.bounds import (
-    averaging_gain,
-    clopper_pearson,
-    epsilon_lower_bound,
-    one_run_epsilon,
-    singled_out,
-    support_attack,
-)
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
@@ -55,6 +47,14 @@ from tracecloak.examination.attack.neighbours import (
 )
 from tracecloak.examination.attack.releases import Releases, Watch, changed_cells, fresh_keys
 from tracecloak.examination.attack.views import before_publication, without_noise
+from tracecloak.examination.audit.bounds import (
+    averaging_gain,
+    clopper_pearson,
+    epsilon_lower_bound,
+    one_run_epsilon,
+    singled_out,
+    support_attack,
+)
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.arrays.columnar import encode

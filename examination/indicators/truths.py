@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 
+from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
 from tracecloak.anonymizers.indicators.declared import (
     PAIR,
     Amount,
@@ -34,7 +35,6 @@ from tracecloak.anonymizers.indicators.declared import (
     Workload,
 )
 from tracecloak.examination.indicators.original import OriginalLog
-from tracecloak.schemas.statistics.declare_rules import cases_that_keep
 
 _SECOND_US = 1_000_000
 _ARROW = " → "

@@ -17,8 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tracecloak.anonymizers.audit.bounds import clopper_pearson
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
+from tracecloak.examination.audit.bounds import clopper_pearson
 from tracecloak.examination.linkage.matching import PADDING, Matches, MatchIndex
 from tracecloak.examination.measure.perspectives import Elements, has_resources
 from tracecloak.schemas.errors import UsageError

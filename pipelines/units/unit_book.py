@@ -14,9 +14,9 @@ cases these are depends only on the individual's own cases and on what was claim
 The files are named after their content, and each is complete before the ledger names it. A file
 that the ledger does not name comes from a run that was cut off, and means nothing. Every file that
 the ledger names must be there whenever something is claimed, and every process compares the content
-with the ledger, whether it reads the files or packs of them (see `transforms.addressed`). If a file
-is missing or different, nobody knows what was counted, and no window of the scope is released. For
-the same reason the key of the digests is never replaced.
+with the ledger, whether it reads the files or packs of them (see `pipelines.units.addressed`). If a
+file is missing or different, nobody knows what was counted, and no window of the scope is released.
+For the same reason the key of the digests is never replaced.
 
 Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
 were left out is for the operator alone.
@@ -41,8 +41,8 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.window_claims import claim
+from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.addressed import AddressedFiles, Damage
 from tracecloak.transforms.files import is_on_this_machine
 
 # Digits of a scope before the key's fingerprint.
@@ -219,7 +219,7 @@ class UnitBook:
         Args:
             scope: Of which windows, see `scope_of`; None: all scopes under the key of this book.
             every_file: Whether to read each file itself, as `windows --verify` does; else a correct
-                copy is enough, see `transforms.addressed`.
+                copy is enough, see `pipelines.units.addressed`.
 
         Raises:
             BookError: A file is missing or was changed; or the windows of the scope were counted

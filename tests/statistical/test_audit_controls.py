@@ -18,7 +18,7 @@ from tests.support import broken_noise
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.audit.bounds import (
+from tracecloak.examination.audit.bounds import (
     averaging_gain,
     epsilon_lower_bound,
     hockey_stick_lower_bound,

@@ -22,11 +22,6 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_counts,
     epsilon_of_oversampling,
 )
-from tracecloak.anonymizers.audit.bounds import (
-    epsilon_lower_bound,
-    hockey_stick_lower_bound,
-    lowest_bit,
-)
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.private_log import PrivateLog
@@ -40,6 +35,11 @@ from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
 from tracecloak.examination.attack.releases import Releases, Watch
 from tracecloak.examination.attack.run import audit_pair
 from tracecloak.examination.attack.views import before_publication
+from tracecloak.examination.audit.bounds import (
+    epsilon_lower_bound,
+    hockey_stick_lower_bound,
+    lowest_bit,
+)
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 

@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.keys import release_key
 from tests.support.stream_runs import S, Sent
-from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import StepRelease

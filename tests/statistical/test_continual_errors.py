@@ -23,12 +23,12 @@ from tests.support.continual_errors import (
 )
 from tests.support.keys import randomness
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
 )
+from tracecloak.examination.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
 
 N_RELEASES = 10_000
 HORIZON = 24

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tests.support import broken_noise
-from tracecloak.anonymizers.audit.difference_attack import plain_tree
 from tracecloak.anonymizers.contract.method import Anonymizer, Counter, Decision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
@@ -32,6 +31,7 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramParams,
 )
 from tracecloak.examination.attack.views import with_noise
+from tracecloak.examination.audit.difference_attack import plain_tree
 from tracecloak.schemas.published.tree import ReleasedTree
 
 # In lattice steps; no case of these tests has such a norm.

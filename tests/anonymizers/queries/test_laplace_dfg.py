@@ -17,7 +17,6 @@ import pytest
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Log, naive_pairs, trace_batch
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.audit.bounds import clopper_pearson
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
@@ -32,6 +31,7 @@ from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.examination.attack.neighbours import made_up_pairs
 from tracecloak.examination.attack.run import audit_pair
 from tracecloak.examination.attack.views import before_publication, with_noise
+from tracecloak.examination.audit.bounds import clopper_pearson
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph

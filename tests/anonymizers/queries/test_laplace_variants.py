@@ -28,7 +28,6 @@ from tests.support.privacy_loss import (
 )
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
@@ -39,6 +38,7 @@ from tracecloak.anonymizers.queries.prefix_method import (
     epsilon_in_all,
 )
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
+from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

@@ -26,7 +26,6 @@ from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.audit.bounds import epsilon_lower_bound
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -35,6 +34,7 @@ from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa
 from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
+from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary

@@ -18,8 +18,6 @@ from tests.support.logs import Variant, trace_batch
 from tests.support.registered import register
 from tests.support.releasing import csv_log, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.audit.difference_attack import plain_tree
-from tracecloak.anonymizers.audit.guess_bounds import largest_success
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
@@ -38,6 +36,8 @@ from tracecloak.examination.attack.findings import DifferenceFinding
 from tracecloak.examination.attack.neighbours import variant_counts
 from tracecloak.examination.attack.report import INTERNAL, markdown_lines, summary_lines, to_json
 from tracecloak.examination.attack.run import attack
+from tracecloak.examination.audit.difference_attack import plain_tree
+from tracecloak.examination.audit.guess_bounds import largest_success
 from tracecloak.examination.measure.mining import inductive_tree
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary

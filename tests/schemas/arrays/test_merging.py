@@ -29,7 +29,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
-from tracecloak.schemas.statistics.cell_sums import CellSums
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -81,10 +80,6 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ),
     CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
     CaseRanks: _ranks,
-    # Of a log without cases no cells are known.
-    CellSums: lambda traces: CellSums(
-        np.bincount(traces.activities, minlength=3)[: 3 * traces.n_cases]
-    ),
     ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
     ClosedCases: ClosedCases.of,

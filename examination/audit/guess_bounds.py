@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tracecloak.anonymizers.audit.bounds import clopper_pearson
+from tracecloak.examination.audit.bounds import clopper_pearson
 from tracecloak.schemas.errors import UsageError
 
 

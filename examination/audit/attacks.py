@@ -1,7 +1,7 @@
 """Attacks on releases that count: noise used twice, lone cases that came out, bits of floats.
 
 Each compares releases with what a mechanism that keeps its promise may show, or counts whom a
-release singles out. The lower bounds of epsilon are in `anonymizers.audit.bounds`.
+release singles out. The lower bounds of epsilon are in `examination.audit.bounds`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 from scipy import special, stats
 
-from tracecloak.anonymizers.audit.attacks import (
+from tracecloak.examination.audit.attacks import (
     AveragingGain,
     CrowdSizes,
     SupportFinding,
@@ -28,7 +28,7 @@ from tracecloak.anonymizers.audit.attacks import (
     singled_out,
     support_attack,
 )
-from tracecloak.anonymizers.audit.events import Column, Objective, chosen_events, learnt_columns
+from tracecloak.examination.audit.events import Column, Objective, chosen_events, learnt_columns
 from tracecloak.schemas.errors import UsageError
 
 # Two to learn the scores on, two to choose the event on, four to measure it on.

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
+from tracecloak.anonymizers.indicators.declare_rules import OF_ONE, OF_TWO, cases_that_keep
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.declare_rules import OF_ONE, OF_TWO, cases_that_keep
 
 Case = list[tuple[str, int]]
 

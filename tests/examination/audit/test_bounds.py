@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.broken_noise import Sampler, reused, right
-from tracecloak.anonymizers.audit.bounds import (
+from tracecloak.examination.audit.bounds import (
     CrowdSizes,
     averaging_gain,
     clopper_pearson,
@@ -22,7 +22,7 @@ from tracecloak.anonymizers.audit.bounds import (
     singled_out,
     support_attack,
 )
-from tracecloak.anonymizers.audit.events import learnt_columns
+from tracecloak.examination.audit.events import learnt_columns
 from tracecloak.schemas.errors import UsageError
 
 # --- Clopper-Pearson ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 An event is a question to one release: is this column at least, at most or exactly a value, or is it
 absent? A column is a feature, or a score of all features. Whatever is chosen or learnt here is
-chosen and learnt on releases that `anonymizers.audit.bounds` does not measure, so nothing here can
+chosen and learnt on releases that `examination.audit.bounds` does not measure, so nothing here can
 make a bound wrong, only weak.
 """
 
