@@ -286,7 +286,9 @@ def test_without_the_distribution_none_is_known(
     assert "say input_format: xes, csv, parquet, avro, jsonl" in capsys.readouterr().err
     for schema, name in ((json_schema(), "toy"), (stream_json_schema(), "case-count")):
         assert f'"{name}"' not in json.dumps(schema)
-    with pytest.raises(UsageError, match="product: must be one of dfg, variants, log, got"):
+    with pytest.raises(
+        UsageError, match="product: must be one of dfg, variants, indicators, log, got"
+    ):
         configured(tmp_path, product="case-count")
     with pytest.raises(UsageError, match="key source must be one of command, env, file, got"):
         KeyReference("vault:ward")
@@ -311,7 +313,7 @@ def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(
 
 def test_products_of_a_stream_are_called_as_in_the_table() -> None:
     assert {name: kind.name for name, kind in STREAM_PRODUCTS.items()} == {
-        name: name for name in ("dfg", "variants", "log")
+        name: name for name in ("dfg", "variants", "indicators", "log")
     }
 
 
