@@ -37,14 +37,25 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
-from tracecloak.schemas.statistics.log_times import BIN_EDGES_US
 
 BOUGHT = "bought"
 """The round in which all of it is chosen."""
 
-# Of the cases, so many take no longer than half of the longest time that is chosen.
-_QUANTILE = Fraction(19, 20)
-_N_BINS = len(BIN_EDGES_US) + 1
+_SECOND_US = 1_000_000
+_OF_UNITS_S = {1: (1, 2, 5, 10, 30), 60: (1, 2, 5, 10, 30), 3600: (1, 2, 4, 8, 16)}
+# Longest times that can be chosen: round ones, each about twice the one before.
+LONGEST_US = np.array(
+    [
+        _SECOND_US * unit * n
+        for unit, numbers in {**_OF_UNITS_S, 86_400: tuple(1 << k for k in range(13))}.items()
+        for n in numbers
+    ],
+    np.int64,
+)
+_N_BINS = len(LONGEST_US) + 1
+# Chosen is the time that so many cases do not exceed, and then a few times as much. A share nearer
+# to 1 would leave so few cases beyond it that noise might choose a time far above all of them.
+_QUANTILE, _FURTHER = Fraction(3, 4), 2
 # Of epsilon, for each of these choices, and for all of them together.
 _BOUND_SHARE, _BOUND_SHARES = Fraction(1, 25), Fraction(1, 5)
 
@@ -154,7 +165,7 @@ def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> Trac
 
 @dataclass(frozen=True)
 class TimesByBin:
-    """Cases by the bin of an indicator's time, of `BIN_EDGES_US`.
+    """Cases by the bin of an indicator's time, of `LONGEST_US`.
 
     Attributes:
         indicator: What it is.
@@ -168,7 +179,7 @@ class TimesByBin:
     ) -> CellSums:
         """Counts a batch; all cases, whatever the indicator's filter."""
         numbers = numbers_counted(self.indicator, self.indicator.steps_of)(traces)
-        bins = np.searchsorted(BIN_EDGES_US, numbers.values[numbers.is_there])
+        bins = np.searchsorted(LONGEST_US, numbers.values[numbers.is_there])
         return CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 
 
@@ -218,8 +229,8 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
         cases = given.statistics[name].cells(_N_BINS)
         epsilon = given.means[name].epsilon
         place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
-        return LongestTimeDecision(2 * int(BIN_EDGES_US[place]))
+        return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
-    sentence = "chooses twice the time that about 19 of 20 cases do not exceed"
+    sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
     needs, counters = (Choice(name, share),), {name: TimesByBin(indicator)}
     return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")

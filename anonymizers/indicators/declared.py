@@ -298,7 +298,7 @@ class Timed(Measured):
 
     at_most: Time | None = None
     """The longest time that counts; a longer one counts as this. By default one is chosen on the
-    log, for a share of the budget, beyond which about one case of twenty may lie."""
+    log, for a share of the budget: some times as long as three of four cases take."""
 
     @pydantic.model_validator(mode="after")
     def _check_range(self) -> Timed:

@@ -532,7 +532,11 @@ def stream_helps() -> dict[str, str]:
 
 def log_helps() -> dict[str, str]:
     """Returns the help of the flags of further parameters of products."""
-    return {name: parameter_help(name, field) for name, field in _further_fields().items()}
+    helps = {name: parameter_help(name, field) for name, field in _further_fields().items()}
+    return {
+        name: text.replace("(required)", "(required by its product)")
+        for name, text in helps.items()
+    }
 
 
 def _own_fields() -> dict[str, FieldInfo]:

@@ -15,6 +15,9 @@ from tracecloak.schemas.published.yields import Yield
 SHARE = "share"
 """The unit of what lies between 0 and 1."""
 
+COUNTS = ("cases", "events", "occurrences")
+"""The units of what is counted."""
+
 # A share is of use if it is known within ten points to either side.
 _SURE_SHARE = 0.2
 _NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind")
@@ -45,9 +48,15 @@ class IndicatorRow:
 
     @property
     def is_usable(self) -> bool:
-        """Whether half the width of its interval is at most the number, of shares ten points."""
+        """Whether its interval is narrow enough to say something.
+
+        Of a count it reaches no further than the number to either side, of a share no further than
+        ten points, and of a mean or a quantile, which has bounds anyhow, half as far as the number.
+        """
         width = self.high - self.low
-        return width <= (_SURE_SHARE if self.unit == SHARE else 2 * abs(self.value))
+        if self.unit == SHARE:
+            return width <= _SURE_SHARE
+        return width <= 2 * abs(self.value) if self.unit in COUNTS else width < abs(self.value)
 
 
 @dataclass(frozen=True, eq=False)
