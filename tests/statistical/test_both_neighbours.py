@@ -122,18 +122,20 @@ def others(seed: int) -> list[tuple[str, str, Case]]:
     ]
 
 
-def write_log(path: Path, cases: Iterable[tuple[str, str, Case]]) -> Path:
-    """Writes a log in the columns of `golden.releases`."""
+def write_log(
+    path: Path, cases: Iterable[tuple[str, str, Case]], *, has_starts: bool = False
+) -> Path:
+    """Writes a log in the columns of `golden.releases`, each event begun at the hour before it."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(HEADER)
+        writer.writerow((*HEADER, "begun") if has_starts else HEADER)
         for person, name, case in cases:
             for place, activity in enumerate(case.activities):
                 at = np.datetime64(case.start_s + place * case.gap_s, "s")
                 stamp = f"{at}+00:00" if case.stamps else "soon"
-                writer.writerow(
-                    [name, activity, stamp, person, case.resource, case.age, "A", case.age]
-                )
+                row = [name, activity, stamp, person, case.resource, case.age, "A", case.age]
+                begun = f"{at.astype('datetime64[h]')}:00:00+00:00"
+                writer.writerow([*row, begun] if has_starts else row)
     return path
 
 
@@ -218,7 +220,9 @@ def release_of(
         own = Path(folder, str(len(list(folder.iterdir()))))
         own.mkdir()
         cases = [*others(seed), *(("k", f"k{i}", case) for i, case in enumerate(unit))]
-        body = example_config(own, name, given, write_log(own / "log.csv", cases))
+        has_starts = bool(given.get("service_times"))
+        log = write_log(own / "log.csv", cases, has_starts=has_starts)
+        body = example_config(own, name, given, log)
         (own / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch, drawn_by(noise, "golden"):
             fix_key(patch, hashlib.sha256(f"{name} {seed}".encode()).digest())

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 import tracecloak.schemas as schemas
 from tests.support.logs import Event, event_logs, plain, trace_batch
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import Pieces, offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.ranks import CaseRanks
@@ -81,10 +80,6 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ),
     CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
     CaseRanks: _ranks,
-    # Of a log without cases no cells are known.
-    CellSums: lambda traces: CellSums(
-        np.bincount(traces.activities, minlength=3)[: 3 * traces.n_cases]
-    ),
     ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
     ClosedCases: ClosedCases.of,
