@@ -128,6 +128,15 @@ SENSITIVE = json.dumps(
     }
 )
 
+INDICATORS = json.dumps(
+    [
+        "cases by=month", "throughput of=0.5|0.9", "frequency by=activity n_groups=4 at_most=2",
+        "waiting by=pair n_groups=3 at_most=30d of=median", "workload at_most=2 n_groups=3",
+        "rule template=precedence activity=Registration then=CRP within=30d",
+        "throughput of=histogram n_bins=5 at_most=60d by=case:who n_groups=2",
+    ]
+)  # fmt: skip
+
 # Every kind of noise, everything that can be bought, individuals with more cases than count and
 # with one case for two of them. What is bought needs a large epsilon on so few cases.
 CONFIGURATIONS: dict[str, Flags] = {
@@ -151,6 +160,10 @@ CONFIGURATIONS: dict[str, Flags] = {
         "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
         "--max_trace_length", 8, "--individual_id", "person"),
     "variants, generated": ("--method", "auto-variants", "--epsilon", 400, "--buy_vocabulary"),
+    "indicators of individuals, all bought": (
+        "--method", "private-indicators", "--epsilon", 400, "--individual_id", "person",
+        "--max_cases_per_individual", 2, "--max_activities", 5, "--indicators", INDICATORS,
+        "--attribute_columns", '{"case:who": "person", "org:resource": "person"}'),
     "log": ("--method", "private-log", "--epsilon", 4, "--vocabulary", "names.txt",
             "--max_trace_length", 9, "--first_date", "2019-01-01", "--last_date", "2019-12-31",
             "--l2_clip", 4, "--working_hours", "6-22", "--attributes",
@@ -214,6 +227,7 @@ OF_EACH_KIND = (
     "enriched cases",
     "known to nobody",
     "tree of individuals, names bought",
+    "indicators of individuals, all bought",
 )
 # What was published, and a log of the longest of fits beside one that is made in the same way.
 FOR_CI = (
