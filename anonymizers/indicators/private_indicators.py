@@ -58,7 +58,7 @@ class PrivateIndicators(PartsMethod):
             "delta": "1e-5",
             "max_activities": 8,
             "indicators": (
-                "cases by=month",
+                "cases by=year",
                 "throughput of=mean",
                 "frequency by=activity n_groups=3 at_most=2",
                 "waiting by=pair n_groups=2 at_most=10d",

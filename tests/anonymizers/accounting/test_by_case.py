@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache, reduce
 
+import pydantic
 import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
@@ -358,9 +360,10 @@ def with_cases(m: int) -> Iterator[tuple[str, int]]:
         if "max_cases_per_individual" not in method.Params.model_fields:
             continue
         for place, example in enumerate(method.examples):
-            params = method.Params(**{**example, "max_cases_per_individual": m})
-            if method.shares_by_case(params):
-                yield name, place
+            with suppress(pydantic.ValidationError):  # some protect cases alone
+                params = method.Params(**{**example, "max_cases_per_individual": m})
+                if method.shares_by_case(params):
+                    yield name, place
 
 
 @pytest.mark.parametrize(
