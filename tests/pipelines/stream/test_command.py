@@ -128,7 +128,10 @@ def test_flags_and_a_file_say_the_same(
         ({"end_activity": "Z"}, "end_activities must be in the vocabulary"),
         ({"formats": "xes"}, "xes is for product log"),
         ({"formats": "png"}, "must be one of json, xes, csv, parquet"),
-        ({"product": "graph"}, "product: must be one of dfg, variants, indicators, log, got 'graph'"),
+        (
+            {"product": "graph"},
+            "product: must be one of dfg, variants, indicators, log, got 'graph'",
+        ),
         ({"product": "variants", "l2_clip": "3"}, "l2_clip: it is for product dfg or log"),
         ({"horizon": "0"}, "horizon"),
         ({"no_such_flag": "1"}, "unknown flag --no_such_flag"),
