@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.object_store import ObjectStore
+from tracecloak.pipelines.units import addressed
 from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
-from tracecloak.transforms import addressed
 
 PARTS = [f"part {number}".encode() * (1 + number % 3) for number in range(40)]
 NAMES = [hashlib.sha256(part).hexdigest() for part in PARTS]
