@@ -64,7 +64,7 @@ class PappiParams(AskedParams):
     """Parameters of `pappi`."""
 
     delta: Exact = Field(Decimal(0), ge=0, le=0)
-    """There is none in the paper; 0."""
+    """It is as if, with this probability, the release told everything; 0, as the paper has none."""
     mechanism: Literal["laplace", "interval"] = "laplace"
     """laplace: noise on each result. interval: an interval about the result is chosen, and a number
     within it drawn."""
@@ -147,6 +147,7 @@ class Pappi(contract.Anonymizer):
         Operation("condensation", "event", "concept:name"),
     )
     exact_noise: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {
             "epsilon": "1",
@@ -196,15 +197,14 @@ class Pappi(contract.Anonymizer):
         )
 
     def explain(self, params: PappiParams) -> tuple[str, ...]:
-        """Returns a sentence for each indicator."""
+        """Returns a sentence on all of them."""
         how = {
-            "laplace": "adds Laplace noise to the result",
-            "interval": "chooses an interval about the result, and a number within it",
+            "laplace": "the result has Laplace noise",
+            "interval": "an interval about the result is chosen, and a number within it",
         }[params.mechanism]
+        titles = ", ".join(indicator.title for indicator in params.indicators)
         spent = f"spends epsilon {decimal_text(Fraction(params.epsilon))}"
-        if len(params.indicators) > 1:
-            spent += f" divided by {len(params.indicators)}"
-        return tuple(f"{i.title}: {how}; {spent}" for i in params.indicators)
+        return (f"indicators: of each of {titles}, {how}; {spent}, divided evenly",)
 
     def requires(self, round_name: str, params: PappiParams) -> Mapping[str, contract.Counter]:
         """Returns the counter of all sums."""

@@ -19,6 +19,7 @@ RECOMMENDED = {
     "private-dfg": "a process map",
     "auto-variants": "the usual paths and how many cases take them",
     "private-log": "a whole log with times",
+    "private-indicators": "last month's figures",
 }
 """What most people want to publish, and the method for it, as the README has them."""
 
@@ -42,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--all",
         action="store_true",
         default=None,
-        help="list all methods; by default the three that most people need",
+        help="list all methods; by default the four that most people need",
     )
 
 

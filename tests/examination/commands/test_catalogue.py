@@ -57,12 +57,12 @@ def test_without_a_flag_those_are_listed_that_the_readme_recommends(
 ) -> None:
     table = (ROOT / "README.md").read_text().split("## Which method")[1].split("## ")[0]
     rows = re.findall(r"^\| (.+?) \| `([a-z-]+)` \|", table, re.MULTILINE)
-    assert {name: use for use, name in rows} == RECOMMENDED and len(rows) == 3
+    assert {name: use for use, name in rows} == RECOMMENDED and len(rows) == 4
     assert tracecloak("catalogue") == 0
     text = capsys.readouterr().out
     for use, name in rows:
         assert f"To publish {use}:\n  {name} " in text
-    assert text.count("To publish") == 3
+    assert text.count("To publish") == 4
     assert f"--all lists all {len(METHODS)} methods" in text
     assert tracecloak("catalogue", "--json") == 0
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(RECOMMENDED)
