@@ -40,6 +40,10 @@ _NEEDED: Mapping[str, Mapping[str, Any]] = {
     "sacofa": {"max_prefix_length": 20, "p_harmful": 20, "p_harmless": 10},
     "pripel": {"max_prefix_length": 20, "p_harmful": 20},
     "pripel-rigorous": {"max_prefix_length": 20, "p_harmful": 20},
+    "pappi": {"indicators": ["cases", "throughput at_most=90d", "rework"]},
+    "private-indicators": {
+        "indicators": ["cases", "throughput", "throughput of=0.5 at_most=90d", "rework"],
+    },
 }
 
 
