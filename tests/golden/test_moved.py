@@ -39,6 +39,7 @@ def _bytes(digests: dict[str, Any]) -> dict[str, Any]:
     return {path: of for path, of in digests.items() if path.rpartition("/")[2] not in _SAY_ALL}
 
 
+@pytest.mark.slow
 def test_releases_are_the_same_bytes_wherever_modules_lie_and_with_another_parameter() -> None:
     """Catches a class whose place is part of the noise, and a default that is."""
     check(_FEW)

@@ -126,6 +126,7 @@ def test_both_reports_are_written_and_tell_nothing_of_the_log(
     assert not found["is_refuted"]
 
 
+@pytest.mark.slow
 def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) -> None:
     assert run(log, "private-dfg", "--epsilon", "20", "--delta", "1e-5", "--buy_vocabulary") == 0
     found, text = read(log)

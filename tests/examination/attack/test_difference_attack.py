@@ -95,6 +95,7 @@ def of_exact_log() -> tuple[DifferenceFinding, float | None]:
     return attacked(MinerOfTheExactLog(), 40, epsilon="0.2", vocabulary=PUBLIC)
 
 
+@pytest.mark.slow
 def test_a_plain_tree_always_tells_whether_a_lone_case_is_in_it(
     of_exact_log: tuple[DifferenceFinding, float | None],
 ) -> None:

@@ -119,6 +119,7 @@ def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
     assert index == sorted(index)
 
 
+@pytest.mark.slow
 def test_small_files_that_are_read_together_make_the_same_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

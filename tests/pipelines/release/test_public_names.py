@@ -59,6 +59,7 @@ def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_buying_is_asked_for_and_says_that_nothing_came_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

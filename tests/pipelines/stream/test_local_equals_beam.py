@@ -92,10 +92,9 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
         "dfg w_event",
         "variants totals",
         "indicators totals",
-        "log",
         *(at_night(n) for n in ("dfg", "dfg totals", "dfg sliding", "dfg of individuals")),
         *(at_night(n) for n in ("variants", "variants of individuals", "log of individuals")),
-        at_night("indicators"),
+        *(at_night(n) for n in ("indicators", "log")),
     ],
 )
 def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:

@@ -184,6 +184,7 @@ def test_any_order_and_what_is_there_is_not_made_again(lake: Lake) -> None:
     assert len(ledger_entries(lake.folder / "keys")) == n_entries
 
 
+@pytest.mark.slow
 def test_several_windows_at_once_are_those_one_by_one(
     tmp_path: Path,
 ) -> None:
