@@ -123,8 +123,9 @@ class Indicator(pydantic.BaseModel):
     priority: Exact = Field(1, gt=0, le=1000)  # type: ignore[assignment]
     """Its share of the budget beside others; with twice the priority it gets twice the share."""
     wanted_error: Exact | None = Field(None, gt=0)
-    """Half the width of the interval that is wanted, in the unit of the indicator, times in
-    seconds; `plan` says the least epsilon for all that are wanted. By default none is."""
+    """Half the width of the interval that is wanted, in the unit of the indicator: times in
+    seconds, quantiles in cases by which their rank is off. `plan` says the least epsilon for all
+    that are wanted. By default none is."""
 
     @pydantic.model_validator(mode="after")
     def _check_groups(self) -> Indicator:
@@ -304,6 +305,8 @@ class Timed(Measured):
     def _check_range(self) -> Timed:
         if self.at_most is not None and self.at_most <= 0:
             raise ValueError("at_most must be above 0")
+        if self.at_most is None and self.wanted_error is not None:
+            raise ValueError("wanted_error needs at_most, of which the error is a part: declare it")
         if self.at_most is None and self.is_by_steps:
             raise ValueError(f"at_most must be declared where times are told apart by {self.by}")
         return self

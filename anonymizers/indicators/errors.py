@@ -221,9 +221,15 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
         if epsilon > _LARGEST_EPSILON:
             return LeastEpsilon(None, ())
     shares = tuple(Decimal(f"{weight:.3g}") for weight in _scaled(weights))
-    digits = 2 - math.floor(math.log10(epsilon))
-    up = Decimal(math.ceil(epsilon * 10**digits)) / Decimal(10) ** digits
-    return LeastEpsilon(up, shares)
+    while epsilon <= _LARGEST_EPSILON:
+        digits = 2 - math.floor(math.log10(epsilon))
+        up = Decimal(math.ceil(epsilon * 10**digits)) / Decimal(10) ** digits
+        # Rounded shares, or a search that has not come to its end, may need a little more.
+        errors = figure_errors(_with(params, float(up), list(map(float, shares))), n_cases)
+        if all(error.wanted is None or error.half_width <= error.wanted for error in errors):
+            return LeastEpsilon(up, shares)
+        epsilon = float(up) * (1 + 5 * _CLOSE)
+    return LeastEpsilon(None, ())
 
 
 def wanted_sentences(params: IndicatorParams) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
@@ -237,8 +238,6 @@ def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
     indicator = bins.indicator
     assert isinstance(indicator, Measured)
     n_cells = len(indicator.quantiles) * bins.n_steps
-    from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
-
     changed = of_distinct_cells(n_cells, params.max_units).times(UNITS)
     share = Fraction(indicator.priority) * WINDOWS_SHARE
     return Sums(windows_name(indicator), share, changed, UNITS)
