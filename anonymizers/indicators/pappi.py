@@ -256,26 +256,26 @@ def _row(indicator: Indicator, value: float, n_cases: int, params: PappiParams) 
     """The row of a result in ranges, with the interval that its noise has."""
     scale = float(1 / params.epsilon_each) * (1 if params.mechanism == "laplace" else 2)
     half = math.log(20) * scale
-    low, high, unit = _range_of(indicator)
+    high, unit = _largest_of(indicator)
     n = 1 if unit in ("cases", "occurrences") else max(n_cases, 1)
     if isinstance(indicator, Throughput) and indicator.of == "sum":
         n = 1
     most = high if n > 1 or not n_cases else high * n_cases
 
     def number(ranges: float) -> float:
-        return float(f"{min(max(low * n_cases / n + ranges * (high - low) / n, low), most):.9g}")
+        return float(f"{min(max(ranges * high / n, 0.0), most):.9g}")
 
     ends = number(value - half), number(value + half)
     return IndicatorRow(indicator.title, None, number(value), *ends, unit, MEASURED)
 
 
-def _range_of(indicator: Indicator) -> tuple[float, float, str]:
-    """The bounds of a case's number and the unit of the result."""
+def _largest_of(indicator: Indicator) -> tuple[float, str]:
+    """The largest number of a case, of which 0 is the least, and the unit of the result."""
     if isinstance(indicator, Cases):
-        return 0.0, 1.0, "cases"
+        return 1.0, "cases"
     if isinstance(indicator, Frequency):
-        return 0.0, float(indicator.at_most), "cases" if indicator.at_most == 1 else "occurrences"
+        return float(indicator.at_most), "cases" if indicator.at_most == 1 else "occurrences"
     if isinstance(indicator, Throughput):
         assert indicator.at_most is not None
-        return 0.0, indicator.at_most / _SECOND_US, "s"
-    return 0.0, 1.0, SHARE
+        return indicator.at_most / _SECOND_US, "s"
+    return 1.0, SHARE
