@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params as Params
     from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.registry import METHODS as METHODS
+    from tracecloak.examination.evaluation.of_frames import evaluate as evaluate
     from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
     from tracecloak.pipelines.configuration.config import load as load
     from tracecloak.pipelines.configuration.source import source_of as source_of
+    from tracecloak.pipelines.frames.doors import plan as plan
+    from tracecloak.pipelines.frames.doors import release as release
+    from tracecloak.pipelines.frames.doors import vocabulary as vocabulary
+    from tracecloak.pipelines.frames.released import Released as Released
     from tracecloak.pipelines.planning.plan import plan_lines as plan_lines
     from tracecloak.pipelines.release.run import run_release as run_release
     from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
@@ -50,7 +55,10 @@ else:
             "anonymizers.contract.method": "Anonymizer Params",
             "anonymizers.noise.randomness": "ReleaseKey",
             "anonymizers.registry": "METHODS",
+            "examination.evaluation.of_frames": "evaluate",
             "pipelines.configuration.config": "ReleaseConfig load",
+            "pipelines.frames.doors": "plan release vocabulary",
+            "pipelines.frames.released": "Released",
             "pipelines.planning.plan": "plan_lines",
             "pipelines.release.run": "run_release",
             "pipelines.configuration.source": "source_of",

@@ -228,6 +228,12 @@ class KeyStore(StoreFolder):
         receipts = [Receipt.read(text) for text in texts if text is not None]
         return [receipt for receipt in receipts if self.key_state(receipt) == "there"]
 
+    def receipts_in(self, output: str) -> list[Receipt]:
+        """Returns the receipts of all releases to an output, finished ones too."""
+        texts = map(self.read, self.names("releases/*.json"))
+        receipts = [Receipt.read(text) for text in texts if text is not None]
+        return [receipt for receipt in receipts if receipt.output == output]
+
     def reserve(
         self,
         output: str,
