@@ -36,8 +36,8 @@ from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
+from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, remove_folder, require_writable
 from tracecloak.transforms.keys.reference import KeyReference
