@@ -80,7 +80,7 @@ class AnyFrame:
         for name in names:
             series = eager.get_column(name)
             try:
-                values = None if series.dtype == nw.Object else _whole(series.to_arrow())
+                values = None if series.dtype == nw.Object else _whole(series)
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
@@ -108,7 +108,11 @@ def _pm4py() -> Any:
     return sys.modules["pm4py"]
 
 
-def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _whole(series: nw.Series[Any]) -> pa.Array:
+    native = series.to_native()
+    # Of pandas this loses no time zone and warns of none, unlike Arrow's own way.
+    is_given = hasattr(native, "__arrow_c_stream__")
+    values = pa.chunked_array(native) if is_given else series.to_arrow()
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if isinstance(whole, pa.ChunkedArray):  # of no chunk, or of more text than one may have
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)

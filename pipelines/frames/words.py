@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tracecloak.schemas.errors import TracecloakError
 
 _SWITCHES = ("even_if_unusable", "new_ledger")
+_TRACEBACK = "Run again with --traceback to see where"
 # Commands stand between these marks, and stay what they are.
 _COMMAND = re.compile(r"(`[^`]*`)")
 _FLAG = re.compile(r"--([a-z][a-z_]*)")
@@ -23,6 +24,7 @@ def in_python(text: str) -> str:
     def keyword(flag: re.Match[str]) -> str:
         return f"{flag[1]}=True" if flag[1] in _SWITCHES else f"{flag[1]}="
 
+    text = text.replace(_TRACEBACK, "Its cause, which Python shows as well, says where")
     parts = _COMMAND.split(text)
     return "".join(part if part.startswith("`") else _FLAG.sub(keyword, part) for part in parts)
 
