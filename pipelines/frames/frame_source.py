@@ -103,7 +103,8 @@ class FrameSource(EventSource):
 
     @property
     def _resolved(self) -> ResolvedColumns:
-        return self.mapping.resolve(self.frame.names, xes_names=False)
+        # A frame that pm4py has formatted has its names beside the earlier ones.
+        return self.mapping.resolve(self.frame.names, xes_names=True)
 
 
 def _digest_of(events: pa.RecordBatch) -> str:
