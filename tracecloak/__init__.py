@@ -2,11 +2,13 @@
 
 What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
 
-Events in a pipeline of one's own: `ReadEventLog` or own events made canonical with `ColumnMapping`,
-then `AnonymizeEventLog` with a method of `METHODS` and a `KeyReference`. Whole releases: `load` a
-`ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was received; streams likewise.
-Without Beam: `source_of`, `group_into_traces`, `anonymise`. What a method, a format or a command of
-one's own is made of is in `tracecloak.plugins`.
+A log in memory, as a frame of pandas, polars, Arrow or DuckDB or a log of pm4py: `release`, `plan`,
+`evaluate` and `vocabulary`. Events in a pipeline of one's own: `ReadEventLog` or own events made
+canonical with `ColumnMapping`, then `AnonymizeEventLog` with a method of `METHODS` and a
+`KeyReference`. Releases of files: `load` a `ReleaseConfig`, `plan_lines`, `run_release`; `verify`
+one that was received; streams likewise. The kernels alone: `source_of`, `group_into_traces`,
+`anonymise`. What a method, a format or a command of one's own is made of is in
+`tracecloak.plugins`.
 """
 
 from typing import TYPE_CHECKING
