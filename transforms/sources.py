@@ -65,6 +65,8 @@ class EventSource:
             microseconds since 1970 UTC; None: all. Malformed records are told where they are read,
             and what cannot hold an event of the span is not.
         n_passed_over: How many files were left out of `files` by their paths alone.
+        drops_duplicates: Whether equal events of a case count once, which whoever groups them into
+            cases sees to, see `schemas.events.duplicates`.
     """
 
     files: tuple[SourceFile, ...]
@@ -72,6 +74,7 @@ class EventSource:
     mapping: ColumnMapping
     span_us: tuple[int, int] | None = None
     n_passed_over: int = 0
+    drops_duplicates: bool = False
 
     def narrowed(self, keeps: Callable[[SourceFile], bool] | None = None) -> EventSource:
         """Returns this source without the files that its filters leave out; opens none.

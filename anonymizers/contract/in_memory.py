@@ -39,7 +39,10 @@ class Anonymised:
 
 
 def group_into_traces(
-    events: Iterable[pa.RecordBatch], n_shards: int = 1, by_individual: bool = False
+    events: Iterable[pa.RecordBatch],
+    n_shards: int = 1,
+    by_individual: bool = False,
+    drops_duplicates: bool = False,
 ) -> list[TraceBatch]:
     """Sorts canonical events into complete cases, one batch per shard that has any, one vocabulary.
 
@@ -47,6 +50,7 @@ def group_into_traces(
         events: Batches of EVENT_SCHEMA, the events of a case anywhere in them.
         n_shards: Number of shards; results do not depend on it.
         by_individual: All cases of an individual come in one batch; see TraceBatch.from_events.
+        drops_duplicates: Whether equal events of a case count once.
 
     Raises:
         InputSchemaError: `by_individual`, and an event names no individual.
@@ -57,6 +61,10 @@ def group_into_traces(
         for shard, part in split_by_shard(batch, n_shards, key):
             shards.setdefault(shard, []).append(part)
     local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
+    if drops_duplicates:
+        from tracecloak.schemas.events.duplicates import without_duplicates
+
+        local = [without_duplicates(batch) for batch in local]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])
     return [batch.recode(vocabulary) for batch in local]
 

@@ -61,7 +61,7 @@ class Original:
             InputSchemaError: It cannot be read.
         """
         events = (batch for file in source.files for batch, _ in source.read(file))
-        traces = group_into_traces(events)
+        traces = group_into_traces(events, drops_duplicates=source.drops_duplicates)
         if not traces:
             raise UsageError(f"log {name!r} has no case")
         return cls(name, traces[0])

@@ -428,7 +428,7 @@ def _carrying(source: EventSource, column: str) -> EventSource:
 
 
 def _traces(source: EventSource) -> TraceBatch:
-    batches = group_into_traces(_events(source))
+    batches = group_into_traces(_events(source), drops_duplicates=source.drops_duplicates)
     if not batches:
         return TraceBatch.from_events([])
     return batches[0]

@@ -14,7 +14,7 @@ from tracecloak.schemas.errors import UsageError
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
-_READING = ("input_format", "delimiter", "encoding", "header")
+_READING = ("input_format", "delimiter", "encoding", "header", "rename", "drop_duplicates")
 
 
 def add_release_flags(
@@ -107,8 +107,13 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     from tracecloak.pipelines.configuration.flag_texts import key_help
 
     for name in _READING:
-        text = key_help(ReleaseConfig.model_fields[name])
-        parser.add_argument(f"--{name}", help=help_text(text))
+        field = ReleaseConfig.model_fields[name]
+        if field.annotation is bool:
+            parser.add_argument(
+                f"--{name}", nargs="?", const="true", help=help_text(key_help(field))
+            )
+        else:
+            parser.add_argument(f"--{name}", help=help_text(key_help(field)))
     for name, field in Columns.model_fields.items():
         parser.add_argument(f"--{name}", help=help_text(key_help(field)))
     parser.add_argument(

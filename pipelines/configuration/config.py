@@ -42,6 +42,10 @@ def _listed(value: Any) -> Any:
     return value
 
 
+def _mapped(value: Any) -> Any:
+    return given_value("rename", value, SourceConfig.model_fields["rename"])
+
+
 def _written(value: Any) -> Any:
     if isinstance(value, datetime.date):  # so is a time on a date
         return value.isoformat()
@@ -203,13 +207,24 @@ class SourceConfig(MappedConfig):
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
     """Column names of a CSV without a header line; by default its first line has them."""
 
+    rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
+        default_factory=dict
+    )
+    """Activities that are read by another name, such as {"aufnahme": "Aufnahme"}: as JSON, or
+    @FILE, a file of YAML or JSON. The new name must be in the vocabulary, where one is declared. By
+    default names stay."""
+    drop_duplicates: bool = False
+    """Count events of a case once that are equal in their time, their activity and all attributes
+    that are carried. By default each counts."""
+
     @property
     def mapping(self) -> ColumnMapping:
-        """The column mapping with its filters."""
+        """The column mapping with its filters and new names."""
         from tracecloak.schemas.events.columns import ColumnMapping
 
         filters = tuple(where.row_filter for where in self.where)
-        return ColumnMapping(**self.columns.model_dump(), filters=filters)
+        renames = tuple(self.rename.items())
+        return ColumnMapping(**self.columns.model_dump(), filters=filters, renames=renames)
 
     @property
     def source_format(self) -> SourceFormat:
@@ -225,9 +240,16 @@ IN_FILES_ONLY = ("schedule",)
 
 IN_DIGEST = (
     *("input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("rename", "drop_duplicates"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""
+
+CHOSEN = (
+    "Names of activities were joined, or equal events of a case counted once, as somebody chose: a "
+    "setting that was chosen after looking at the data is not covered by epsilon."
+)
+"""What a statement says of a log that was put in order before it counted."""
 
 _C = TypeVar("_C", bound=SourceConfig)
 
@@ -318,13 +340,17 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     def guarantee(self) -> Guarantee:
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
-        if guarantee.kind != "rigorous" or self.max_error_ratio is None:
+        if guarantee.kind != "rigorous":
             return guarantee
-        condition = (
-            f"The run ends if more than {self.max_error_ratio:g} of the records cannot be read: "
-            "whether there is a release tells whether there are so many."
-        )
-        return replace(guarantee, not_covered=(*guarantee.not_covered, condition))
+        conditions = []
+        if self.max_error_ratio is not None:
+            conditions.append(
+                f"The run ends if more than {self.max_error_ratio:g} of the records cannot be "
+                "read: whether there is a release tells whether there are so many."
+            )
+        if self.rename or self.drop_duplicates:
+            conditions.append(CHOSEN)
+        return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
     @property
     def signer(self) -> SigningReference | None:
@@ -441,11 +467,13 @@ _D = TypeVar("_D", bound=pydantic.BaseModel)
 
 
 def without_filters(config: _D) -> _D:
-    """Returns a configuration without its filters, whose values can be of the data, such as an id.
+    """Returns a configuration without filters and renames, whose values can be of the data.
 
-    The published digest is of this, as whoever has a digest could try out values of filters.
+    The published digest is of this, as whoever has a digest could try such values out, such as ids.
     """
-    return config.model_copy(update={"where": ()})
+    left_out: dict[str, Any] = {"where": (), "rename": {}}
+    known = type(config).model_fields
+    return config.model_copy(update={n: value for n, value in left_out.items() if n in known})
 
 
 def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
@@ -467,6 +495,7 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     _ = config.method_params, config.mapping  # checked before anything else happens
+    _check_new_names(config)
     if config.schedule is not None:
         from tracecloak.pipelines.configuration.schedule_checks import (
             check_composes,
@@ -479,6 +508,21 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         if bounds.closed:
             check_ends_are_read(config.schedule, bounds.vocabulary or ())
     return config
+
+
+def _check_new_names(config: ReleaseConfig) -> None:
+    """Makes sure that a rename leads to names that are declared, where any are.
+
+    Raises:
+        UsageError: One is not.
+    """
+    declared = method_named(config.method).bounds(config.method_params).vocabulary
+    unknown = sorted(set(config.rename.values()) - set(declared or config.rename.values()))
+    if unknown:
+        raise UsageError(
+            f"rename gives the name {unknown[0]!r}, which is not in the vocabulary: declare it "
+            "there, or correct the name"
+        )
 
 
 def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:

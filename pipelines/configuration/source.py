@@ -43,7 +43,9 @@ def source_of(config: SourceConfig) -> EventSource:
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
-    every_file = EventSource(tuple(files), source_format, mapping, span_us)
+    every_file = EventSource(
+        tuple(files), source_format, mapping, span_us, drops_duplicates=config.drop_duplicates
+    )
     every_file.check_partitions()
     source = every_file.narrowed(_of_span(config, span_us))
     if files and not source.files and not may_be_none:

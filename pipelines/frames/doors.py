@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
-from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, load, load_log
+from tracecloak.pipelines.configuration.config import (
+    Columns,
+    ReleaseConfig,
+    SourceConfig,
+    load,
+    load_log,
+)
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
@@ -38,7 +44,10 @@ _LOG = logging.getLogger("tracecloak")
 _OF_FILES = ("log", "input_format", "delimiter", "encoding", "header", "runner", "schedule")
 _OF_WINDOWS = ("window", "book", "book_key", "jobs")
 # Those that whoever compares a release with its frame needs again.
-_OF_EVALUATION = ("key_store", "ledger", "where", *Columns.model_fields)
+_OF_EVALUATION = (
+    *("key_store", "ledger", "where", "rename", "drop_duplicates"),
+    *Columns.model_fields,
+)
 _BEGINS = ("new", "reserved", "given up", "key lost")
 
 
@@ -74,7 +83,7 @@ def release(
     began_s = time.monotonic()
     with told_in_python(), told_apart():
         config = _config(method, {"output": os.fspath(output), "release_id": release_id, **keys})
-        source = FrameSource.over(AnyFrame.of(frame), mapping_of(config)).with_digest()
+        source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in _BEGINS:
@@ -109,7 +118,7 @@ def plan(
     """
     with told_in_python():
         config = _config(method, {"output": os.fspath(output), **keys})
-        return plan_of(config, FrameSource.over(AnyFrame.of(frame), mapping_of(config)))
+        return plan_of(config, _source(frame, config))
 
 
 def vocabulary(frame: Any, **keys: Any) -> list[str]:
@@ -131,7 +140,11 @@ def vocabulary(frame: Any, **keys: Any) -> list[str]:
 def frame_source(frame: Any, keys: dict[str, Any]) -> FrameSource:
     """Returns a frame as a source, by the keys that say how a log is read."""
     _check_keys(keys)
-    return FrameSource.over(AnyFrame.of(frame), load_log({"log": PLACE, **keys}).mapping)
+    return _source(frame, load_log({"log": PLACE, **keys}))
+
+
+def _source(frame: Any, config: SourceConfig) -> FrameSource:
+    return FrameSource.over(AnyFrame.of(frame), mapping_of(config), config.drop_duplicates)
 
 
 def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:

@@ -38,13 +38,21 @@ class FrameSource(EventSource):
     frame: AnyFrame = field(kw_only=True)
 
     @classmethod
-    def over(cls, frame: AnyFrame, mapping: ColumnMapping) -> FrameSource:
+    def over(
+        cls, frame: AnyFrame, mapping: ColumnMapping, drops_duplicates: bool = False
+    ) -> FrameSource:
         """Returns the source; reads no values.
 
         Raises:
             InputSchemaError: The frame has not the columns that are mapped.
         """
-        source = cls((SourceFile(0, PLACE, 0, digest=""),), SourceFormat(), mapping, frame=frame)
+        source = cls(
+            (SourceFile(0, PLACE, 0, digest=""),),
+            SourceFormat(),
+            mapping,
+            drops_duplicates=drops_duplicates,
+            frame=frame,
+        )
         require_columns(frame.names, source._resolved.required)
         return source
 

@@ -304,6 +304,9 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
         )
         return
     events = (batch for file in source.files for batch, _ in source.read(file))
-    logs = [VariantHistogram.from_traces(traces) for traces in group_into_traces(events)]
+    logs = [
+        VariantHistogram.from_traces(traces)
+        for traces in group_into_traces(events, drops_duplicates=source.drops_duplicates)
+    ]
     variants = VariantHistogram.merge(logs)
     yield from method.foretold(variants, config.method_params)

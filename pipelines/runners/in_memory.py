@@ -94,7 +94,19 @@ def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
         progress = job.source.progress_of(file)
         _OPERATOR.info("read input %d of %d", file.rank + 1, n_files, extra=progress)
     job.dead_letter.check(ReadTally.merge(tallies))
-    return in_memory.group_into_traces(events, job.n_shards, by_individual)
+    traces = in_memory.group_into_traces(events, job.n_shards, by_individual)
+    return _once(traces) if job.source.drops_duplicates else traces
+
+
+def _once(traces: Sequence[TraceBatch]) -> list[TraceBatch]:
+    """Returns cases whose equal events count once, and tells the operator how many were dropped."""
+    from tracecloak.schemas.events.duplicates import without_duplicates
+
+    left = [without_duplicates(batch) for batch in traces]
+    n_dropped = sum(b.n_events for b in traces) - sum(b.n_events for b in left)
+    if n_dropped:
+        _OPERATOR.warning("%d events were dropped, as they equal one of their case", n_dropped)
+    return left
 
 
 def _write_sketch(spec: ReleaseSpec, traces: Sequence[TraceBatch]) -> None:

@@ -14,7 +14,7 @@ from tracecloak.pipelines.runners.reach import check_workers_answer, check_worke
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
-from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
 from tracecloak.transforms.batch.validate import CheckRejects
 from tracecloak.transforms.batch.write import WriteRelease
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
@@ -76,6 +76,8 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
         job.n_shards, wait_on=checked, by_individual=spec.by_individual
     )
     traces = grouped["traces"]
+    if job.source.drops_duplicates:
+        traces = traces | "DropDuplicates" >> DropDuplicates(job.dead_letter.folder)
     if job.part is not None:
         from tracecloak.transforms.batch.window_stages import KeepCounted
 

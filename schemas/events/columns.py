@@ -105,6 +105,8 @@ class ColumnMapping:
             lack its value.
         activities: All activities that there are; a record with another one is malformed. None
             allows any.
+        renames: Activities as the source calls them, each with the name that it is read by; no name
+            is renamed twice. Filters see the names of the source.
     """
 
     case_id: str | None = None
@@ -122,6 +124,7 @@ class ColumnMapping:
     needs_individual: bool = False
     attributes: tuple[tuple[str, str], ...] = ()
     activities: tuple[str, ...] | None = None
+    renames: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.timestamp_unit is not None and self.timestamp_unit not in UNITS_US:
@@ -358,6 +361,8 @@ class ResolvedColumns:
             for c, s in self.names.items()
             if c not in (TIMESTAMP, START_TIMESTAMP)
         }
+        if self.mapping.renames:
+            text[ACTIVITY] = _renamed(text[ACTIVITY], self.mapping.renames)
         stamps = read.get(self.names[TIMESTAMP])
         clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
         time = _time_of(stamps, n, self.mapping, clock)
@@ -535,6 +540,12 @@ def _count_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nd
         is_so = np.asarray(pc.match_substring_regex(case_ids.dictionary, form), bool)
         if is_so.any():
             tally.add(name, records[is_so[np.asarray(case_ids.indices)]])
+
+
+def _renamed(text: pa.Array, renames: Sequence[tuple[str, str]]) -> pa.Array:
+    """string[n]: texts with the new name of each that has one."""
+    old, new = (pa.array(names, pa.string()) for names in zip(*renames, strict=True))
+    return pc.coalesce(new.take(pc.index_in(text, value_set=old)), text)
 
 
 def _text_of(column: SourceColumn | None, n: int, of_attribute: bool) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,6 +22,9 @@ from tracecloak.transforms.arrow_coder import RecordBatchCoder
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
+from tracecloak.transforms.operator_log import kept_on_worker
+
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 
 class GroupIntoTraces(beam.PTransform):
@@ -72,6 +76,29 @@ class GroupIntoTraces(beam.PTransform):
             ).with_output_types(TraceBatch)
         )  # PCollection[TraceBatch]
         return {"traces": traces}
+
+
+class DropDuplicates(beam.PTransform):
+    """Drops events of PCollection[TraceBatch] that equal an earlier one of their case."""
+
+    def __init__(self, operator_folder: str) -> None:
+        """Keeps where workers tell the operator how many these are."""
+        super().__init__()
+        self._operator_folder = operator_folder
+
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
+        """Looks at each batch alone, as a case is in one of them."""
+        return traces | beam.Map(_once, self._operator_folder).with_output_types(TraceBatch)
+
+
+def _once(traces: TraceBatch, operator_folder: str) -> TraceBatch:
+    from tracecloak.schemas.events.duplicates import without_duplicates
+
+    left = without_duplicates(traces)
+    if n_dropped := traces.n_events - left.n_events:
+        with kept_on_worker(operator_folder):
+            _OPERATOR.warning("%d events were dropped, as they equal one of their case", n_dropped)
+    return left
 
 
 def _vocabulary(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:

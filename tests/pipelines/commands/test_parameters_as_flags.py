@@ -306,7 +306,7 @@ def test_a_plan_reads_without_python(
             (line,) = (found for found in text.splitlines() if re.match(rf"  {key}( =|:$)", found))
             if isinstance(value, str | int):
                 assert line == f"  {key} = {plain(value)}" or key in ("epsilon", "delta")
-            elif isinstance(value, tuple):
+            elif isinstance(value, tuple) and key != "indicators":  # which a plan writes out
                 assert line == f"  {key} = {', '.join(map(plain, value))}"
 
 

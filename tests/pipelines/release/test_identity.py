@@ -75,6 +75,8 @@ RELEASE_KEYS: Keys = {
     "header": (IN_DIGEST, {"header": ["a", "b"]}),
     "columns": (IN_DIGEST, {"columns": {"individual_id": "other"}}),
     "where": (IN_DIGEST, {"where": [{"column": "a", "equals": "b"}]}),
+    "rename": (IN_DIGEST, {"rename": {"a": "A"}}),
+    "drop_duplicates": (IN_DIGEST, {"drop_duplicates": True}),
     "method": (IN_DIGEST, {"method": "variant-histogram"}),
     "params": (IN_DIGEST, {"params": {"epsilon": "2", "vocabulary": ["A", "B"]}}),
     "output": (WHERE, {"output": "other"}),
