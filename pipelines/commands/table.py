@@ -63,6 +63,10 @@ _OURS = {
         "tracecloak.pipelines.commands.vocabulary",
         "list the activities of a log, to read and to declare (for the operator)",
     ),
+    "profile": CommandEntry(
+        "tracecloak.examination.commands.profile",
+        "say what a log holds, with settings to paste (for the operator only)",
+    ),
     "attack": CommandEntry(
         "tracecloak.examination.commands.attack",
         "attack a configuration or finished releases (for the operator only)",

@@ -17,6 +17,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.flag_texts import shown
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
+from tracecloak.pipelines.planning.first_hints import hints
 from tracecloak.pipelines.planning.plan_of_windows import (
     composition_lines,
     overlap_sentences,
@@ -126,6 +127,7 @@ def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterat
         yield f"  {', '.join(config.log)}: no file, so a log without cases"
     yield from _files(source)
     yield from (f"  {line}" for line in look.lines())
+    yield from (f"  {line}" for line in hints(look))
     if look.obstacle:
         comes = "BE PAID FOR AND HOLD NOISE ALONE"
         if config.guarantee.kind != "rigorous":

@@ -111,6 +111,15 @@ class TypedReader(DeclaringReader, Protocol):
 
 
 @runtime_checkable
+class ListingReader(Reader, Protocol):
+    """A reader of files of which only the records tell the columns."""
+
+    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
+        """Returns the columns that the first records have, up to where the file can be read."""
+        ...
+
+
+@runtime_checkable
 class GroupedReader(Reader, Protocol):
     """A reader of files that say, for groups of records, between which values a column lies."""
 

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -53,6 +54,13 @@ class JsonLinesReader:
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
         return None
+
+    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
+        """Returns the keys of the first objects; see `ListingReader`."""
+        keys: dict[str, None] = {}
+        for line in islice(_lines(stream), max_records):
+            keys.update(dict.fromkeys((None if line is None else _parse(line)) or ()))
+        return list(keys)
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int

@@ -21,6 +21,7 @@ and reads on where the next `<trace>` begins; only what stands before the root i
 from __future__ import annotations
 
 import codecs
+import contextlib
 import logging
 import re
 from array import array
@@ -112,6 +113,15 @@ class XesReader:
             if not log.has_begun:  # what stands behind the root is `read`'s
                 raise _refusal(fault) from None
         return None
+
+    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
+        """Returns the keys of the first events and their traces; see `ListingReader`."""
+        log = _Log(())
+        feed = _Feed(log)
+        with contextlib.suppress(_Fault, _OtherNames):  # reading tells of them
+            while log.closed < max_records and (piece := stream.read(_HEAD_BYTES)):
+                feed.parse(piece)
+        return log.found()
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int

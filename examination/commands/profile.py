@@ -1,0 +1,89 @@
+"""`tracecloak profile`: says what a log holds before it is released; for the operator only."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecloak.pipelines.commands.flags import add_reading_flags
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.schemas.errors import UsageError
+
+_MAX_RECORDS = 1_000_000
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the log, of how much of it is read, and of the file."""
+    parser.add_argument(
+        "--log", required=True, help="paths or globs of the log, separated by commas"
+    )
+    add_reading_flags(parser)
+    parser.add_argument(
+        "--max_records",
+        type=int,
+        help=f"how many records are read, from the first file on; by default {_MAX_RECORDS:,}",
+    )
+    parser.add_argument(
+        "--output",
+        help="JSON file to write, for nobody else to read; by default one in the operator's folder "
+        "of the key store",
+    )
+    parser.add_argument(
+        "--key_store", help="folder of the key store; by default the usual one of this user"
+    )
+
+
+def run(given: Given) -> int:
+    """Reads the log, writes the profile, and shows what is most to the point.
+
+    Raises:
+        UsageError: The file would lie where releases lie.
+    """
+    from tracecloak.examination.profile.profile import WARNING, profile
+    from tracecloak.examination.profile.words import lines_to_paste, rows_of
+    from tracecloak.pipelines.configuration.config import load_log
+    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.transforms.files import write_private
+
+    flags = dict(given.flags)
+    max_records = flags.pop("max_records", None) or _MAX_RECORDS
+    if max_records < 1:
+        raise UsageError(f"max_records must be at least 1, got {max_records}")
+    path = _place(flags.pop("output", None), flags.pop("key_store", None), flags["log"])
+    source = source_of(load_log(flags))
+    with showing_progress(given.form):
+        result = profile(source, max_records)
+    body = result.to_json()
+    write_private(path, (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode())
+    pasted = lines_to_paste(result)
+    rows = [*rows_of(result), ("not private", WARNING), ("all of it", str(path))]
+    below = ["", "To paste into a configuration:", "", *pasted] if pasted else []
+    show(Result(rows, {**body, "file": str(path)}, below=below), given.form)
+    return 0
+
+
+def _place(output: str | None, key_store: str | None, log: str) -> Path:
+    """Returns where the profile goes, which is no place that readers of releases see."""
+    from tracecloak.pipelines.budget.opening import store_at
+    from tracecloak.transforms.files import is_on_this_machine
+    from tracecloak.transforms.publish.places import holds_releases, release_around
+
+    if output is None:
+        name = f"profile-{hashlib.sha256(log.encode()).hexdigest()[:8]}.json"
+        return store_at(key_store).path.absolute() / "operator" / name
+    if not is_on_this_machine(output):
+        raise UsageError(f"output {output!r} must be a file of this machine, for its owner alone")
+    path = Path(output).resolve()
+    around = release_around(str(path))
+    public = next((str(one) for one in path.parents if holds_releases(str(one))), around)
+    if public is not None:
+        raise UsageError(
+            f"output {output!r} lies in {public}, whose readers would find exact numbers of the "
+            "log there; name another place with --output, or leave it out"
+        )
+    return path

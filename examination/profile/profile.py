@@ -1,0 +1,142 @@
+"""`tracecloak profile`: what a log holds, as far as it was read. For the operator only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.profile.cases import CaseFacts, facts_of
+from tracecloak.examination.profile.columns import ColumnFacts, add_batch
+from tracecloak.examination.profile.suggestions import (
+    NOT_COVERED,
+    Suggestion,
+    as_yaml,
+    suggestions_of,
+)
+from tracecloak.pipelines.planning.finding_words import finding_lines
+from tracecloak.schemas.events.events import ACTIVITY
+from tracecloak.schemas.events.near_equal import misspellings, spellings
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.transforms.sources import EventSource
+
+WARNING = "computed on the unprotected log: for the operator, not for publication"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a log holds.
+
+    Attributes:
+        is_whole: Whether all of it was read.
+        columns: What its columns hold, by their names.
+        reasons: A line for each finding in its records, with the first place and the mend.
+        tally: The same as numbers.
+        activities: How often each activity occurs.
+        spellings: Names of activities that are another spelling of a more frequent one.
+        misspellings: Pairs of names that differ in one letter.
+        cases: What its cases are like.
+        suggestions: Keys of a configuration that it suggests.
+    """
+
+    is_whole: bool
+    columns: dict[str, ColumnFacts]
+    reasons: list[str]
+    tally: ReadTally
+    activities: dict[str, int]
+    spellings: dict[str, str]
+    misspellings: list[tuple[str, str]]
+    cases: CaseFacts
+    suggestions: list[Suggestion]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values; names of activities and of columns are the log's own."""
+        return {
+            "publishable": False,
+            "warning": WARNING,
+            "is_whole": self.is_whole,
+            "records": self.tally.to_json(),
+            "columns": [one.to_json() for one in self.columns.values()],
+            "activities": self.activities,
+            "spellings": self.spellings,
+            "misspellings": self.misspellings,
+            "cases": self.cases.to_json(),
+            "suggestions": [
+                {"keys": dict(one.keys), "reason": one.reason} for one in self.suggestions
+            ],
+            "to_paste": as_yaml(self.suggestions),
+            "note": NOT_COVERED,
+        }
+
+
+def profile(source: EventSource, max_records: int) -> Profile:
+    """Reads a log twice, its columns and its events, and says what it holds.
+
+    Args:
+        source: The log.
+        max_records: As many records are read, from the first file on.
+
+    Raises:
+        InputSchemaError: A file cannot be read.
+    """
+    columns, names, is_whole = _columns(source, max_records)
+    read = replace(source, drops_duplicates=False)
+    events, tally = _events(read, max_records)
+    batches = group_into_traces(events)
+    traces = batches[0] if batches else TraceBatch.from_events([])
+    counts: Counter[str] = Counter()
+    for batch in events:
+        counted = pc.value_counts(batch.column(ACTIVITY).cast(pa.string()))
+        counts.update({one["values"]: one["counts"] for one in counted.to_pylist()})
+    other = spellings(counts)
+    cases = facts_of(events, traces, source.mapping.time_zone)
+    return Profile(
+        is_whole,
+        columns,
+        list(finding_lines(tally.n_records, tally.found(), source)),
+        tally,
+        dict(counts.most_common()),
+        other,
+        misspellings([name for name in counts if name not in other]),
+        cases,
+        list(suggestions_of(columns, cases, other, names)),
+    )
+
+
+def _columns(
+    source: EventSource, max_records: int
+) -> tuple[dict[str, ColumnFacts], dict[str, str], bool]:
+    """Returns what the columns hold, the mapped ones by their names here, and if all was read."""
+    facts: dict[str, ColumnFacts] = {}
+    names: dict[str, str] = {}
+    n_left = max_records
+    for file in source.files:
+        names = source.names_of(file, source.columns_of(file))
+        for raw in source.all_columns(file, n_left):
+            add_batch(facts, raw.columns, names, source.mapping)
+            n_left -= len(raw.records) + len(raw.malformed)
+            if n_left <= 0:
+                return facts, names, False
+    return facts, names, True
+
+
+def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally]:
+    events: list[pa.RecordBatch] = []
+    tallies = []
+    n_left = max_records
+    for file in source.files:
+        tally = TallyOfFile(file.rank)
+        for batch, rejects in source.read(file, tally):
+            events.append(batch)
+            n_left -= batch.num_rows + rejects.num_rows
+            if n_left <= 0:
+                break
+        tallies.append(tally.result())
+        if n_left <= 0:
+            break
+    return events, ReadTally.merge(tallies)

@@ -1,0 +1,61 @@
+"""Names that differ so little that they may be one: in case, blanks and signs, or in one letter."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+_SIGNS = re.compile(r"[\W_]+")
+# One letter of a shorter word is too much of it.
+_SHORTEST_MISSPELT = 5
+# Comparing all pairs takes the square of this.
+_MAX_NAMES = 2000
+
+
+def plain(name: str) -> str:
+    """Returns a name without what people do not mean: case, blanks, signs and forms of letters.
+
+    A name of signs alone stays as it is.
+    """
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return _SIGNS.sub("", folded) or folded
+
+
+def spellings(counts: Mapping[str, int]) -> dict[str, str]:
+    """Returns the names that are another spelling of a more frequent one, with that one.
+
+    Args:
+        counts: How often each name occurs.
+    """
+    of_plain: dict[str, list[str]] = {}
+    for name in sorted(counts, key=lambda name: (-counts[name], name)):
+        of_plain.setdefault(plain(name), []).append(name)
+    return {other: names[0] for names in of_plain.values() for other in names[1:]}
+
+
+def misspellings(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns pairs of names that differ in one letter of one word, sorted.
+
+    A word of fewer than 5 letters, or of digits, makes another name. Of more than 2,000 names none
+    is compared.
+    """
+    from rapidfuzz.distance import OSA
+
+    words = {name: _SIGNS.sub(" ", name.casefold()).split() for name in sorted(set(names))}
+    if len(words) > _MAX_NAMES:
+        return []
+    pairs = []
+    for (one, first), (other, second) in itertools.combinations(words.items(), 2):
+        if len(first) != len(second):
+            continue
+        differing = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+        if len(differing) == 1 and all(map(_is_long, differing[0])):
+            if OSA.distance(*differing[0], score_cutoff=1) == 1:
+                pairs.append((one, other))
+    return pairs
+
+
+def _is_long(word: str) -> bool:
+    return len(word) >= _SHORTEST_MISSPELT and word.isalpha()

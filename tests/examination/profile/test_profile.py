@@ -1,0 +1,180 @@
+"""What a log holds, told to its operator alone."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.support.releasing import as_typed
+from tracecloak.pipelines.configuration.config import load
+from tracecloak.transforms.formats.jsonl import JsonLinesReader
+
+SPELT = ["Aufnahme", "Untersuchung", "Ende"]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Eighty cases of forty people, with everything that a profile looks for."""
+    listed = []
+    for case in range(80):
+        for hour, name in enumerate(SPELT):
+            activity = "aufnahme " if name == "Aufnahme" and case % 8 == 0 else name
+            activity = "Untersuchnug" if name == "Untersuchung" and case == 3 else activity
+            day = f"2026-01-{1 + case % 9:02}" if case < 70 else "2026-03-01"
+            row = {
+                "id": f"{case}.0" if case % 2 else str(case),
+                "what": activity,
+                "begin": f"{day}T{8 + hour:02}:00:00Z",
+                "at": f"{day}T{9 + hour:02}:00:00Z" if case != 5 else "",
+                "mail": f"secret-{case // 2}@clinic.example",
+                "state": "start" if hour == 0 else "complete",
+            }
+            listed += [row] * (2 if case in (1, 2) and hour == 1 else 1)
+    return listed
+
+
+def as_csv(path: Path) -> None:
+    names = list(rows()[0])
+    lines = [",".join(names), *(",".join(row.values()) for row in rows())]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def as_jsonl(path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+
+
+def as_parquet(path: Path) -> None:
+    nested = [{"list": [1]}] * len(rows())
+    pq.write_table(pa.Table.from_pylist(rows()).append_column("nested", pa.array(nested)), path)
+
+
+def as_xes(path: Path) -> None:
+    traces: dict[str, list[dict[str, Any]]] = {}
+    for row in rows():
+        traces.setdefault(row["id"], []).append(row)
+    text = "".join(
+        f'<trace><string key="id" value="{case}"/>'
+        + "".join(
+            "<event>"
+            + "".join(f'<string key="{k}" value="{v}"/>' for k, v in row.items() if k != "id")
+            + "</event>"
+            for row in events
+        )
+        + "</trace>"
+        for case, events in traces.items()
+    )
+    path.write_text(f'<log xmlns="http://www.xes-standard.org/">{text}</log>')
+
+
+FORMS = {"csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet, "xes": as_xes}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return tmp_path
+
+
+def profiled(form: str, *more: str) -> tuple[int, dict[str, Any]]:
+    FORMS[form](Path(f"log.{form}"))
+    case = "case:id" if form == "xes" else "id"
+    flags = ["--case_id", case, "--activity", "what", "--timestamp", "at", *more]
+    code = as_typed("profile", "--log", f"log.{form}", *flags, "--output", "p.json")
+    return code, json.loads(Path("p.json").read_text())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_tells_the_same(form: str) -> None:
+    """Catches a reader whose columns are not all looked at, and a fact that hangs on the format."""
+    code, body = profiled(form)
+    assert code == 0 and body["publishable"] is False and body["is_whole"]
+    assert body["spellings"] == {"aufnahme ": "Aufnahme"}
+    assert body["misspellings"] == [["Untersuchnug", "Untersuchung"]]
+    assert body["records"]["records"] == 242
+    assert [f["records"] for f in body["records"]["findings"] if "time" in f["what"]] == [3]
+    cases = body["cases"]
+    assert (cases["n_cases"], cases["n_duplicates"], cases["n_cases_with_duplicates"]) == (79, 2, 2)
+    assert cases["granularity"] == "hour" and cases["n_out_of_order"] == 0
+    assert (cases["longest_gap_days"], cases["gap_begins"]) == (50, "2026-01-10")
+    columns = {one["column"]: one for one in body["columns"]}
+    assert "nested" not in columns
+    assert columns["mail"]["looks_like_persons"] and columns["mail"]["one_value_for_each_case"]
+    assert columns["begin"]["place_of_time"] == "start"
+    assert columns["at"]["empty"] == 3 and columns["what"]["distinct"] == 5
+    pasted = yaml.safe_load(body["to_paste"])
+    assert pasted["drop_duplicates"] is True
+    assert pasted["columns"]["individual_id"] == "mail"
+    assert any("start_timestamp: begin" in one["reason"] for one in body["suggestions"])
+
+
+def test_what_is_pasted_is_a_configuration() -> None:
+    """Catches a suggestion that no release takes, or that a profile makes again of its own log."""
+    _, body = profiled("csv")
+    pasted = yaml.safe_load(body["to_paste"])
+    assert pasted["columns"]["whole_numbers"] == ["id"]
+    named = {"case_id": "id", "activity": "what", "timestamp": "at"}
+    whole = {
+        **pasted, "columns": {**pasted["columns"], **named}, "log": "log.csv", "output": "o",
+        "method": "private-dfg", "release_id": "r",
+        "params": {"epsilon": 1, "vocabulary": SPELT},
+    }  # fmt: skip
+    Path("c.yaml").write_text(yaml.safe_dump(whole))
+    assert load("c.yaml", {}).drop_duplicates
+    renames = json.dumps(pasted["rename"])
+    _, again = profiled("csv", "--rename", renames, "--individual_id", "mail")
+    assert not again["spellings"] and "individual_id" not in again["to_paste"]
+
+
+def test_it_is_for_the_operator_alone(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+    """Catches an id or a person in it, a file that others read, and one beside releases."""
+    _, body = profiled("csv")
+    shown = capsys.readouterr().out
+    assert "secret-" not in json.dumps(body) and "secret-" not in shown
+    assert "not covered by epsilon" in shown and "not for publication" in shown
+    assert stat.S_IMODE(Path("p.json").stat().st_mode) == 0o600
+    assert as_typed("profile", "--log", "log.csv", "--case_id", "id", "--activity", "what",
+                    "--timestamp", "at", "--quiet") == 0  # fmt: skip
+    (default,) = (place / "keys" / "operator").glob("profile-*.json")
+    assert stat.S_IMODE(default.stat().st_mode) == 0o600
+    Path("releases/run_id=r").mkdir(parents=True)
+    Path("releases/run_id=r/manifest.json").write_text('{"tool": {"name": "tracecloak"}}')
+    for output in ("releases/p.json", "releases/below/p.json", "releases/run_id=r/p.json"):
+        assert as_typed("profile", "--log", "log.csv", "--output", output) == 2
+        assert "whose readers would find exact numbers" in capsys.readouterr().err
+        assert not Path(output).exists()
+
+
+def test_no_more_is_read_than_was_asked_for() -> None:
+    code, body = profiled("jsonl", "--max_records", "50")
+    assert code == 0 and not body["is_whole"]
+    assert body["columns"][0]["records"] <= 50
+
+
+def test_a_plan_names_it_where_it_sees_such_a_thing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a hint that is never given, one that is always given, and one with a name in it."""
+    as_csv(Path("log.csv"))
+    command = ["plan", "--log", "log.csv", "--case_id", "id", "--activity", "what", "--timestamp",
+               "at", "--output", "o", "--method", "private-dfg", "--epsilon", "1",
+               "--vocabulary", '["Aufnahme"]']  # fmt: skip
+    assert as_typed(*command) == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "tracecloak profile" in x)
+    assert "case, blanks or signs" in line and "equal an earlier one" in line and "5.0" in line
+    assert "aufnahme" not in line.lower()
+    renamed = json.dumps({"aufnahme ": "Aufnahme"})
+    more = ["--rename", renamed, "--drop_duplicates", "--whole_numbers", "id"]
+    assert as_typed(*command, *more) == 0
+    assert "tracecloak profile" not in capsys.readouterr().out
+
+
+def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1}\nno json\n{"b": {"c": 1}}\n{"d": 1}\n')
+    with path.open("rb") as stream:
+        assert JsonLinesReader().names_in(stream, 3) == ["a", "b"]

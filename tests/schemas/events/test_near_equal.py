@@ -1,0 +1,37 @@
+"""Names that may be one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.events.near_equal import misspellings, plain, spellings
+
+
+def test_the_more_frequent_spelling_stays() -> None:
+    counts = {"Aufnahme": 9, "aufnahme": 3, "AUFNAHME ": 1, "X-Ray": 2, "xray": 2, "Ende": 4}
+    assert spellings(counts) == {
+        "aufnahme": "Aufnahme", "AUFNAHME ": "Aufnahme", "xray": "X-Ray",
+    }  # fmt: skip
+
+
+def test_forms_of_letters_and_signs_alone() -> None:
+    assert plain("ﬁle") == plain("FILE") and plain("e\u0301") == plain("é")
+    assert plain("++") != plain("--") and plain("Straße") == plain("STRASSE")
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(1, 9), max_size=9))
+def test_no_name_is_renamed_to_one_that_is_renamed(counts: dict[str, int]) -> None:
+    """Catches a chain, which a rename does not follow."""
+    other = spellings(counts)
+    assert not set(other) & set(other.values())
+    assert all(counts[name] >= counts[old] for old, name in other.items())
+
+
+def test_one_letter_of_a_long_word_is_told_and_numbers_and_short_words_are_not() -> None:
+    names = [
+        "Untersuchung", "Untersuchnug", "Release A", "Release B", "Check 12345", "Check 12346",
+        "CODE OK", "CODE NOK", "Untersuchung zwei",
+    ]  # fmt: skip
+    assert misspellings(names) == [("Untersuchnug", "Untersuchung")]
+    assert misspellings([f"abcdefgh{i}" for i in range(3000)]) == []
