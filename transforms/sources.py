@@ -21,7 +21,6 @@ from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, T
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
     GroupedReader,
-    ListingReader,
     RawBatch,
     Reader,
     TypedReader,
@@ -35,8 +34,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _BATCH_ROWS = 1 << 16
 # The progress of a file is logged at most this often.
 _REPORTED_APART_S = 5.0
-# Of files that declare no columns, so many records are looked at for them.
-_LISTED_RECORDS = 10_000
 # Batches of a file in which records are looked for to be tried.
 _TRIED_BATCHES = 20
 
@@ -268,30 +265,6 @@ class EventSource:
                     raw.fractional,
                 )
 
-    def all_columns(self, file: SourceFile, max_records: int) -> Iterator[RawBatch]:
-        """Yields all columns of the first records of a file, as they lie there; nested ones aside.
-
-        Where only records tell which columns there are, these are those of the first 10,000.
-
-        Raises:
-            InputSchemaError: The file cannot be read.
-        """
-        reader = self.format.reader_of(file.path)
-        with _named(file), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file.path))
-            names = reader.column_names(stream)
-            stream = _from_its_begin(stream, file, opened)
-            if names is None and isinstance(reader, ListingReader):
-                names = reader.names_in(stream, _LISTED_RECORDS)
-                stream = opened.enter_context(open_source(file.path))
-            plain = [name for name in names or () if _is_plain(reader, file, name)]
-            n_left = max_records
-            for raw in reader.read(stream, plain, (), min(_BATCH_ROWS, max_records)):
-                yield raw
-                n_left -= len(raw.records)
-                if n_left <= 0:
-                    return
-
     def _raw(
         self,
         reader: Reader,
@@ -326,17 +299,6 @@ class EventSource:
         if declared is not None:
             declared = [*declared, *(name for name, _ in file.partitions)]
         return self.mapping.resolve(declared, self.format.has_xes_names(file.path))
-
-
-def _is_plain(reader: Reader, file: SourceFile, name: str) -> bool:
-    """Returns whether a column can be read: of files that declare types, one that is not nested."""
-    if not isinstance(reader, TypedReader):
-        return True
-    with open_source(file.path) as stream:
-        try:
-            return bool(reader.empty(stream, (name,)).num_columns)
-        except InputSchemaError:
-            return False
 
 
 def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitStack) -> BinaryIO:

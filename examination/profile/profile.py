@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.profile.cases import CaseFacts, facts_of
 from tracecloak.examination.profile.columns import ColumnFacts, add_batch
+from tracecloak.examination.profile.reading import all_columns
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
     Suggestion,
@@ -117,7 +118,7 @@ def _columns(
     n_left = max_records
     for file in source.files:
         names = source.names_of(file, source.columns_of(file))
-        for raw in source.all_columns(file, n_left):
+        for raw in all_columns(source, file, n_left):
             add_batch(facts, raw.columns, names, source.mapping)
             n_left -= len(raw.records) + len(raw.malformed)
             if n_left <= 0:
