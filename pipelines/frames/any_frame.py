@@ -60,7 +60,9 @@ class AnyFrame:
             )
         return cls(tuple(names), frame, is_pm4py)
 
-    def columns(self, names: Sequence[str]) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+    def columns(
+        self, names: Sequence[str], n_rows: int | None = None
+    ) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
         """Returns some of its columns, and which of their values are fractions, where that is told.
 
         No value has a say in the type of another one: a column of Python's objects becomes text,
@@ -68,12 +70,14 @@ class AnyFrame:
 
         Args:
             names: Of columns that it has.
+            n_rows: How many of the first rows; None: all.
 
         Returns:
             A batch of the columns in that order, and bool[n] by the name of each column of objects,
             see `schemas.events.scalars.fractions`.
         """
         chosen = self._frame.select(*names)
+        chosen = chosen if n_rows is None else chosen.head(n_rows)
         # What is lazy is computed by its own engine, of these columns alone.
         eager = chosen.collect("pyarrow") if isinstance(chosen, nw.LazyFrame) else chosen
         arrays, fractional = [], {}

@@ -151,7 +151,10 @@ def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     _check_keys(keys)
     given = {name: value for name, value in keys.items() if value is not None}
     # One process makes the parts, and whoever reads them gets one frame.
-    whole = {"parts": 1, "formats": "parquet", **given}
+    whole = {"parts": 1, "formats": (), **given}
+    formats = whole["formats"]
+    listed = formats.split(",") if isinstance(formats, str) else list(formats)
+    whole["formats"] = list(dict.fromkeys(["parquet", *map(str.strip, listed)]))
     return load(None, {"log": PLACE, "runner": IN_MEMORY, "method": method, **whole})
 
 

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.content_order import in_content_order
-from tracecloak.schemas.events.events import EVENT_INDEX
-from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -36,6 +35,9 @@ class FrameSource(EventSource):
     """
 
     frame: AnyFrame = field(kw_only=True)
+    _events: dict[ColumnMapping, tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]] = field(
+        default_factory=dict, kw_only=True, repr=False, compare=False
+    )
 
     @classmethod
     def over(
@@ -61,7 +63,7 @@ class FrameSource(EventSource):
 
         The digest is of the canonical events: of no row's place, no index, type, chunk or category.
         """
-        events, _ = self._canonical(None)
+        events, _, _ = self._whole()
         file = SourceFile(0, PLACE, events.num_rows, digest=_digest_of(events))
         return replace(self, files=(file,))
 
@@ -82,23 +84,27 @@ class FrameSource(EventSource):
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:
         """Returns the first rows with what was found of them; see `EventSource`."""
-        tally = TallyOfFile(0)
-        events, _ = self._canonical(tally, n_records)
-        return FirstRecords(tally.result(), (events,))
+        events, _, tally = self._canonical(n_records)
+        return FirstRecords(tally, (events,))
 
     def read(
         self, file: SourceFile, tally: TallyOfFile | None = None
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields all events and all rejects at once; see `EventSource`."""
-        yield self._canonical(tally)
+        events, rejects, read = self._whole()
+        if tally is not None:
+            tally.take(read)
+        yield events, rejects
 
-    def _canonical(
-        self, tally: TallyOfFile | None, n_rows: int | None = None
-    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        columns, fractional = self.frame.columns(self._resolved.wanted)
-        if n_rows is not None:
-            columns = columns.slice(0, n_rows)
-            fractional = {name: values[:n_rows] for name, values in fractional.items()}
+    def _whole(self) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
+        """Returns what `_canonical` does of all rows, which are read once for each mapping."""
+        if self.mapping not in self._events:
+            self._events[self.mapping] = self._canonical(None)
+        return self._events[self.mapping]
+
+    def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
+        columns, fractional = self.frame.columns(self._resolved.wanted, n_rows)
+        tally = TallyOfFile(0)
         events, rejects = self._resolved.canonicalise(
             columns,
             np.arange(columns.num_rows),
@@ -107,7 +113,7 @@ class FrameSource(EventSource):
             tally,
             fractional=fractional,
         )
-        return in_content_order([events]), rejects
+        return in_content_order([events]), rejects, tally.result()
 
     @property
     def _resolved(self) -> ResolvedColumns:
@@ -116,21 +122,20 @@ class FrameSource(EventSource):
 
 
 def _digest_of(events: pa.RecordBatch) -> str:
-    """Returns the SHA-256 of canonical events in the order of their content."""
+    """Returns the SHA-256 of events as `in_content_order` gives them.
+
+    Its dictionaries are sorted and hold just the texts that there are, so their codes are as
+    canonical as these.
+    """
     digest = hashlib.sha256()
     for name in events.schema.names:
-        if name == EVENT_INDEX:
-            continue
         values = events.column(name)
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        is_null = np.asarray(pc.is_null(values))
         digest.update(f"{name} {values.type} {len(values)}\n".encode())
-        digest.update(np.packbits(is_null).tobytes())
-        if pa.types.is_integer(values.type):
-            digest.update(np.asarray(pc.fill_null(values, 0), "<i8").tobytes())
-        else:
-            texts = pc.fill_null(values, "").cast(pa.large_string())
-            digest.update(np.asarray(pc.binary_length(texts), "<i8").tobytes())
-            digest.update("".join(texts.to_pylist()).encode())
+        if pa.types.is_dictionary(values.type):
+            texts = values.dictionary.to_pylist()
+            digest.update(np.array(list(map(len, texts)), "<i8").tobytes())
+            digest.update("".join(texts).encode())
+            values = values.indices
+        digest.update(np.packbits(np.asarray(pc.is_null(values))).tobytes())
+        digest.update(np.asarray(pc.fill_null(values, 0), "<i8").tobytes())
     return digest.hexdigest()

@@ -170,6 +170,12 @@ class TallyOfFile:
             self._counts[i] += len(records)
             self._first[i] = min(self._first[i], self._base + records.min())
 
+    def take(self, tally: ReadTally) -> None:
+        """Takes in what was counted of this file before."""
+        self._n_events += tally.n_events
+        self._counts += tally.counts
+        self._first = np.minimum(self._first, tally.first)
+
     def result(self) -> ReadTally:
         """Returns the tally so far."""
         return ReadTally(self._n_events, self._counts.copy(), self._first.copy())
