@@ -32,6 +32,13 @@ from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local
+from tracecloak.pipelines.stream.message_keys import (
+    MessageSchema,
+    check_brokers,
+    check_message_keys,
+    kind_of,
+    operations_of,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import EVENT_ID
@@ -102,6 +109,7 @@ StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
 IN_DIGEST = (
     *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute", "clock"),
+    *("operation", "operation_events"),
     *("product", "view", "sliding_steps", "epsilon", "delta", "allow_large_delta", "max_cases"),
     *("vocabulary", "closed_vocabulary", "max_trace_length", "l2_clip", "guarantee"),
     *("w_event_steps", "max_cases_per_individual", "log_params", "period", "horizon", "start"),
@@ -129,14 +137,33 @@ class StreamConfig(PayingConfig, MappedConfig):
     kafka_properties: str | None = None
     """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
     topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
+    kafka_token: str | None = None
+    """Where a client of Kafka gets the token by which brokers know it: msk, AWS's own signer, or an
+    entry of another distribution. By default it needs none."""
     clock_topic: Name = "tracecloak-clock"
     """Name of a topic beside that of the input, which gets a message without content every few
     seconds: the time at which it arrives is that by which steps are over. It is made if it is not
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
-    message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
-    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
+    message_schema: MessageSchema | None = Field(None, alias="schema")
+    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro and
+    confluent-json, of schemas of a registry, in Confluent's frame. By default avro or json."""
+    schema_registry: str | None = None
+    """Address of the registry that has the schemas, such as https://HOST:PORT; needed with schema
+    confluent-avro and confluent-json, by default none."""
+    schema_registry_properties: str | None = None
+    """File of settings of confluent-kafka's SchemaRegistryClient, a line NAME=VALUE each, such as
+    basic.auth.user.info; workers elsewhere need it under the same name. By default there is none.
+    """
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
+    operation: str | None = None
+    """Field that says what was done to a record, such as payload.op of Debezium; by default none.
+    """
+    operation_events: Annotated[
+        tuple[str, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)
+    ] = ()
+    """Values of operation that are events, such as c,r; a message with another one is a reject. By
+    default none, needed with operation."""
     id_attribute: str | None = None
     """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
@@ -253,6 +280,7 @@ class StreamConfig(PayingConfig, MappedConfig):
         self._check_kafka()
         self._check_product()
         self._check_starts()
+        check_message_keys(self)
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
                 "max_cases_per_individual needs to know the individuals: name their field with "
@@ -281,6 +309,7 @@ class StreamConfig(PayingConfig, MappedConfig):
                 f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
                 "HOST:PORT/NAME in input_topic or output_topic"
             )
+        check_brokers(self)
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -327,7 +356,7 @@ class StreamConfig(PayingConfig, MappedConfig):
             return None
         from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
-        return KafkaTopic.parse(topic, self.kafka_properties)
+        return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
     @property
     def n_shards(self) -> int:
@@ -406,7 +435,12 @@ class StreamConfig(PayingConfig, MappedConfig):
         closed = self.vocabulary if self.closed_vocabulary else None
         mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
         return MessageFormat(
-            mapping, self.event_id, self.id_attribute, self.time_attribute, self.message_schema
+            mapping,
+            self.event_id,
+            self.id_attribute,
+            self.time_attribute,
+            kind_of(self),
+            operations_of(self),
         )
 
     @property

@@ -1,0 +1,117 @@
+"""Fields of a message: what a path leads to, and what of it is a scalar.
+
+Take `payload.after.case_id`. A message that has a field of just that name gives this one; in any
+other, each dot leads into an object. Each message is read by itself, and no other has a say in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.scalars import MAX_DECIMAL_DIGITS
+from tracecloak.schemas.streams.message_reasons import NO_SCALAR, NO_UTF8
+
+Field = Callable[[Mapping[str, Any]], Any]
+"""Returns what a message has in a field; None where it has none."""
+
+# How JSON names the branches of an Avro union that hold a scalar, and what a value of them is.
+_BRANCHES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    **dict.fromkeys(("int", "long"), (int,)),
+    **dict.fromkeys(("float", "double"), (int, float)),
+}
+_EPOCH = datetime(1970, 1, 1)
+_LIMIT = 10**MAX_DECIMAL_DIGITS
+
+
+class UnreadError(ValueError):
+    """A message is no event, for one of MESSAGE_REASONS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A number that its schema calls a time.
+
+    Attributes:
+        number: As it was sent.
+        micros: Microseconds since 1970-01-01, of any size.
+        is_local: Whether that is by the clock of the zone in which times are read; else UTC.
+    """
+
+    number: int
+    micros: int
+    is_local: bool
+
+    def local_text(self) -> str | None:
+        """Returns ISO 8601 without an offset; None: the time is out of range."""
+        if not MIN_TIME_US <= self.micros <= MAX_TIME_US:
+            return None
+        return (_EPOCH + timedelta(microseconds=self.micros)).isoformat()
+
+
+def field_at(path: str) -> Field:
+    """Returns what reads the field of a name, or of names within one another.
+
+    Raises:
+        UnreadError: On reading: a dot of the path leads into what is no object.
+    """
+    if "." not in path:
+        return lambda body: body.get(path)
+    head, _, rest = path.partition(".")
+    inner = field_at(rest)
+
+    def value(body: Mapping[str, Any]) -> Any:
+        if path in body:
+            return body[path]
+        outer = body.get(head)
+        if outer is None:
+            return None
+        if type(outer) is not dict:
+            raise UnreadError(NO_SCALAR)
+        return inner(outer)
+
+    return value
+
+
+def scalar(value: Any) -> Any:
+    """Returns a field as a scalar of Python; None where there is none.
+
+    Raises:
+        UnreadError: It is no scalar, no finite number, or no UTF-8.
+    """
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise UnreadError(NO_UTF8) from None
+        return value
+    if value is None or kind is int or kind is bool:
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if kind is Stamp:
+        return value.number
+    if kind is Decimal and _is_bounded(value):
+        return value
+    if kind is dict and len(value) == 1:  # a branch of an Avro union, as JSON has it
+        (branch,) = value.items()
+        if type(branch[1]) in _BRANCHES.get(branch[0], ()):
+            return scalar(branch[1])
+    raise UnreadError(NO_SCALAR)
+
+
+def _is_bounded(value: Decimal) -> bool:
+    """Whether a decimal has no more digits before and behind its point than scalars can have."""
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < -MAX_DECIMAL_DIGITS:
+        return False
+    return value.copy_abs() < _LIMIT
