@@ -57,6 +57,7 @@ class AvroSchemas:
         _read_stamps()
         # By name what a record's fields hold; of other named types whether they take bytes.
         self._types: dict[str, list[_Content] | int] = {}
+        self._texts: dict[str, str] = {}  # a schema can be referred to in several ways
 
     def rewritten(self, text: str) -> str:
         """Returns a schema that fastavro is to see.
@@ -64,13 +65,16 @@ class AvroSchemas:
         Raises:
             UnfitSchemaError: It is no schema.
         """
+        if text in self._texts:
+            return self._texts[text]
         try:
             node, _ = self._seen(bounded_json(text), "")
         except UnfitSchemaError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise UnfitSchemaError("a schema is none of Avro") from None
-        return json.dumps(node)
+        self._texts[text] = json.dumps(node)
+        return self._texts[text]
 
     def judge(self) -> None:
         """Makes sure that no datum of these schemas takes more than its bytes are worth.
