@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.plugins import Plugins
 
 TokenSource = Callable[[str, str], tuple[str, float]]
@@ -25,12 +25,12 @@ def token_of(name: str, servers: str, configuration: str) -> tuple[str, float]:
     """Returns a token and when it ends, as the client library asks for it.
 
     Raises:
-        RuntimeError: There is none. The text has nothing of what others raise, as that may be a
+        TracecloakError: There is none. The text has nothing of what others raise, as that may be a
             secret.
     """
     try:
         return TOKENS.named(name)(servers, configuration)
     except TracecloakError as error:
-        raise RuntimeError(f"kafka_token {name}: {error}") from None
+        raise type(error)(f"kafka_token {name}: {error}") from None
     except Exception as error:
-        raise RuntimeError(f"kafka_token {name} failed ({type(error).__name__})") from None
+        raise UsageError(f"kafka_token {name} failed ({type(error).__name__})") from None

@@ -123,16 +123,14 @@ class KafkaTopic:
 
         Raises:
             UsageError: There is none.
+            RetryLater: There is none yet.
         """
         if self.token is None:
             return
         from tracecloak.transforms.services.kafka_tokens import token_of
 
         given = read_properties("kafka_properties", self.properties)
-        try:
-            token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
-        except RuntimeError as error:
-            raise UsageError(str(error)) from None
+        token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
 
     def check(self, is_read: bool = True) -> None:
         """Makes sure that the topic is there, and that its brokers stamp what they append.
@@ -142,7 +140,7 @@ class KafkaTopic:
 
         Raises:
             UsageError: It is not, or they do not; or the client library is not installed, or the
-                brokers refuse this client.
+                brokers refuse this client, or there is no token for it.
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
