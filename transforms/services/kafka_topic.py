@@ -147,13 +147,15 @@ class KafkaTopic:
         admin = importlib.import_module("confluent_kafka.admin")
         self._check_token()
         reasons: list[Any] = []  # why a connection failed, which the error of a question leaves out
-        client = self.client(admin.AdminClient, {"error_cb": reasons.append})
+        logger = _Demoted()
+        further = {"error_cb": reasons.append, "logger": logger}
+        client = self.client(admin.AdminClient, further)
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
             topics = client.list_topics(timeout=_ASK_SECONDS).topics
         except library.KafkaException as error:
             client.poll(0)
-            raise self.unreached(error, *reasons) from None
+            raise self.unreached(error, *reasons, said=logger.last) from None
         if self.name not in topics:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
         if not is_read:
@@ -171,12 +173,13 @@ class KafkaTopic:
                 "topic's setting message.timestamp.type=LogAppendTime"
             )
 
-    def unreached(self, error: Exception, *reasons: Any) -> TracecloakError:
+    def unreached(self, error: Exception, *reasons: Any, said: str = "") -> TracecloakError:
         """Returns whether an error of the client ends by waiting, or needs a person to mend it.
 
         Args:
             error: What the client raised.
             reasons: What it called back with.
+            said: What it logged last, which can say more.
         """
         codes = confluent_kafka().KafkaError
         refusals = (
@@ -192,10 +195,10 @@ class KafkaTopic:
                     f"{KAFKA}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
                     "see kafka_properties"
                 )
-        said = "".join(f"; {one.str()}" for one in reasons[:1])
-        return RetryLater(
-            f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {error.args[0].str()}{said}"
-        )
+        hint = "brokers that ask for TLS do so: see security.protocol in kafka_properties"
+        is_closed = "closed by peer" in said
+        why = "; ".join(filter(None, (error.args[0].str(), said, hint if is_closed else "")))
+        return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {why}")
 
 
 @dataclass(frozen=True)
@@ -509,10 +512,17 @@ class _Demoted:
     """What the client library logs, which repeats itself, for those who debug.
 
     What matters of it comes as an error, and is raised.
+
+    Attributes:
+        last: The last line.
     """
+
+    def __init__(self) -> None:
+        self.last = ""
 
     def log(self, _: int, text: str, *values: object) -> None:
         """Takes a line."""
+        self.last = text % values
         _LOG.debug(text, *values)
 
 
