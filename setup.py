@@ -25,12 +25,12 @@ EXTRAS = {
     "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],
     "postgresql": ["psycopg[binary]>=3.1.4"],
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
-    "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3"],
+    "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
     "report": ["matplotlib>=3.8"],
 }
 # What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
 # not among it: the tests that need them say that they were skipped.
-CLOUDS = ("aws", "gcp")
+CLOUDS = ("aws", "gcp", "msk")
 DEVELOPMENT = [
     *(need for extra, needs in EXTRAS.items() if extra not in CLOUDS for need in needs),
     "axe-playwright-python>=0.1.4",

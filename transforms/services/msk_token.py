@@ -22,7 +22,7 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
         UsageError: AWS's signer is not installed, no region is named, or there are no credentials.
     """
     try:
-        signer = importlib.import_module("aws_msk_iam_sasl_signer")
+        signer = importlib.import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
     except ImportError:
         raise missing_extra("kafka_token msk", "aws-msk-iam-sasl-signer-python", "msk") from None
     region = _SAID.search(configuration) or _OF_MSK.search(servers)
@@ -32,11 +32,11 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
             "sasl.oauthbearer.config=region=REGION into the file of kafka_properties"
         )
     try:
-        token, ends_ms = signer.MSKAuthTokenProvider.generate_auth_token(region[1])
+        token, ends_ms = signer.generate_auth_token(region[1])
     except Exception as error:  # of AWS's libraries
         raise UsageError(
-            f"AWS has no credentials for this machine ({type(error).__name__}): give it a role "
-            "that may connect to the cluster, or AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            f"AWS's signer gives no token ({type(error).__name__}): give this machine credentials, "
+            "such as a role that may connect to the cluster, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY"
         ) from None
     return str(token), ends_ms / 1_000
