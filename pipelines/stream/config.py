@@ -35,7 +35,6 @@ from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.pipelines.stream.message_keys import (
     MessageSchema,
     check_brokers,
-    check_message_keys,
     kind_of,
     operations_of,
 )
@@ -280,7 +279,6 @@ class StreamConfig(PayingConfig, MappedConfig):
         self._check_kafka()
         self._check_product()
         self._check_starts()
-        check_message_keys(self)
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
                 "max_cases_per_individual needs to know the individuals: name their field with "
@@ -309,7 +307,7 @@ class StreamConfig(PayingConfig, MappedConfig):
                 f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
                 "HOST:PORT/NAME in input_topic or output_topic"
             )
-        check_brokers(self)
+        check_brokers(self.input_kafka, self.output_kafka, self.kafka_token)
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -430,17 +428,22 @@ class StreamConfig(PayingConfig, MappedConfig):
 
     @property
     def layout(self) -> MessageFormat:
-        """Where a message says what."""
+        """Where a message says what.
+
+        Raises:
+            UsageError: Keys do not go together.
+        """
         filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
         mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
+        schema = self.message_schema
         return MessageFormat(
             mapping,
             self.event_id,
             self.id_attribute,
             self.time_attribute,
-            kind_of(self),
-            operations_of(self),
+            kind_of(schema, self.schema_registry, self.schema_registry_properties),
+            operations_of(schema, self.operation, self.operation_events),
         )
 
     @property

@@ -22,16 +22,12 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.stamps import cast_or_null
 
-MAX_DECIMAL_DIGITS = 38
-"""Digits of a decimal of Python before its point, and behind it."""
-
 # The types of Python's scalars, in which readers find values that have no column's type.
 _TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     bool: pa.bool_(),
     int: pa.int64(),
     float: pa.float64(),
-    Decimal: pa.decimal256(2 * MAX_DECIMAL_DIGITS, MAX_DECIMAL_DIGITS),
 }
 _POINT_ZERO = r"^(-?(?:0|[1-9][0-9]*))\.0+$"
 
@@ -100,8 +96,7 @@ def texts_of_scalars(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
     """Returns the texts of values of Python, each of a type of its own, and which are fractions.
 
     Args:
-        values: [n], each a text, a truth, an integer of any size, a float, a decimal of at most
-            MAX_DECIMAL_DIGITS before its point and behind it, or None.
+        values: [n], each a text, a truth, an integer of any size, a float or None.
 
     Returns:
         string[n], null for None and NaN, and bool[n]; see `fractions`.

@@ -14,7 +14,6 @@ from decimal import Decimal
 from typing import Any
 
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.scalars import MAX_DECIMAL_DIGITS
 from tracecloak.schemas.streams.message_reasons import NO_SCALAR, NO_UTF8
 
 Field = Callable[[Mapping[str, Any]], Any]
@@ -28,7 +27,7 @@ _BRANCHES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("float", "double"), (int, float)),
 }
 _EPOCH = datetime(1970, 1, 1)
-_LIMIT = 10**MAX_DECIMAL_DIGITS
+_MAX_DECIMAL_DIGITS = 38
 
 
 class UnreadError(ValueError):
@@ -100,8 +99,8 @@ def scalar(value: Any) -> Any:
         return value
     if kind is Stamp:
         return value.number
-    if kind is Decimal and _is_bounded(value):
-        return value
+    if kind is Decimal:
+        return _number(value)
     if kind is dict and len(value) == 1:  # a branch of an Avro union, as JSON has it
         (branch,) = value.items()
         if type(branch[1]) in _BRANCHES.get(branch[0], ()):
@@ -109,9 +108,18 @@ def scalar(value: Any) -> Any:
     raise UnreadError(NO_SCALAR)
 
 
-def _is_bounded(value: Decimal) -> bool:
-    """Whether a decimal has no more digits before and behind its point than scalars can have."""
+def _number(value: Decimal) -> int | float:
+    """Returns a decimal as the number of Python that has the same text.
+
+    Raises:
+        UnreadError: It is none, or has more digits than such a number keeps.
+    """
     exponent = value.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent < -MAX_DECIMAL_DIGITS:
-        return False
-    return value.copy_abs() < _LIMIT
+    if isinstance(exponent, int) and -_MAX_DECIMAL_DIGITS <= exponent <= 0:
+        if abs(value.adjusted()) <= _MAX_DECIMAL_DIGITS:
+            if value == value.to_integral_value():
+                return int(value)
+            number = float(value)
+            if Decimal(repr(number)) == value:
+                return number
+    raise UnreadError(NO_SCALAR)
