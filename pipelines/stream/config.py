@@ -32,12 +32,6 @@ from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local
-from tracecloak.pipelines.stream.message_keys import (
-    MessageSchema,
-    check_brokers,
-    kind_of,
-    operations_of,
-)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import EVENT_ID
@@ -106,6 +100,9 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
+# What few messages need; see `pipelines.stream.message_keys`.
+_MORE = ("schema_registry", "schema_registry_properties", "operation", "operation_events")
+
 IN_DIGEST = (
     *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute", "clock"),
     *("operation", "operation_events"),
@@ -143,7 +140,9 @@ class StreamConfig(PayingConfig, MappedConfig):
     """Name of a topic beside that of the input, which gets a message without content every few
     seconds: the time at which it arrives is that by which steps are over. It is made if it is not
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
-    message_schema: MessageSchema | None = Field(None, alias="schema")
+    message_schema: Literal["avro", "json", "confluent-avro", "confluent-json"] | None = Field(
+        None, alias="schema"
+    )
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro and
     confluent-json, of schemas of a registry, in Confluent's frame. By default avro or json."""
     schema_registry: str | None = None
@@ -307,7 +306,10 @@ class StreamConfig(PayingConfig, MappedConfig):
                 f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
                 "HOST:PORT/NAME in input_topic or output_topic"
             )
-        check_brokers(self.input_kafka, self.output_kafka, self.kafka_token)
+        if self.kafka_token is not None or self.input_kafka is not None:
+            from tracecloak.pipelines.stream.message_keys import check_brokers
+
+            check_brokers(self.input_kafka, self.output_kafka, self.kafka_token)
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -436,14 +438,15 @@ class StreamConfig(PayingConfig, MappedConfig):
         filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
         mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
-        schema = self.message_schema
+        kind: Any = self.message_schema
+        operations = None
+        if kind not in (None, "avro", "json") or any(getattr(self, name) for name in _MORE):
+            from tracecloak.pipelines.stream.message_keys import kind_of, operations_of
+
+            operations = operations_of(kind, self.operation, self.operation_events)
+            kind = kind_of(kind, self.schema_registry, self.schema_registry_properties)
         return MessageFormat(
-            mapping,
-            self.event_id,
-            self.id_attribute,
-            self.time_attribute,
-            kind_of(schema, self.schema_registry, self.schema_registry_properties),
-            operations_of(schema, self.operation, self.operation_events),
+            mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations
         )
 
     @property

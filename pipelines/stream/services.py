@@ -62,9 +62,10 @@ def check_registry(config: StreamConfig) -> None:
         UsageError: It refuses this client, or it is none.
         RetryLater: It is away.
     """
-    kind = config.layout.kind
-    if not (kind is None or isinstance(kind, str)):
-        kind.registry.check()
+    if config.schema_registry is not None:
+        from tracecloak.transforms.services.schema_registry import SchemaRegistry
+
+        SchemaRegistry(config.schema_registry, config.schema_registry_properties).check()
 
 
 def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_begun: bool) -> None:

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.streams.message_reasons import NO_SCALAR, NO_UTF8
 
 Field = Callable[[Mapping[str, Any]], Any]
@@ -26,33 +22,22 @@ _BRANCHES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("int", "long"), (int,)),
     **dict.fromkeys(("float", "double"), (int, float)),
 }
-_EPOCH = datetime(1970, 1, 1)
-_MAX_DECIMAL_DIGITS = 38
 
 
 class UnreadError(ValueError):
     """A message is no event, for one of MESSAGE_REASONS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(int):
     """A number that its schema calls a time.
 
     Attributes:
-        number: As it was sent.
-        micros: Microseconds since 1970-01-01, of any size.
-        is_local: Whether that is by the clock of the zone in which times are read; else UTC.
+        micros: Microseconds since 1970 UTC, of any size; None: `text` says when.
+        text: ISO 8601 by the clock of the zone in which times are read; None: it is out of range.
     """
 
-    number: int
-    micros: int
-    is_local: bool
-
-    def local_text(self) -> str | None:
-        """Returns ISO 8601 without an offset; None: the time is out of range."""
-        if not MIN_TIME_US <= self.micros <= MAX_TIME_US:
-            return None
-        return (_EPOCH + timedelta(microseconds=self.micros)).isoformat()
+    micros: int | None = None
+    text: str | None = None
 
 
 def field_at(path: str) -> Field:
@@ -70,11 +55,9 @@ def field_at(path: str) -> Field:
         if path in body:
             return body[path]
         outer = body.get(head)
-        if outer is None:
-            return None
-        if type(outer) is not dict:
+        if outer is not None and type(outer) is not dict:
             raise UnreadError(NO_SCALAR)
-        return inner(outer)
+        return None if outer is None else inner(outer)
 
     return value
 
@@ -98,28 +81,9 @@ def scalar(value: Any) -> Any:
     if kind is float and math.isfinite(value):
         return value
     if kind is Stamp:
-        return value.number
-    if kind is Decimal:
-        return _number(value)
+        return int(value)
     if kind is dict and len(value) == 1:  # a branch of an Avro union, as JSON has it
         (branch,) = value.items()
         if type(branch[1]) in _BRANCHES.get(branch[0], ()):
             return scalar(branch[1])
-    raise UnreadError(NO_SCALAR)
-
-
-def _number(value: Decimal) -> int | float:
-    """Returns a decimal as the number of Python that has the same text.
-
-    Raises:
-        UnreadError: It is none, or has more digits than such a number keeps.
-    """
-    exponent = value.as_tuple().exponent
-    if isinstance(exponent, int) and -_MAX_DECIMAL_DIGITS <= exponent <= 0:
-        if abs(value.adjusted()) <= _MAX_DECIMAL_DIGITS:
-            if value == value.to_integral_value():
-                return int(value)
-            number = float(value)
-            if Decimal(repr(number)) == value:
-                return number
     raise UnreadError(NO_SCALAR)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import fastavro
 import numpy as np
@@ -57,9 +57,6 @@ from tracecloak.schemas.streams.message_reasons import (
 )
 from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
 
-if TYPE_CHECKING:
-    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
-
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.
 MESSAGE_REJECT_SCHEMA = pa.schema(
@@ -91,6 +88,19 @@ class Message(Protocol):
     @property
     def attributes(self) -> Mapping[str, str]:
         """What is said of it beside."""
+        ...
+
+
+class Bodies(Protocol):
+    """What reads messages of another kind; `transforms.formats.registry_messages` has one."""
+
+    def body(self, data: bytes) -> dict[str, Any]:
+        """Returns the fields of a message.
+
+        Raises:
+            UnreadError: It cannot be read.
+            TracecloakError: That is no fault of the message.
+        """
         ...
 
 
@@ -128,7 +138,7 @@ class MessageFormat:
         time_attribute: Attribute of the message with the time of the event, before any field:
             milliseconds since 1970 or ISO 8601; None: there is none.
         kind: `avro` or `json`, where messages of the other kind are not to be read; None: both are.
-            Or the registry of the schemas of all messages.
+            Or what reads messages of another kind.
         operations: Which messages are events, by a field of theirs; it is looked at before the
             filters. None: all are. A datum of `event.avsc` has no such field.
 
@@ -140,7 +150,7 @@ class MessageFormat:
     event_id: str = EVENT_ID
     id_attribute: str | None = None
     time_attribute: str | None = None
-    kind: Literal["avro", "json"] | RegistrySchemas | None = None
+    kind: Literal["avro", "json"] | Bodies | None = None
     operations: Operations | None = None
 
     def __post_init__(self) -> None:
@@ -358,8 +368,8 @@ class _Rows:
         if value is None:
             return self._numbers, None, EMPTY_TIME
         if type(value) is Stamp:
-            if value.is_local:
-                return self._iso_texts, value.local_text(), FAR_TIME
+            if value.micros is None:
+                return self._iso_texts, value.text, FAR_TIME
             return self._numbers, _in_range(value.micros), FAR_TIME
         if type(value) is str:
             return self._texts, scalar(value), None if value else EMPTY_TIME
@@ -422,7 +432,7 @@ def _in_range(micros: int | float) -> int | None:
 
 
 def _body(
-    data: bytes, asked: Literal["avro", "json"] | RegistrySchemas | None
+    data: bytes, asked: Literal["avro", "json"] | Bodies | None
 ) -> tuple[dict[str, Any], bool]:
     """The fields of a message, and whether it is a datum of `event.avsc`.
 

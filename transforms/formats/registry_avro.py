@@ -5,25 +5,30 @@ a type that holds itself takes the stack of the process with one message, and a 
 take no byte takes its memory. Such a schema is refused, whatever the message says.
 
 Times keep their numbers: a logical type of time becomes a `Stamp`, since Python's own times end at
-the year 9999, and one field that is later must not take its whole message along. A `uuid` is its
-text as it was sent, and so are other logical types what they are without them.
+the year 9999, and one field that is later must not take its whole message along. A decimal is the
+number of Python that has the same text, and stays bytes where there is none. A `uuid` is its text
+as it was sent, and so are values of other logical types what they are without them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 import fastavro
 
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.formats.message_fields import Stamp
 
 _MAX_NODES = 20_000
 _MAX_DEPTH = 100
 _MAX_DECIMAL_DIGITS = 76
+_EPOCH = datetime(1970, 1, 1)
 
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 # (microseconds of a unit, how many units a microsecond has, whether the time is of a wall clock).
@@ -54,7 +59,7 @@ class AvroSchemas:
 
     def __init__(self) -> None:
         """Begins with no schema."""
-        _read_stamps()
+        _register()
         # By name what a record's fields hold; of other named types whether they take bytes.
         self._types: dict[str, list[_Content] | int] = {}
         self._texts: dict[str, str] = {}  # a schema can be referred to in several ways
@@ -164,7 +169,7 @@ def _with_logical_type(node: dict[str, Any]) -> dict[str, Any]:
         precision, scale = node.get("precision"), node.get("scale", 0)
         if type(precision) is int and type(scale) is int:
             if 0 <= scale <= precision <= _MAX_DECIMAL_DIGITS and precision:
-                return {**kept, "logicalType": logical, "precision": precision, "scale": scale}
+                return {**kept, "logicalType": _OURS + logical, "scale": scale}
     return kept
 
 
@@ -198,15 +203,36 @@ def _size(content: _Content, sizes: dict[str, tuple[bool, int, int]]) -> tuple[b
     return True, 1 + sum(n for _, n, _ in parts), 1 + max((d for _, _, d in parts), default=0)
 
 
-def _read_stamps() -> None:
-    """Has fastavro read times as `Stamp`, under names that no schema but a rewritten one has."""
+def _register() -> None:
+    """Has fastavro read logical types under names that no schema but a rewritten one has."""
     readers = cast(dict[str, Any], fastavro.read.LOGICAL_READERS)
-    for logical, (micros, parts, is_local) in _UNITS.items():
+    for logical, unit in _UNITS.items():
         kind = "int" if logical == "date" else "long"
+        readers[f"{kind}-{_OURS}{logical}"] = _stamp_reader(*unit)
+    for kind in ("bytes", "fixed"):
+        readers[f"{kind}-{_OURS}decimal"] = _decimal
 
-        def stamp(
-            number: int, *_: Any, micros: int = micros, parts: int = parts, local: bool = is_local
-        ) -> Stamp:
-            return Stamp(number, number * micros // parts, local)
 
-        readers[f"{kind}-{_OURS}{logical}"] = stamp
+def _stamp_reader(unit_us: int, parts: int, is_local: bool) -> Callable[..., Stamp]:
+    """Returns what makes a time of a number, by its row of `_UNITS`."""
+
+    def stamp(number: int, *_: Any) -> Stamp:
+        micros, made = number * unit_us // parts, Stamp(number)
+        if not is_local:
+            made.micros = micros
+        elif MIN_TIME_US <= micros <= MAX_TIME_US:
+            made.text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
+        return made
+
+    return stamp
+
+
+def _decimal(data: bytes, schema: Any, *_: Any) -> int | float | bytes:
+    """Returns a decimal as the number that has its text; its bytes where none of Python has it."""
+    unscaled, unit = int.from_bytes(data, "big", signed=True), 10 ** schema["scale"]
+    if abs(unscaled) >= 10**_MAX_DECIMAL_DIGITS:
+        return data
+    if unscaled % unit == 0:
+        return unscaled // unit
+    number = unscaled / unit
+    return number if Decimal(repr(number)) * unit == unscaled else data
