@@ -1,4 +1,4 @@
-"""A stream of messages of a registry: steps as of plain messages, and none lost while it is away."""
+"""A stream of messages of a registry: steps of plain messages, and none lost while it is away."""
 
 from __future__ import annotations
 
