@@ -452,7 +452,6 @@ _SCHEMAS = st.builds(
 
 
 @settings(
-    max_examples=300,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
