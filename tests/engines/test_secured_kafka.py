@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import random
 import time
@@ -10,7 +9,6 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,14 +19,11 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tests.engines.kafka import PASSWORD, KafkaBroker, kafka_broker
 from tests.engines.processes import free_port, wait_until
 from tests.engines.skipping import or_skip
+from tests.support.certificates import certificate
 from tests.support.killed_streams import ACTIVITIES, PERIOD_SECONDS, Runs, flags, n_cases
 from tests.support.registry_double import registry_double
 from tests.support.releasing import counting_charges
@@ -40,33 +35,6 @@ from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionRead
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0
-_DAY = timedelta(days=1)
-
-
-def certificate(folder: Path, name: str) -> tuple[str, str]:
-    """A key and a certificate that it has signed itself, for this machine, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + _DAY)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return private.decode(), signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
 @dataclass(frozen=True)
@@ -97,10 +65,10 @@ class Secured:
 def secured(place: Path) -> Iterator[Secured]:
     folder = place / "secured-kafka"
     folder.mkdir()
-    private, public = certificate(folder, "broker")
+    private, public = certificate("broker")
     (folder / "tls.pem").write_text(private + public)
     (folder / "ca.pem").write_text(public)
-    (folder / "other.pem").write_text(certificate(folder, "somebody else")[1])
+    (folder / "other.pem").write_text(certificate("somebody else")[1])
     servers = f"localhost:{free_port()}"
     with or_skip(kafka_broker(folder, servers)) as broker:
         broker.new_topic("events")

@@ -7,12 +7,14 @@ registrations, and the kinds that there are. It judges nothing, so hostile schem
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -91,8 +93,8 @@ class RegistryDouble:
 
 
 @contextmanager
-def registry_double() -> Iterator[RegistryDouble]:
-    """Runs a registry that is empty."""
+def registry_double(tls: Path | None = None) -> Iterator[RegistryDouble]:
+    """Runs a registry that is empty; over TLS where a file has its key and certificate."""
     double = RegistryDouble()
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,7 +124,11 @@ def registry_double() -> Iterator[RegistryDouble]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        double.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        double.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield double

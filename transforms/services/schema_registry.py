@@ -96,7 +96,8 @@ class SchemaRegistry:
 
         Raises:
             NotThereError: It says that it has no such schema.
-            UsageError: It refuses this client, or does not answer as a registry does.
+            UsageError: It refuses this client, is not trusted, or does not answer as a registry
+                does.
             RetryLater: It does not answer, or says that it cannot now.
         """
         error_type = confluent_registry(".error").SchemaRegistryError
@@ -105,6 +106,12 @@ class SchemaRegistry:
         except error_type as error:
             status, code = error.http_status_code, error.error_code
         except Exception as error:  # of the client's own client, whose name its versions change
+            if "certificate verify failed" in str(error):
+                raise UsageError(
+                    f"schema_registry {self.url} is not trusted (certificate verify failed): name "
+                    "the certificate of who signed its own with ssl.ca.location in the file of "
+                    "schema_registry_properties"
+                ) from None
             kind = type(error).__name__
             raise RetryLater(f"schema_registry {self.url} does not answer ({kind})") from None
         if status in _PASSING or status >= 500:

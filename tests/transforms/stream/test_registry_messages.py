@@ -10,6 +10,7 @@ import resource
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import fastavro
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.certificates import certificate
 from tests.support.registry_double import RegistryDouble, registry_double
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -397,6 +399,23 @@ def test_a_registry_that_refuses_is_told_without_the_secret(
     registry.authorization = None
     with pytest.raises(UsageError, match=r"as a schema registry does \(HTTP 404\)"):
         SchemaRegistry(f"{registry.url}/nowhere").check()
+
+
+def test_a_registry_is_known_by_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_registry, "_SETTINGS", {"timeout": 20.0, "max.retries": 0})
+    private, public = certificate("registry")
+    for name, text in (("tls", private + public), ("ca", public), ("other", certificate("x")[1])):
+        (tmp_path / f"{name}.pem").write_text(text)
+    path = tmp_path / "registry.properties"
+    with registry_double(tmp_path / "tls.pem") as secured:
+        known = SchemaRegistry(secured.url, str(path))
+        path.write_text(f"ssl.ca.location={tmp_path / 'ca.pem'}\n")
+        known.check()
+        path.write_text(f"ssl.ca.location={tmp_path / 'other.pem'}\n")
+        with pytest.raises(UsageError, match=r"certificate verify failed.*ssl\.ca\.location"):
+            known.check()
 
 
 @pytest.mark.parametrize(
