@@ -9,7 +9,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.time_texts import Duration
+from tracecloak.schemas.texts.time_texts import Duration
 
 # Loaded where a schedule is made; flags and their help need the keys alone.
 if TYPE_CHECKING:

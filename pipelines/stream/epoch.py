@@ -37,8 +37,8 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
+from tracecloak.schemas.texts.time_texts import duration_text
 from tracecloak.transforms.files import absolute, require_writable
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.operator_log import operator_log
