@@ -13,10 +13,10 @@ from tracecloak.pipelines.runners.options import check_ready, pipeline_options, 
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
+from tracecloak.transforms.batch.read import EVENTS, ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import CheckRejects
-from tracecloak.transforms.batch.write import WriteRelease
+from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.publish.release_folder import remove_folder
 
@@ -71,7 +71,7 @@ class BeamDriver:
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
     spec = job.target.spec
-    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         job.n_shards, wait_on=checked, by_individual=spec.by_individual
@@ -82,7 +82,7 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
 
         traces = traces | "Window" >> KeepCounted(job.part)
     release = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
-    _ = release["traces"] | "WriteRelease" >> WriteRelease(
+    _ = release["traces"] | "WriteRelease" >> WriteTraces(
         job.target, release["products"], wait_on=checked
     )
 
@@ -91,7 +91,7 @@ def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
     from tracecloak.transforms.batch.window_stages import WriteUnits
 
-    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         job.n_shards, wait_on=checked, by_individual=part.by_individual

@@ -45,8 +45,8 @@ class GroupIntoTraces(beam.PTransform):
             by_individual: Whether the unit is the individual and not the case: then all cases of an
                 individual come in one batch; see TraceBatch.from_events. The pipeline fails if an
                 event does not name its individual.
-            by_content: Whether events with equal stamps are ordered by their content, and not by
-                EVENT_INDEX: for events of a source that does not number them.
+            by_content: Whether events with equal stamps and numbers are ordered by their content:
+                for events of a source that does not number them.
         """
         super().__init__()
         self._n_shards = n_shards
@@ -109,6 +109,6 @@ def _to_traces(
     if by_content:
         from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
 
-        parts = [in_content_order(parts)]
+        parts = [in_content_order(parts, keeps_numbers=True)]
     vocabulary = only(names).by_name["vocabulary"]
     yield from TraceBatch.from_events(parts, by_individual).recode(vocabulary).split(BATCH_BYTES)

@@ -111,6 +111,13 @@ def test_traces_of_shuffled_events_are_the_same(log: Any, chance: random.Random)
     assert traces[0].equals(traces[1])
 
 
+def test_numbers_come_first_where_they_are_kept() -> None:
+    events = [("c", "B", 0), ("c", "A", 0), ("c", "C", 0)]
+    ordered = in_content_order([event_batch(events, [0, 3, 0])], keeps_numbers=True)
+    assert [row["activity"] for row in ordered.to_pylist()] == ["B", "C", "A"]
+    assert ordered.column(EVENT_INDEX).to_pylist() == [0, 1, 2]
+
+
 def test_a_start_finds_the_completion_of_the_same_moment() -> None:
     rows: list[Row] = [("c", "A", 9, None, None), ("c", "A", 9, None, IS_START)]
     traces = TraceBatch.from_events([in_content_order([batch_of(rows)])])

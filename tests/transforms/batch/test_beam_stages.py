@@ -26,7 +26,7 @@ from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTr
 from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import ReleaseSpec
-from tracecloak.transforms.batch.read import ReadEventLog
+from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files, open_source
@@ -257,7 +257,7 @@ def test_reading_gives_each_file_its_rank(tmp_path: Path) -> None:
         tuple(match_files([str(tmp_path / "*.csv")])), SourceFormat(), ColumnMapping()
     )
     with beam.Pipeline("FnApiRunner") as pipeline:
-        read = pipeline | ReadEventLog(source)
+        read = pipeline | ReadFiles(source)
         rows = read["events"] | beam.FlatMap(_rows)
         stamp = 1_767_225_600_000_000
         assert_that(rows, equal_to([("a", "A", stamp, 0), ("b", "A", stamp, 1 << 40)]))
