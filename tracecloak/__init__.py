@@ -2,9 +2,9 @@
 
 What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
 
-Events in a pipeline of one's own: `ReadEventLog` or own events made canonical with `ColumnMapping`,
-then `AnonymizeEventLog` with a method of `METHODS` and a `KeyReference`. Whole releases: `load` a
-`ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was received; streams likewise.
+In a pipeline of one's own: `ReadEventLog` or own rows, then `AnonymizeEventLog` or `WriteRelease`
+with a method of `METHODS`, or `PublishDirectlyFollows`. Whole releases: `load` a `ReleaseConfig`,
+`plan_lines`, `run_release`; `verify` one that was received; streams likewise.
 Without Beam: `source_of`, `group_into_traces`, `anonymise`. What a method, a format or a command of
 one's own is made of is in `tracecloak.plugins`.
 """
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
     from tracecloak.pipelines.configuration.config import load as load
     from tracecloak.pipelines.configuration.source import source_of as source_of
+    from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog as AnonymizeEventLog
+    from tracecloak.pipelines.embedded.directly_follows import (
+        PublishDirectlyFollows as PublishDirectlyFollows,
+    )
+    from tracecloak.pipelines.embedded.read import ReadEventLog as ReadEventLog
+    from tracecloak.pipelines.embedded.write import WriteRelease as WriteRelease
     from tracecloak.pipelines.planning.plan import plan_lines as plan_lines
     from tracecloak.pipelines.release.run import run_release as run_release
     from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
     from tracecloak.schemas.events.columns import ColumnMapping as ColumnMapping
     from tracecloak.schemas.published.guarantee import Guarantee as Guarantee
     from tracecloak.schemas.published.manifest import ReleaseManifest as ReleaseManifest
-    from tracecloak.transforms.batch.anonymize import AnonymizeEventLog as AnonymizeEventLog
-    from tracecloak.transforms.batch.read import ReadEventLog as ReadEventLog
     from tracecloak.transforms.keys.reference import KeyReference as KeyReference
     from tracecloak.version import __version__ as __version__
 else:
@@ -51,6 +55,10 @@ else:
             "anonymizers.noise.randomness": "ReleaseKey",
             "anonymizers.registry": "METHODS",
             "pipelines.configuration.config": "ReleaseConfig load",
+            "pipelines.embedded.anonymize": "AnonymizeEventLog",
+            "pipelines.embedded.directly_follows": "PublishDirectlyFollows",
+            "pipelines.embedded.read": "ReadEventLog",
+            "pipelines.embedded.write": "WriteRelease",
             "pipelines.planning.plan": "plan_lines",
             "pipelines.release.run": "run_release",
             "pipelines.configuration.source": "source_of",
@@ -63,8 +71,6 @@ else:
             "schemas.events.columns": "ColumnMapping",
             "schemas.published.guarantee": "Guarantee",
             "schemas.published.manifest": "ReleaseManifest",
-            "transforms.batch.anonymize": "AnonymizeEventLog",
-            "transforms.batch.read": "ReadEventLog",
             "transforms.keys.reference": "KeyReference",
             "version": "__version__",
         },

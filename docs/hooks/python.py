@@ -27,7 +27,9 @@ source of keys or a command of another distribution needs. The docstring of each
 SECTIONS = {
     "In a Beam pipeline of your own": (
         "AnonymizeEventLog",
+        "WriteRelease",
         "ReadEventLog",
+        "PublishDirectlyFollows",
         "KeyReference",
         "ColumnMapping",
     ),

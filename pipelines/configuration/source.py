@@ -9,6 +9,7 @@ from functools import partial
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -38,14 +39,7 @@ def source_of(config: SourceConfig) -> EventSource:
     mapping, source_format = config.mapping, config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     if isinstance(config, ReleaseConfig):
-        method, params = method_named(config.method), config.method_params
-        bounds = method.bounds(params)
-        mapping = replace(
-            mapping,
-            needs_individual=bounds.max_cases_per_individual is not None,
-            attributes=tuple((a.name, a.column) for a in method.attributes(params)),
-            activities=bounds.vocabulary if bounds.closed else None,
-        )
+        mapping = mapping_of(config)
     may_be_none = isinstance(config, ReleaseConfig)
     files = match_files(config.log, may_be_none)
     window = config.made_window if isinstance(config, ReleaseConfig) else None
@@ -61,6 +55,18 @@ def source_of(config: SourceConfig) -> EventSource:
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
+
+
+def mapping_of(config: ReleaseConfig) -> ColumnMapping:
+    """Returns what the columns mean to the method of a release: what it carries and asks for."""
+    method, params = method_named(config.method), config.method_params
+    bounds = method.bounds(params)
+    return replace(
+        config.mapping,
+        needs_individual=bounds.max_cases_per_individual is not None,
+        attributes=tuple((a.name, a.column) for a in method.attributes(params)),
+        activities=bounds.vocabulary if bounds.closed else None,
+    )
 
 
 def _of_span(

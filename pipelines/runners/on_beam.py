@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from tracecloak.pipelines.runners.names import is_local
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
+from tracecloak.pipelines.runners.options import check_ready, version
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
@@ -28,16 +28,12 @@ if TYPE_CHECKING:
 class BeamDriver:
     """The driver of one of Beam's runners; see `driver.Driver`."""
 
-    def __init__(self, runner: str, beam_arguments: Sequence[str]) -> None:
-        """Reads Beam's flags, which from now on also say how to reach inputs elsewhere.
-
-        Raises:
-            UsageError: They ask for what loses data, or for no run to its end.
-        """
+    def __init__(self, runner: str, options: PipelineOptions) -> None:
+        """Keeps Beam's options, which from now on also say how to reach inputs elsewhere."""
         self.runner = runner
         self.is_local = is_local(runner)
         self.beam_version = version()
-        self._options = pipeline_options(runner, beam_arguments)
+        self._options = options
         FileSystems.set_options(self._options)
 
     def check_ready(self) -> None:

@@ -48,7 +48,7 @@ Row = Callable[[str], Any]
 """Returns a row's value by the name of its column; None: it has none."""
 
 
-class _UnreadError(ValueError):
+class UnreadError(ValueError):
     """A value is no scalar and no time."""
 
 
@@ -89,18 +89,18 @@ class RowReader:
             InputSchemaError: A filter cannot be applied to its column.
         """
         names = self.resolved.wanted
-        groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+        groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = {(): []}
         n_unread = 0
         for row in rows:
             try:
                 kinds, values = self._values(row, names)
-            except _UnreadError:
+            except UnreadError:
                 n_unread += 1
             else:
                 groups.setdefault(kinds, []).append(values)
         parts, reasons = [], []
         none = np.zeros(0, np.int64)
-        for number, (kinds, group) in enumerate(sorted({**{(): []}, **groups}.items())):
+        for number, (kinds, group) in enumerate(sorted(groups.items())):
             columns, fractional = self._columns(names, kinds, group)
             unread = np.zeros(n_unread, np.int64) if number == 0 else none
             places = np.zeros(len(group), np.int64)
@@ -131,20 +131,20 @@ class RowReader:
         """Returns (how the times of a row came, its values).
 
         Raises:
-            _UnreadError: One of them is nothing that can be read.
+            UnreadError: One of them is nothing that can be read.
         """
         kinds, values = [], []
         for name in names:
             value = row(name)
             if value is None and name in self.others:
                 value = row(self.others[name])
-            kind, value = _value(value)
+            kind, value = scalar_or_time(value)
             if name in self._times:
                 kinds.append(kind)
             elif kind != "text":
                 if name not in self._filtered:
-                    raise _UnreadError
-                value = _iso(value, kind)
+                    raise UnreadError
+                value = iso_of(value, kind)
             values.append(value)
         return tuple(kinds), tuple(values)
 
@@ -164,11 +164,11 @@ class RowReader:
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
 
 
-def _value(value: Any) -> tuple[str, Any]:
+def scalar_or_time(value: Any) -> tuple[str, Any]:
     """Returns (one of _KINDS, a scalar or microseconds) of a value of a row.
 
     Raises:
-        _UnreadError: It is nothing of these.
+        UnreadError: It is nothing of these.
     """
     if isinstance(value, np.generic) and type(value) not in _ARROW:
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
@@ -176,7 +176,7 @@ def _value(value: Any) -> tuple[str, Any]:
         return "text", value
     if isinstance(value, str):
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise _UnreadError
+            raise UnreadError
         return "text", str.__str__(value)  # of a member of an enumeration, too
     if isinstance(value, bytes):
         try:
@@ -185,29 +185,29 @@ def _value(value: Any) -> tuple[str, Any]:
             return "text", None
     if isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
-            raise _UnreadError
+            raise UnreadError
         return "text", int(value)
     if isinstance(value, Decimal):
         if value.is_finite() and abs(value.adjusted()) > _MOST_DIGITS:
-            raise _UnreadError
+            raise UnreadError
         return "text", value if value.is_finite() else None
     try:
         return _time(value)
     except OverflowError:  # the first or the last day that there is, in some zone
-        raise _UnreadError from None
+        raise UnreadError from None
 
 
 def _time(value: Any) -> tuple[str, Any]:
     """Returns (how it came, microseconds since 1970) of a time; those of a clock are local.
 
     Raises:
-        _UnreadError: It is none.
+        UnreadError: It is none.
         OverflowError: It is out of range.
     """
     if hasattr(value, "to_utc_datetime"):  # Beam's, which this file does not load
         return "moment", int(value.micros)
     if not isinstance(value, datetime.date):
-        raise _UnreadError
+        raise UnreadError
     if value != value:  # pandas' NaT is missing
         return "text", None
     if not isinstance(value, datetime.datetime):
@@ -220,9 +220,12 @@ def _time(value: Any) -> tuple[str, Any]:
     return ("moment" if is_moment else "wall"), micros
 
 
-def _iso(micros: int, kind: str) -> str:
-    """Returns the ISO 8601 of a time, for a filter, which reads texts of times as such."""
-    text = (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat()
+def iso_of(micros: int, kind: str) -> str | None:
+    """Returns the ISO 8601 of a time of `scalar_or_time`; None: it is out of range."""
+    try:
+        text = (_EPOCH + datetime.timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        return None
     return f"{text}Z" if kind == "moment" else text
 
 
