@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import apache_beam as beam
 import numpy as np
@@ -116,13 +117,22 @@ def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
         has_fields = hasattr(rows, "_fields") or dataclasses.is_dataclass(rows)
         rows = RowTypeConstraint.from_user_type(rows) if has_fields else None
     if isinstance(rows, RowTypeConstraint):
-        return "rows", dict(rows._fields)
+        return "rows", _fields_of(rows)
     shown = getattr(element_type, "__name__", None) or repr(element_type)
     raise UsageError(
         f"the events have the type {shown}, and can be rows with a schema (beam.Row, NamedTuple), "
         "dicts or pyarrow.RecordBatch: name the type where they are made, such as "
         "beam.Map(…).with_output_types(dict[str, Any])"
     )
+
+
+def _fields_of(rows: RowTypeConstraint) -> dict[str, Any]:
+    """Returns the types of the fields of rows by their names."""
+    fields = dict(rows._fields)
+    # Of a class whose module postpones annotations, Beam knows them as texts.
+    with contextlib.suppress(NameError, TypeError):
+        fields |= {n: t for n, t in get_type_hints(rows.user_type).items() if n in fields}
+    return fields
 
 
 def _is_dict(element_type: Any) -> bool:
@@ -139,7 +149,9 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
     Raises:
         InputSchemaError: They have not; names the column.
     """
-    times = {resolved.names.get(name, "") for name in (TIMESTAMP, START_TIMESTAMP)}
+    of_times = (TIMESTAMP, START_TIMESTAMP)
+    times = {resolved.names.get(name, "") for name in of_times}
+    texts = {source for name, source in resolved.names.items() if name not in of_times}
     for name in resolved.required:
         if name not in fields:
             shown = ", ".join(map(repr, list(fields)[:_SHOWN])) or "none"
@@ -148,8 +160,7 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
                 "case_id, activity and timestamp, each by the name of a field"
             )
         kinds = _kinds(fields[name])
-        only_filtered = name not in resolved.names.values()
-        known = _SCALARS + (_OF_TIMES if name in times or only_filtered else ())
+        known = _SCALARS + (() if name in texts else _OF_TIMES)
         if wrong := [kind for kind in kinds if not _is_one_of(kind, known)]:
             raise InputSchemaError(
                 f"the field {name!r} has the type {getattr(wrong[0], '__name__', wrong[0])}, which "

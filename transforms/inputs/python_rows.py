@@ -30,6 +30,7 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.scalars import joined, text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import TallyOfFile
 
+_OF_TIMES = (TIMESTAMP, START_TIMESTAMP)
 _XES_NAMES = {
     CASE_ID: "case:concept:name",
     ACTIVITY: "concept:name",
@@ -118,9 +119,10 @@ class RowReader:
 
     @cached_property
     def _times(self) -> tuple[str, ...]:
-        """Source columns of times that a row may have as times."""
+        """Source columns of times, and of nothing else, that a row may have as times."""
         names = self.resolved.names
-        return tuple(names[c] for c in (TIMESTAMP, START_TIMESTAMP) if c in names)
+        others = {source for name, source in names.items() if name not in _OF_TIMES}
+        return tuple(names[c] for c in _OF_TIMES if c in names and names[c] not in others)
 
     @cached_property
     def _filtered(self) -> frozenset[str]:
