@@ -79,6 +79,7 @@ class ReadEventLog(beam.PTransform):
         read = begin | "ReadFiles" >> ReadFiles(source)
         _ = read[TALLIES] | "CountRecords" >> beam.Map(_count)
         events: beam.PCollection[Any] = read[EVENTS]
+        events.element_type = pa.RecordBatch  # which a composite of several outputs forgets
         if self._rows is None:
             return events
         batches = events | "WithoutNumbers" >> beam.Map(_as_rows).with_output_types(pa.RecordBatch)
