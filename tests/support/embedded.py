@@ -6,13 +6,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 from apache_beam.utils.timestamp import Timestamp
+
+from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise, group_into_traces
+from tracecloak.schemas.events.columns import ColumnMapping
 
 ACTIVITIES = ("Register", "Check", "Pay", "Reject")
 COLUMNS = {"case_id": "claim", "activity": "step", "timestamp": "at"}
-GRAPH = {"method": "private-dfg", "epsilon": 1, "vocabulary": list(ACTIVITIES), **COLUMNS}
+GRAPH: dict[str, Any] = {
+    "method": "private-dfg",
+    "epsilon": 1,
+    "vocabulary": list(ACTIVITIES),
+    **COLUMNS,
+}
 # A method of no noise, that releases the log and works on few cases.
-AMUN = {"method": "amun", "guessing_advantage": 0.4, **COLUMNS}
+AMUN: dict[str, Any] = {"method": "amun", "guessing_advantage": 0.4, **COLUMNS}
+
+
+UNPAID: dict[str, Any] = {
+    "release_id": "r", "key": "env:TEST_KEY", "unaccounted": True, "shards": 2
+}  # fmt: skip
 
 
 class Claim(NamedTuple):
@@ -47,3 +62,31 @@ def typed(rows: list[dict[str, Any]]) -> list[Claim]:
 def paid(folder: Path, **keys: Any) -> dict[str, Any]:
     """Keys by which a ledger of the folder pays, begun where there is none."""
     return {"key_store": str(folder / "keys"), "new_ledger": True, "release_id": "r", **keys}
+
+
+def raw(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def canonical(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    columns, none = raw(rows), np.zeros(0, np.int64)
+    resolved = ColumnMapping(**COLUMNS).resolve(columns.schema.names, xes_names=False)
+    return resolved.canonicalise(columns, np.arange(len(rows)), none, file_rank=0)[0]
+
+
+def in_memory(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What the in-memory driver releases of them, as AnonymizeEventLog gives rows."""
+    door = AnonymizeEventLog(**AMUN, **UNPAID)
+    config = door._config
+    made = anonymise(
+        group_into_traces([canonical(rows)]), METHODS["amun"], config.method_params,
+        KeyReference("env:TEST_KEY").resolve(), "r", config.noise_digest,
+    )  # fmt: skip
+    rows = [batch.to_rows() for batch in made.traces]
+    columns = [[v for batch in rows for v in batch.column(i).to_pylist()] for i in (0, 1)]
+    micros = [us for batch in rows for us in batch.column(2).cast("int64").to_pylist()]
+    return list(zip(*columns, [Timestamp(micros=us) for us in micros], strict=True))
+
+
+def fields(row: Any) -> tuple[Any, ...]:
+    return row.case_id, row.activity, row.timestamp

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.metrics import MetricsFilter
@@ -17,49 +16,31 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tests.support.embedded import ACTIVITIES, AMUN, COLUMNS, claims, paid, typed
+from tests.support.embedded import (
+    ACTIVITIES,
+    AMUN,
+    COLUMNS,
+    UNPAID,
+    canonical,
+    claims,
+    fields,
+    in_memory,
+    paid,
+    raw,
+    typed,
+)
 from tests.support.logs import trace_batch
 from tests.support.releasing import tracecloak
-from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise, group_into_traces
+from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
 from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows, log_schema
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
 
 RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
-UNPAID = {"release_id": "r", "key": "env:TEST_KEY", "unaccounted": True, "shards": 2}
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY", "ab" * 32)
-
-
-def raw(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows)
-
-
-def canonical(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    columns, none = raw(rows), np.zeros(0, np.int64)
-    resolved = ColumnMapping(**COLUMNS).resolve(columns.schema.names, xes_names=False)
-    return resolved.canonicalise(columns, np.arange(len(rows)), none, file_rank=0)[0]
-
-
-def in_memory(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What the in-memory driver releases of them, as AnonymizeEventLog gives rows."""
-    door = AnonymizeEventLog(**AMUN, **UNPAID)
-    config = door._config
-    made = anonymise(
-        group_into_traces([canonical(rows)]), METHODS["amun"], config.method_params,
-        KeyReference("env:TEST_KEY").resolve(), "r", config.noise_digest,
-    )  # fmt: skip
-    rows = [batch.to_rows() for batch in made.traces]
-    columns = [[v for batch in rows for v in batch.column(i).to_pylist()] for i in (0, 1)]
-    micros = [us for batch in rows for us in batch.column(2).cast("int64").to_pylist()]
-    return list(zip(*columns, [Timestamp(micros=us) for us in micros], strict=True))
-
-
-def fields(row: Any) -> tuple[Any, ...]:
-    return row.case_id, row.activity, row.timestamp
 
 
 def _noted(row: Any, path: str) -> None:
