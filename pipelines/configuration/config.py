@@ -597,17 +597,12 @@ _SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _B
 _SIGN = re.compile(r"\^=|>=|<=|=|>|<")
 
 
-def parse_where(text: str | dict[str, Any]) -> dict[str, Any]:
+def parse_where(text: str) -> dict[str, Any]:
     """Returns the filter of `column = value, value`, `column ^= prefix` or `column >= bound`.
-
-    Args:
-        text: The text, or the filter as a configuration file has it, which is returned.
 
     Raises:
         UsageError: The text is none of these.
     """
-    if isinstance(text, dict):
-        return text
     whole = text.strip()
     sign = _SIGN.search(whole, 1)  # a column has at least one character
     column, value = "", ""

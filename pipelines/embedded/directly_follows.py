@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.embedded.asked import ROWS, columns_of
+from tracecloak.pipelines.embedded.asked import ROWS, columns_of, with_filters
 from tracecloak.pipelines.embedded.claiming import runner_of
 from tracecloak.pipelines.embedded.elements import kind_of, require_fields
 from tracecloak.pipelines.embedded.row_messages import TIME, RowMessage, ToMessage
@@ -99,13 +99,10 @@ class PublishDirectlyFollows(beam.PTransform):
                     f"{name} is a key of a stream that a command runs, and has no meaning here: "
                     "leave it out"
                 )
-        where = given.pop("where", None)
-        if where is not None:
-            given["where"] = [where] if isinstance(where, str) else list(where)
         self._reads = "input_topic" in given
         if not self._reads:
             given |= {"input_subscription": ROWS, "time_attribute": TIME}
-        self._config = load_stream(None, given)
+        self._config = load_stream(None, with_filters(given))
 
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""

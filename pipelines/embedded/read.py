@@ -13,7 +13,7 @@ from apache_beam.metrics import Metrics
 
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.embedded.asked import columns_of
+from tracecloak.pipelines.embedded.asked import columns_of, with_filters
 from tracecloak.pipelines.embedded.canonical import METRICS, RECORDS, REJECTED
 from tracecloak.pipelines.embedded.released_rows import ReleasedRows
 from tracecloak.schemas.errors import UsageError
@@ -62,10 +62,7 @@ class ReadEventLog(beam.PTransform):
         super().__init__()
         if output not in ("rows", "batches"):
             raise UsageError(f"output must be rows or batches, got {output!r}")
-        given = {**columns_of(columns), **keys, "log": log}
-        where = given.pop("where", ())
-        given["where"] = [where] if isinstance(where, str | Mapping) else list(where)
-        self._config = load_log(given)
+        self._config = load_log(with_filters({**columns_of(columns), **keys, "log": log}))
         named = attributes if isinstance(attributes, Mapping) else {n: n for n in attributes}
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None

@@ -126,7 +126,7 @@ def test_a_pipeline_file_publishes_a_stream_on_flink(
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300)
     feed = Feed(stream.topic)
     body = page_file("stream.yaml")
-    config = config_of(body, "PublishDirectlyFollows")
+    config = config_of(body, "ReadAndPublishDirectlyFollows")
     config.clear()
     config.update(stream.keys, new_ledger=True)
     beam_flags = [

@@ -145,6 +145,7 @@ def publish(**keys: Any) -> Any:
         (anonymize, {"timestamp_unit": "h"}, "timestamp_unit"),
         (anonymize, {"method": "private-dfg", "guessing_advantage": None, "epsilon": 1,
                      "vocabulary": ["A"]}, "private-dfg releases no log: name the product"),
+        (anonymize, {"where": [{"column": "step"}]}, "where takes texts"),
         (write, {"schedule": {}}, "schedule is a key of a release that a command makes"),
         (write, {"runner": "FnApiRunner"}, "runner is a key of a release that a command makes"),
         (write, {"formats": ["wasm"]}, "formats"),
