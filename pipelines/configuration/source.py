@@ -36,10 +36,8 @@ def source_of(config: SourceConfig) -> EventSource:
         InputSchemaError: An input is not there, or does not have the mapped columns, or they are
             partitions of some files and not of others, or no file is left of what has to have one.
     """
-    mapping, source_format = config.mapping, config.source_format
+    mapping, source_format = mapping_of(config), config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
-    if isinstance(config, ReleaseConfig):
-        mapping = mapping_of(config)
     may_be_none = isinstance(config, ReleaseConfig)
     files = match_files(config.log, may_be_none)
     window = config.made_window if isinstance(config, ReleaseConfig) else None
@@ -57,8 +55,10 @@ def source_of(config: SourceConfig) -> EventSource:
     return source
 
 
-def mapping_of(config: ReleaseConfig) -> ColumnMapping:
-    """Returns what the columns mean to the method of a release: what it carries and asks for."""
+def mapping_of(config: SourceConfig) -> ColumnMapping:
+    """Returns what the columns of a log mean, of a release with what its method carries."""
+    if not isinstance(config, ReleaseConfig):
+        return config.mapping
     method, params = method_named(config.method), config.method_params
     bounds = method.bounds(params)
     return replace(

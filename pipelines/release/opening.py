@@ -28,7 +28,7 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
     Args:
         config: What it is to make.
         driver: What runs it.
-        source: What it reads; None: what the configuration says.
+        source: What it reads; None: the files that the configuration names.
 
     Raises:
         TracecloakError: Something is not.
@@ -37,7 +37,7 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
     concerns = tuple(concerns_of(config))
     for concern in concerns:
         concern.check(config)
-    source = source or source_of(config)
+    source = source_of(config) if source is None else source
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input

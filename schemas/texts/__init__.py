@@ -1,5 +1,4 @@
 """Texts that somebody else may have written: read within bounds, and shown without harm.
 
-What a configuration or a release means lives with it; here is only how its text is taken in, and
-how durations and moments are written in it.
+What a configuration or a release means lives with it; here is only how its text is taken in.
 """

@@ -39,8 +39,8 @@ from tracecloak.anonymizers.indicators.summands import (
 )
 from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.schemas.calendar.time_texts import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.texts.time_texts import short_duration
 
 FIGURES = ("cases", "mean", "median", "within", "rework", "frequency")
 _SECOND_US = 1_000_000

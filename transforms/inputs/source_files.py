@@ -42,12 +42,15 @@ class SourceFile:
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
             is null. See `partitions_of`.
+        digest: What tells it from any other, where that is known and it cannot change; None: of
+            each run that begins, its bytes are digested.
     """
 
     rank: int
     path: str
     n_bytes: int
     partitions: tuple[tuple[str, str | None], ...] = ()
+    digest: str | None = None
 
     @property
     def folder(self) -> str:
