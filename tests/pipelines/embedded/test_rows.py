@@ -30,7 +30,7 @@ from tests.support.embedded import (
     typed,
 )
 from tests.support.logs import trace_batch
-from tests.support.releasing import tracecloak
+from tests.support.releasing import ledger_entries, tracecloak
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
 from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows, log_schema
 from tracecloak.schemas.errors import UsageError
@@ -72,8 +72,11 @@ def test_dicts_are_paid_once_and_released_as_rows(tmp_path: Path) -> None:
         assert counted == {"records read": 61, "records rejected: unparsable time": 1}
         released.append(sorted((tmp_path / attempt).read_text().splitlines()))
     assert len(released[0]) >= 30 and released[0] == released[1]
+    entries = ledger_entries(tmp_path / "keys")
+    assert [entry.action for entry in entries] == ["reserve", "draw"]
 
 
+@pytest.mark.slow
 def test_a_ledger_says_that_rows_were_paid_once_and_how_they_are_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,14 +104,13 @@ def test_a_ledger_says_that_rows_were_paid_once_and_how_they_are_ended(
     assert "rows" not in capsys.readouterr().out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_another_configuration_under_the_same_name_is_another_release(tmp_path: Path) -> None:
     """Nothing was drawn for the first, so what it reserved is given back."""
     for advantage in (0.4, 0.3):
         door = AnonymizeEventLog(**{**AMUN, "guessing_advantage": advantage}, **paid(tmp_path))
         _ = beam.Pipeline(runner="FnApiRunner") | beam.Create(claims(2)) | door
-    from tracecloak.pipelines.budget.opening import officers_ledger, store_at
-
-    entries = officers_ledger(store_at(str(tmp_path / "keys"))).entries()
+    entries = ledger_entries(tmp_path / "keys")
     assert [entry.action for entry in entries] == ["reserve", "void", "reserve"]
 
 

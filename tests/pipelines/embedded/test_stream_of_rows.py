@@ -64,6 +64,7 @@ def _noted(edge: Any, path: str) -> None:
         stream.write(json.dumps([edge.step, edge.source, edge.target, edge.count]) + "\n")
 
 
+@pytest.mark.slow
 def test_a_stream_of_rows_is_the_stream_of_their_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
