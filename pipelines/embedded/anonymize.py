@@ -24,13 +24,13 @@ from tracecloak.pipelines.embedded.claiming import Settling, claim, require_paye
 from tracecloak.pipelines.embedded.elements import Elements, elements_of
 from tracecloak.pipelines.embedded.released_rows import (
     ReleasedRows,
-    batch_of,
-    log_schema,
     product_schema,
     released_once,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import released_schema
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.traces import GroupIntoTraces
@@ -113,7 +113,7 @@ class AnonymizeEventLog(beam.PTransform):
         if output == "rows":
             carried = anonymizer.carried(self._config.method_params)
             self._rows = ReleasedRows(
-                log_schema(carried) if product is None else product_schema(product)
+                released_schema(carried) if product is None else product_schema(product)
             )
 
     def expand(self, events: beam.PCollection[Any]) -> Any:
@@ -122,9 +122,9 @@ class AnonymizeEventLog(beam.PTransform):
         spec, settling = self._spec(elements, events.pipeline)
         parts, rejects = add_release(events, elements, spec, self._config)
         if self._product is None:
-            released = parts["traces"] | "ToBatches" >> beam.Map(batch_of).with_output_types(
-                pa.RecordBatch
-            )
+            released = parts["traces"] | "ToBatches" >> beam.Map(
+                TraceBatch.to_rows
+            ).with_output_types(pa.RecordBatch)
         else:
             released = released_once(events.pipeline, self._product, parts["products"])
         if settling is not None:

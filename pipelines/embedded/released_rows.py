@@ -15,8 +15,6 @@ from apache_beam.utils.timestamp import Timestamp
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import released_schema
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.chunks import Chunk, only
 
 # Rows of a product that are released in one batch.
@@ -74,11 +72,6 @@ class ReleasedRows(beam.PTransform):
         )
 
 
-def log_schema(carried: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Returns the columns of a released log with the attributes that it carries."""
-    return released_schema(carried)
-
-
 def product_schema(name: str) -> pa.Schema:
     """Returns the columns of a product.
 
@@ -98,11 +91,6 @@ def field_name(name: str) -> str:
     clean = re.sub(r"\W", "_", name)
     is_fit = clean.isidentifier() and not clean.startswith("_") and not keyword.iskeyword(clean)
     return clean if is_fit else f"attribute_{clean}"
-
-
-def batch_of(traces: TraceBatch) -> pa.RecordBatch:
-    """Returns released cases as a batch."""
-    return traces.to_rows()
 
 
 def product_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:

@@ -32,8 +32,9 @@ from tests.support.embedded import (
 from tests.support.logs import trace_batch
 from tests.support.releasing import ledger_entries, tracecloak
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
-from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows, log_schema
+from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import released_schema
 
 RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
 
@@ -225,8 +226,8 @@ def test_the_columns_of_every_product_are_known_when_a_pipeline_is_built() -> No
 
 def test_attributes_have_fields_of_their_types() -> None:
     kinds = {"case:amount": pa.int64(), "ward": pa.string(), "share": pa.float64()}
-    row_type = dict(ReleasedRows(log_schema(kinds))._type._fields)
+    row_type = dict(ReleasedRows(released_schema(kinds))._type._fields)
     assert list(row_type)[3:] == ["case_amount", "ward", "share"]
     assert row_type["share"] == float | None
     with pytest.raises(UsageError, match="one name in a row"):
-        ReleasedRows(log_schema({"a:b": pa.string(), "a.b": pa.string()}))
+        ReleasedRows(released_schema({"a:b": pa.string(), "a.b": pa.string()}))
