@@ -144,7 +144,10 @@ class AnonymizeEventLog(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
-        return shown(self._config) | {"unaccounted": self._unaccounted}
+        facts = shown(self._config)
+        if self._unaccounted:
+            del facts["account"]
+        return facts | {"unaccounted": self._unaccounted}
 
     def _spec(
         self, elements: Elements, pipeline: beam.Pipeline

@@ -74,7 +74,7 @@ class _Counted(beam.DoFn):
     def __init__(self, elements: Elements) -> None:
         self._elements = elements
 
-    def _told(
+    def _outputs(
         self, events: pa.RecordBatch, reasons: Iterable[str], tally: ReadTally
     ) -> Iterator[Any]:
         Metrics.counter(METRICS, RECORDS).inc(tally.n_records)
@@ -110,7 +110,7 @@ class _ReadRows(_Counted):
         assert reader is not None  # which batches alone have not
         events, reasons = reader.read(self._rows, tally)
         self._rows = []
-        yield from self._told(events, reasons, tally.result())
+        yield from self._outputs(events, reasons, tally.result())
 
 
 def _field(row: Any, name: str) -> Any:
@@ -131,7 +131,7 @@ class _ReadBatches(_Counted):
         none = np.zeros(0, np.int64)
         places = np.zeros(batch.num_rows, np.int64)
         events, rejects = resolved.canonicalise(wanted, places, none, 0, tally)
-        yield from self._told(events, rejects.column("reason").to_pylist(), tally.result())
+        yield from self._outputs(events, rejects.column("reason").to_pylist(), tally.result())
 
     def _checked(self, events: pa.RecordBatch, tally: TallyOfFile) -> Iterator[Any]:
         """Yields canonical events with the columns of the mapping, and what it makes malformed.
@@ -156,7 +156,7 @@ class _ReadBatches(_Counted):
             tally.add(why, np.flatnonzero(reason == why))
         good = events.filter(pa.array(reason == ""))
         tally.add_events(good.num_rows)
-        yield from self._told(good, reason[reason != ""].tolist(), tally.result())
+        yield from self._outputs(good, reason[reason != ""].tolist(), tally.result())
 
 
 class CheckMalformed(beam.PTransform):
