@@ -33,7 +33,7 @@ from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import ReleaseSpec
-from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
 from tracecloak.transforms.keys.reference import KeyReference
 
 Output = Literal["rows", "batches"]
@@ -178,9 +178,10 @@ def add_release(
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         config.shards, wait_on=checked, by_individual=spec.by_individual, by_content=True
     )
-    parts = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
-        spec, config.shards, wait_on=checked
-    )
+    traces = grouped["traces"]
+    if config.drop_duplicates:
+        traces = traces | "DropDuplicates" >> DropDuplicates(spec.operator_folder)
+    parts = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, config.shards, wait_on=checked)
     return {**parts, "checked": checked}, read[REJECTS]
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
+import pyarrow as pa
 import pytest
 import yaml
-from apache_beam.io.textio import WriteToText
 
+import tracecloak as face
 from tests.support.documents import DOCUMENTS, PYTHON, YAML, blocks
 from tests.support.releasing import small_rows, tracecloak
-from tracecloak.examination.demo.example_pipeline import CLAIMS
 
 OF_METHODS = [
     block
@@ -49,15 +48,15 @@ def test_there_are_such_configurations() -> None:
     assert {yaml.safe_load(block.text)["method"] for block in OF_METHODS} >= {"private-log", "tlkc"}
 
 
-def test_the_pipeline_of_the_readme_anonymises(place: Path) -> None:
-    """Its code as it stands, with claims and a ledger of the test's own."""
+def test_the_frame_of_the_readme_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code as it stands, with a frame and a ledger of the test's own."""
+    monkeypatch.chdir(place)
     shown = [block.text for block in blocks("README.md") if block.kind == PYTHON]
-    (code,) = (text for text in shown if "AnonymizeEventLog" in text)
+    (code,) = (text for text in shown if "tracecloak.release" in text)
     assert tracecloak("ledger", "begin") == 0
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        names: dict[str, Any] = {"claims": pipeline | beam.Create(CLAIMS)}
-        exec(code, names)
-        _ = names["released"] | WriteToText(str(place / "released"))
-    (text,) = (path.read_text() for path in place.glob("released-*"))
-    assert all("case_id=" in line and "timestamp=" in line for line in text.splitlines())
-    assert "activity='Register'" in text
+    stamps = ["2026-01-01", "2026-01-02"] * 60
+    cases = [f"c{n // 2}" for n in range(120)]
+    frame = pa.table({"case_id": cases, "activity": ["Register", "Pay"] * 60, "timestamp": stamps})
+    names: dict[str, Any] = {"frame": frame, "tracecloak": face}
+    exec(code, names)
+    assert names["released"].graph.num_rows

@@ -89,8 +89,8 @@ class GroupIntoTraces(beam.PTransform):
 class DropDuplicates(beam.PTransform):
     """Drops events of PCollection[TraceBatch] that equal an earlier one of their case."""
 
-    def __init__(self, operator_folder: str) -> None:
-        """Keeps where workers tell the operator how many these are."""
+    def __init__(self, operator_folder: str | None) -> None:
+        """Keeps where workers tell the operator how many these are; None: in their logs."""
         super().__init__()
         self._operator_folder = operator_folder
 
@@ -99,7 +99,7 @@ class DropDuplicates(beam.PTransform):
         return traces | beam.Map(_once, self._operator_folder).with_output_types(TraceBatch)
 
 
-def _once(traces: TraceBatch, operator_folder: str) -> TraceBatch:
+def _once(traces: TraceBatch, operator_folder: str | None) -> TraceBatch:
     from tracecloak.schemas.events.duplicates import without_duplicates
 
     left = without_duplicates(traces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -68,6 +69,28 @@ def test_rows_are_written_as_the_command_writes_their_file(
     assert verify(str(tmp_path / "out" / "run_id=r")).holds
     assert written(tmp_path, rows[:3]) == digests(command)  # it is there: nothing is read or paid
     assert actions(tmp_path) == ["reserve", "draw", "commit"]
+
+
+def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a setting that this door takes and passes over."""
+    fix_key(monkeypatch)
+    rows = [
+        {**row, "step": row["step"].lower()} if n % 3 else row for n, row in enumerate(claims(60))
+    ]
+    rows += rows[::2]
+    rename = {name.lower(): name for name in ("Register", "Check", "Pay", "Reject")}
+    flags = [
+        "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
+        "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
+        "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
+        "--rename", json.dumps(rename), "--drop_duplicates",
+        *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
+    ]  # fmt: skip
+    assert tracecloak("release", *flags) == 0
+    keys = {**KEYS, "rename": rename, "drop_duplicates": True}
+    assert written(tmp_path, rows, keys) == digests(tmp_path / "other" / "run_id=r")
 
 
 _CUT_OFF = """
