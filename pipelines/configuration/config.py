@@ -193,7 +193,9 @@ class SourceConfig(MappedConfig):
     """Which files hold an event log, and how they are read."""
 
     log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
-    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
+    delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
+    last one."""
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, .gz aside."""
     delimiter: str | None = None
@@ -210,6 +212,16 @@ class SourceConfig(MappedConfig):
 
         filters = tuple(where.row_filter for where in self.where)
         return ColumnMapping(**self.columns.model_dump(), filters=filters)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those of the inputs that are tables of a lake, see `transforms.lakes.tables`."""
+        named = tuple(text for text in self.log if ":" in text)
+        if not named:
+            return ()
+        from tracecloak.transforms.lakes.tables import is_address
+
+        return tuple(text for text in named if is_address(text))
 
     @property
     def source_format(self) -> SourceFormat:

@@ -8,7 +8,7 @@ from functools import partial
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -47,7 +47,7 @@ def source_of(config: SourceConfig) -> EventSource:
             activities=bounds.vocabulary if bounds.closed else None,
         )
     may_be_none = isinstance(config, ReleaseConfig)
-    files = match_files(config.log, may_be_none)
+    files = _files_of(config, may_be_none)
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
@@ -63,6 +63,23 @@ def source_of(config: SourceConfig) -> EventSource:
     return source
 
 
+def _files_of(config: SourceConfig, may_be_none: bool) -> list[SourceFile]:
+    """Returns the files of the inputs, sorted by path; a table says which are its own."""
+    tables = config.tables
+    if not tables:
+        return match_files(config.log, may_be_none)
+    from tracecloak.transforms.lakes.tables import files_of_tables
+
+    if config.input_format not in (None, "parquet"):
+        raise UsageError(
+            f"input_format is {config.input_format}, and the files of {tables[0]} are Parquet; "
+            "leave it out"
+        )
+    files = match_files([text for text in config.log if text not in tables], may_be_none)
+    files = sorted([*files, *files_of_tables(tables)], key=lambda file: file.path)
+    return [replace(file, rank=rank) for rank, file in enumerate(files)]
+
+
 def _of_span(
     config: SourceConfig, span_us: tuple[int, int] | None
 ) -> Callable[[SourceFile], bool] | None:
@@ -70,7 +87,7 @@ def _of_span(
     schedule = config.schedule if isinstance(config, ReleaseConfig) else None
     if span_us is None or schedule is None or schedule.partition is None:
         return None
-    from tracecloak.transforms.partitions import can_hold
+    from tracecloak.transforms.inputs.partitions import can_hold
 
     return partial(
         can_hold,

@@ -31,6 +31,8 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
     concerns = tuple(concerns_of(config))
     for concern in concerns:
         concern.check(config)
+    for concern in concerns:
+        config = concern.located(config)
     source = source_of(config)
     require_file_system("output", config.output)
     store = open_store(config)
@@ -58,12 +60,17 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
 
 def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
     """Returns the keyed digest of what a release reads."""
+    tables = config.tables
     # Empty partitions of different days are different inputs, though they hold the same.
-    return store.fingerprint(files) if files else store.digest("\n".join(config.log))
+    if not files:
+        return store.digest("\n".join(config.log))
+    fingerprint = store.fingerprint(files)
+    return store.digest("\n".join((*tables, fingerprint))) if tables else fingerprint
 
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
     method, params = method_named(run.config.method), run.config.method_params
     inner = dict(method.inner_versions(params))
-    return Origin(method.version, run.files, run.folder.staging_area, inner, params.given())
+    staging_area, given = run.folder.staging_area, params.given()
+    return Origin(method.version, run.files, staging_area, inner, given, run.config.tables)
