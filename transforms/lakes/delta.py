@@ -33,6 +33,10 @@ _HONOURED = frozenset(
         *("typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
     )
 )
+_MEND = (
+    "have the engine that keeps the table write its current rows into a folder of Parquet, and "
+    "name that folder as log"
+)
 _MAPPING = "delta.columnMapping."
 
 
@@ -65,21 +69,21 @@ def snapshot(place: str, version: int | None) -> Snapshot:
 def _table(place: str, version: int | None) -> DeltaTable:
     try:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, DeltaProtocolError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
         raise missing_extra("a table of Delta", "deltalake", "delta") from None
+    # The texts of its errors can have values of partitions.
     try:
         table = DeltaTable(place)
-    except DeltaProtocolError:
-        raise InputSchemaError(
-            f"the table delta:{place} asks for a feature that deltalake does not know; have the "
-            "engine that keeps the table write its current rows into a folder of Parquet, and name "
-            "that folder as log"
-        ) from None
-    except (DeltaError, OSError, ValueError) as error:  # whose text can have values of partitions
+    except (TableNotFoundError, OSError) as error:
         raise InputSchemaError(
             f"there is no table of Delta at {place} that can be read ({type(error).__name__}); "
             "correct the path, or let this user read its folder _delta_log"
+        ) from None
+    except (DeltaError, ValueError):
+        raise InputSchemaError(
+            f"the table delta:{place} cannot be read: its log is damaged, or asks for a feature "
+            f"that deltalake does not know; {_MEND}"
         ) from None
     if version is None or version == table.version():
         return table
@@ -103,8 +107,7 @@ def _check_features(table: DeltaTable, place: str) -> None:
     if unknown:
         raise InputSchemaError(
             f"the table delta:{place} has {', '.join(unknown)}, which is not honoured, so it is "
-            "not read; have the engine that keeps the table write its current rows into a folder "
-            "of Parquet, and name that folder as log"
+            f"not read; {_MEND}"
         )
 
 
@@ -130,8 +133,7 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
     if deleted:
         raise InputSchemaError(
             f"the table delta:{place} has lists of deleted rows for {len(deleted):,} files that "
-            "are not among its files, so it is not known what is deleted; have the engine that "
-            "keeps the table write its current rows into a folder of Parquet"
+            f"are not among its files, so it is not known what is deleted; {_MEND}"
         )
 
 
@@ -179,8 +181,7 @@ def _text(value: Any, name: str) -> str | None:
         return value.isoformat()
     if isinstance(value, bytes):
         raise InputSchemaError(
-            f"the table is partitioned by {name!r}, whose values are bytes and not read; have the "
-            "engine that keeps the table write its current rows into a folder of Parquet"
+            f"the table is partitioned by {name!r}, whose values are bytes and not read; {_MEND}"
         )
     return str(value)
 

@@ -96,7 +96,10 @@ class Address:
 
     def __str__(self) -> str:
         """Returns the text that `address_of` reads."""
-        return f"{self.kind}:{self.place}" + ("" if self.version is None else f"@{self.version}")
+        if self.version is not None:
+            return f"{self.kind}:{self.place}@{self.version}"
+        # What follows an @ in the last part of a path would be a version without the slash.
+        return f"{self.kind}:{self.place}" + ("/" if "@" in self.place.rpartition("/")[2] else "")
 
     def snapshot(self) -> Snapshot:
         """Returns the version that is named, or the last one.
