@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_at
+from tracecloak.pipelines.budget.standing import State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.records import giving_up
@@ -38,25 +39,36 @@ class TableConcern(Concern):
             address = address_of(text)
             if address.version is None:
                 address = replace(address, version=versions.get(address))
-            return str(replace(address, version=_version(address, config, receipt)))
+            return str(replace(address, version=self._version(address, config, receipt)))
 
         tables = config.tables
         log = tuple(pinned(text) if text in tables else text for text in config.log)
         return config.model_copy(update={"log": log})
 
+    def _version(self, address: Address, config: ReleaseConfig, receipt: Receipt | None) -> int:
+        """Returns the version that an address names, or the last one; it can be read.
 
-def _version(address: Address, config: ReleaseConfig, receipt: Receipt | None) -> int:
-    """Returns the version that an address names, or the last one; it can be read.
-
-    Raises:
-        TracecloakError: It cannot; if noise was drawn of it, the error says what giving up costs.
-    """
-    try:
-        return address.snapshot().version
-    except VersionGoneError as error:
-        if receipt is None or str(address) not in receipt.origin.tables:
-            raise
-        raise _cannot_go_on(config, receipt, error) from None
+        Raises:
+            TracecloakError: It cannot; if noise was drawn of it, the error says what giving up
+                costs.
+        """
+        try:
+            return address.snapshot().version
+        except VersionGoneError as error:
+            if receipt is None or str(address) not in receipt.origin.tables:
+                raise
+            state, costs = _standing(config, receipt)
+            if state in ("visible", "released"):
+                # It is there, and nothing is read for it; that it was of this version is known.
+                self.compares_input = False
+                return replace(address, version=None).snapshot().version
+            if state != "drawn":
+                raise
+            raise TracecloakError(
+                f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
+                f"cut off, and what it was made of is gone: {error}. The same noise on other "
+                f"counts would tell their difference. {costs}"
+            ) from None
 
 
 def _receipt_of(config: ReleaseConfig) -> Receipt | None:
@@ -68,18 +80,10 @@ def _receipt_of(config: ReleaseConfig) -> Receipt | None:
     return store.receipt(absolute(config.output), config.release_id)
 
 
-def _cannot_go_on(
-    config: ReleaseConfig, receipt: Receipt, error: VersionGoneError
-) -> TracecloakError:
-    """Returns the error that the version is gone with which a release was begun."""
+def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:
+    """Returns what a release is now, and what it would cost to give it up."""
     store = open_store(config)
-    staging_area = receipt.origin.staging_area
-    folder = ReleaseFolder(receipt.output, receipt.release_id, staging_area, store=store.identity())
-    standing = Books(store, open_ledger(config, store), folder).look()
-    if standing.state != "drawn":
-        return error
-    return TracecloakError(
-        f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
-        f"and what it was made of is gone: {error}. The same noise on other counts would tell "
-        f"their difference. {giving_up(config, folder, receipt)}"
-    )
+    area = receipt.origin.staging_area
+    folder = ReleaseFolder(receipt.output, receipt.release_id, area, store=store.identity())
+    state = Books(store, open_ledger(config, store), folder).look().state
+    return state, giving_up(config, folder, receipt)
