@@ -247,6 +247,16 @@ _C = TypeVar("_C", bound=SourceConfig)
 class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
+    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
+    delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
+    last one. A release has a log or a query."""
+    query: str | None = Field(None, min_length=1)
+    """SQL whose result is the log, or @ and the file that has it; by default files are. The
+    promise is for units of the result, and it is asked for once."""
+    database: str | None = Field(None, min_length=1)
+    """The database that is asked: a URI without a password, such as sqlite:///visits.db, or
+    env:NAME, file:PATH or command:WORDS, which lead to one; by default none is."""
     method: str
     """Name of the method; `tracecloak catalogue --all` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
@@ -330,6 +340,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     def guarantee(self) -> Guarantee:
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
+        if self.query is not None:
+            guarantee = guarantee.of_query_result
         if guarantee.kind != "rigorous" or self.max_error_ratio is None:
             return guarantee
         condition = (
@@ -383,6 +395,33 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         if self.max_error_ratio is not None:
             return self.max_error_ratio
         return 1.0 if self.guarantee.kind == "rigorous" else 0.01
+
+    def check_input(self) -> None:
+        """Makes sure that there is a log, or a query and what answers it.
+
+        Raises:
+            UsageError: There is neither or both, or half of it.
+        """
+        if self.query is None and self.database is None and self.log:
+            return
+        if self.log:
+            raise UsageError(
+                "log and query exclude each other: a release reads files or asks a database; "
+                "leave one out"
+            )
+        if self.query is None and self.database is None:
+            raise UsageError(
+                "log is missing: say with --log where the event log is, or ask a database with "
+                "--query and --database"
+            )
+        if self.query is None or self.database is None:
+            there, missing = ("query", "database")[:: 1 if self.query else -1]
+            raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
+        if self.input_format is not None:
+            raise UsageError("input_format is of files, and there is a query; leave it out")
+        from tracecloak.transforms.inputs.databases import check_database
+
+        check_database(self.database)
 
     def check_named(self) -> None:
         """Makes sure that the release has a name if it needs one, and a window if a schedule.
@@ -478,6 +517,7 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
+    config.check_input()
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.schedule is not None:
         from tracecloak.pipelines.configuration.schedule_checks import (

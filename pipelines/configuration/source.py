@@ -66,6 +66,9 @@ def source_of(config: SourceConfig) -> EventSource:
 def _files_of(config: SourceConfig, may_be_none: bool) -> list[SourceFile]:
     """Returns the files of the inputs, sorted by path; a table says which are its own."""
     tables = config.tables
+    if isinstance(config, ReleaseConfig) and config.query is not None:
+        # The folders around the result say nothing of its records.
+        return [replace(file, partitions=()) for file in match_files(config.log)]
     if not tables:
         return match_files(config.log, may_be_none)
     from tracecloak.transforms.lakes.tables import files_of_tables

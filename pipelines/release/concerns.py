@@ -32,6 +32,7 @@ class Asked:
 
 CONCERNS: dict[str, Asked] = {
     "usable": Asked("expected_cases", "tracecloak.pipelines.release.usable:UsableConcern"),
+    "query": Asked("query", "tracecloak.pipelines.release.querying:QueryConcern"),
     "table": Asked("tables", "tracecloak.pipelines.release.pinning:TableConcern"),
     "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
     "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.sketch:SketchConcern"),

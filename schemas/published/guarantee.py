@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from tracecloak.schemas.errors import UsageError
 Kind = Literal["rigorous", "published", "syntactic"]
 Unit = Literal["case", "individual", "event"]
 Adjacency = Literal["add_remove", "replace_one"]
+Population = Literal["input", "query result"]
 
 _UNITS = {
     "case": "any one case",
@@ -21,9 +22,10 @@ _UNITS = {
 # The longest number that is written without an exponent.
 _MANY_PLACES = 20
 _SIX_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
+_POPULATIONS = {"input": "the input", "query result": "the result of a query"}
 _CHANGES = {
-    "add_remove": "is added to or removed from the input",
-    "replace_one": "is replaced in the input by another",
+    "add_remove": "is added to or removed from {}",
+    "replace_one": "is replaced in {} by another",
 }
 
 
@@ -56,6 +58,8 @@ class Guarantee:
         claim: For `published`: what the paper claims.
         reality: Why the claim is or is not what holds, in sentences.
         not_covered: What the release shows or allows beyond the promise, one sentence each.
+        population: Of what the units are that the promise is for: of the input, or of the result of
+            a query, of which nobody knows how much of it one unit of the database can change.
     """
 
     kind: Kind
@@ -66,10 +70,22 @@ class Guarantee:
     claim: str
     reality: str
     not_covered: tuple[str, ...] = ()
+    population: Population = "input"
 
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    @property
+    def of_query_result(self) -> Guarantee:
+        """This promise for units of the result of a query, with what that leaves open."""
+        sentence = (
+            f"The promise is for {_UNITS[self.unit]} of the result of a query. If the query lets "
+            "one of them change rows of others, as LIMIT, window functions, joins and aggregates "
+            "can, the promise does not hold for units of the database; the query was not checked."
+        )
+        not_covered = (*self.not_covered, sentence)
+        return replace(self, population="query result", not_covered=not_covered)
 
     @property
     def short(self) -> str:
@@ -85,6 +101,8 @@ class Guarantee:
         holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
         if self.adjacency == "replace_one":
             holds += " that is replaced by another"
+        if self.population != "input":
+            holds += f", in {_POPULATIONS[self.population]}"
         if self.kind == "published":
             return f"Not what was published, but {holds}."
         return f"Differential privacy: {holds}."
@@ -92,7 +110,7 @@ class Guarantee:
     @property
     def sentence(self) -> str:
         """One sentence for the file of a privacy officer."""
-        change = f"{_UNITS[self.unit]} {_CHANGES[self.adjacency]}"
+        change = f"{_UNITS[self.unit]} {self._change}"
         epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
         if self.kind == "rigorous":
             # The sentence does not say "except with probability delta", since e^epsilon is exceeded
@@ -116,6 +134,13 @@ class Guarantee:
             f"release, not what was published. Published claim: {self.claim}"
         )
 
+    @property
+    def _change(self) -> str:
+        return _CHANGES[self.adjacency].format(_POPULATIONS[self.population])
+
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields and the sentence as JSON values."""
-        return {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}
+        """Returns the fields and the sentence as JSON values, the usual population aside."""
+        body = {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}
+        if self.population == "input":
+            del body["population"]
+        return body
