@@ -80,9 +80,10 @@ def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEAS
     Malformed records are left out, as in a release.
 
     Raises:
-        UsageError: An input is not there, or `n_releases` is too small.
+        UsageError: An input is not there, or is asked for, or `n_releases` is too small.
         InputSchemaError: An input cannot be read.
     """
+    config.check_files()
     source = source_of(config)
     method, params = method_named(config.method), config.method_params
     by_individual = method.bounds(params).max_cases_per_individual is not None

@@ -79,6 +79,7 @@ class Trial:
             declarations: Accounts and data sets that the officer declared in the ledger of the
                 configuration; None: nobody asked for them.
         """
+        config.check_files()
         self.config = config
         self.runner = runner
         self.declarations = declarations

@@ -423,6 +423,18 @@ class ReleaseConfig(PayingConfig, SourceConfig):
 
         check_database(self.database)
 
+    def check_files(self) -> None:
+        """Makes sure that the input are files, which can be read as often as somebody likes.
+
+        Raises:
+            UsageError: It is the result of a query, which is asked once.
+        """
+        if self.query is not None:
+            raise UsageError(
+                "this reads the log several times, and a query is asked once, by a release; export "
+                "its result, and name the files with log in place of query and database"
+            )
+
     def check_named(self) -> None:
         """Makes sure that the release has a name if it needs one, and a window if a schedule.
 

@@ -12,9 +12,8 @@ from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tracecloak.transforms.inputs.source_files import SourceFile
+    from tracecloak.transforms.lakes.appending import AppendedRelease
 
 # gs://bucket is an object store, and no table.
 _ADDRESS = re.compile(r"([a-z][a-z0-9]*):(?!//)(.*)", re.DOTALL)
@@ -168,9 +167,9 @@ def files_of_tables(texts: Sequence[str]) -> Iterator[SourceFile]:
         yield from address.snapshot().files
 
 
-Append = Callable[[str, str, "pa.RecordBatchReader"], bool]
-"""Appends rows to the table at a place, under the identity of a release, unless it has them.
+Append = Callable[[str, "AppendedRelease"], bool]
+"""Appends the rows of a release to the table at a place, unless the table has them.
 
-Returns whether it appended them. It is one commit, which a second call with this identity finds,
+Returns whether it appended them. It is one commit, which a second call for this release finds,
 however old it is and whoever made it, at the same time too.
 """
