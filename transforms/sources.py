@@ -161,7 +161,7 @@ class EventSource:
 
     def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
         """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
-        reader = self._reader_of(file)
+        reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
             declared = reader.column_names(stream)
@@ -229,7 +229,7 @@ class EventSource:
     def _read(
         self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        reader = self._reader_of(file)
+        reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
             declared = reader.column_names(stream)
@@ -287,11 +287,6 @@ class EventSource:
         with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
             progress = self.progress_of(file, position_in(stream))
             _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=progress)
-
-    def _reader_of(self, file: SourceFile) -> Reader:
-        if file.seen is not None:
-            return file.seen.reader(self.format.goes_on)
-        return self.format.reader_of(file.path)
 
     def _resolve(self, file: SourceFile, declared: list[str] | None) -> ResolvedColumns:
         if declared is not None:

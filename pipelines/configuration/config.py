@@ -236,7 +236,7 @@ IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
 
 IN_DIGEST = (
-    *("input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""
@@ -250,7 +250,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
-    last one. A release has a log or a query."""
+    last one. By default a query is asked instead."""
     query: str | None = Field(None, min_length=1)
     """SQL whose result is the log, or @ and the file that has it; by default files are. The
     promise is for units of the result, and it is asked for once."""
@@ -341,7 +341,9 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
         if self.query is not None:
-            guarantee = guarantee.of_query_result
+            from tracecloak.transforms.publish.query_result import of_query_result
+
+            guarantee = of_query_result(guarantee)
         if guarantee.kind != "rigorous" or self.max_error_ratio is None:
             return guarantee
         condition = (
@@ -396,45 +398,6 @@ class ReleaseConfig(PayingConfig, SourceConfig):
             return self.max_error_ratio
         return 1.0 if self.guarantee.kind == "rigorous" else 0.01
 
-    def check_input(self) -> None:
-        """Makes sure that there is a log, or a query and what answers it.
-
-        Raises:
-            UsageError: There is neither or both, or half of it.
-        """
-        if self.query is None and self.database is None and self.log:
-            return
-        if self.log:
-            raise UsageError(
-                "log and query exclude each other: a release reads files or asks a database; "
-                "leave one out"
-            )
-        if self.query is None and self.database is None:
-            raise UsageError(
-                "log is missing: say with --log where the event log is, or ask a database with "
-                "--query and --database"
-            )
-        if self.query is None or self.database is None:
-            there, missing = ("query", "database")[:: 1 if self.query else -1]
-            raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
-        if self.input_format is not None:
-            raise UsageError("input_format is of files, and there is a query; leave it out")
-        from tracecloak.transforms.inputs.databases import check_database
-
-        check_database(self.database)
-
-    def check_files(self) -> None:
-        """Makes sure that the input are files, which can be read as often as somebody likes.
-
-        Raises:
-            UsageError: It is the result of a query, which is asked once.
-        """
-        if self.query is not None:
-            raise UsageError(
-                "this reads the log several times, and a query is asked once, by a release; export "
-                "its result, and name the files with log in place of query and database"
-            )
-
     def check_named(self) -> None:
         """Makes sure that the release has a name if it needs one, and a window if a schedule.
 
@@ -480,11 +443,13 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         from tracecloak.anonymizers.contract.identity import config_digest
 
-        fields = set(IN_DIGEST) - {"params", "schedule", "window"}
+        fields = set(IN_DIGEST) - {"params", "query", "schedule", "window"}
         whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
         whole["params"] = dict(given)
         if self.guarantee.kind != "rigorous":
             whole.pop("max_error_ratio", None)  # then it is no part of what is promised
+        if self.query is not None:
+            whole["population"] = "query result"  # and not its text, which could be tried out
         schedule, window = self.made_schedule, self.made_window
         if schedule is not None and window is not None:
             whole |= {"schedule": schedule.digest, "window": window.label}
@@ -529,7 +494,10 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
-    config.check_input()
+    if config.query is not None or config.database is not None or not config.log:
+        from tracecloak.pipelines.configuration.query_keys import check_query
+
+        check_query(config.log, config.query, config.database, config.input_format)
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.schedule is not None:
         from tracecloak.pipelines.configuration.schedule_checks import (

@@ -8,7 +8,7 @@ from functools import partial
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -47,7 +47,16 @@ def source_of(config: SourceConfig) -> EventSource:
             activities=bounds.vocabulary if bounds.closed else None,
         )
     may_be_none = isinstance(config, ReleaseConfig)
-    files = _files_of(config, may_be_none)
+    tables = config.tables
+    if not tables:
+        files = match_files(config.log, may_be_none)
+    else:
+        from tracecloak.transforms.lakes.tables import files_and_tables
+
+        files = files_and_tables(config.log, tables, config.input_format, may_be_none)
+    if isinstance(config, ReleaseConfig) and config.query is not None:
+        # The folders around the result of a query say nothing of its records.
+        files = [replace(file, partitions=()) for file in files]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
@@ -61,26 +70,6 @@ def source_of(config: SourceConfig) -> EventSource:
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
-
-
-def _files_of(config: SourceConfig, may_be_none: bool) -> list[SourceFile]:
-    """Returns the files of the inputs, sorted by path; a table says which are its own."""
-    tables = config.tables
-    if isinstance(config, ReleaseConfig) and config.query is not None:
-        # The folders around the result say nothing of its records.
-        return [replace(file, partitions=()) for file in match_files(config.log)]
-    if not tables:
-        return match_files(config.log, may_be_none)
-    from tracecloak.transforms.lakes.tables import files_of_tables
-
-    if config.input_format not in (None, "parquet"):
-        raise UsageError(
-            f"input_format is {config.input_format}, and the files of {tables[0]} are Parquet; "
-            "leave it out"
-        )
-    files = match_files([text for text in config.log if text not in tables], may_be_none)
-    files = sorted([*files, *files_of_tables(tables)], key=lambda file: file.path)
-    return [replace(file, rank=rank) for rank, file in enumerate(files)]
 
 
 def _of_span(

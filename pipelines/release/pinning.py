@@ -13,7 +13,7 @@ from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_a
 from tracecloak.pipelines.budget.standing import State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.release.records import giving_up
+from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, require_file_system

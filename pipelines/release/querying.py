@@ -18,7 +18,7 @@ from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.release.records import giving_up
+from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job

@@ -89,14 +89,3 @@ def reservation_of(
         dataset=config.dataset,
         staging_area=folder.staging_area,
     )
-
-
-def giving_up(config: ReleaseConfig, folder: ReleaseFolder, receipt: Receipt) -> str:
-    """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
-    price = reservation_of(config, folder, receipt.key_fingerprint)
-    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
-    return (
-        f"To give it up costs what it reserved, {costs}, once more for another release: "
-        f"`tracecloak ledger forfeit --output {receipt.output} --release_id {receipt.release_id} "
-        "--by NAME --reason TEXT`"
-    )

@@ -109,7 +109,9 @@ def check_method(received: Received) -> str:
         )
     guarantee, stated = method.guarantee(params), received.body["guarantee"]
     if stated.get("population") == "query result":
-        guarantee = guarantee.of_query_result
+        from tracecloak.transforms.publish.query_result import of_query_result
+
+        guarantee = of_query_result(guarantee)
     promised = guarantee.to_json()
     for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
         if promised[name] != stated[name]:

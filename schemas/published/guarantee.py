@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -58,8 +58,7 @@ class Guarantee:
         claim: For `published`: what the paper claims.
         reality: Why the claim is or is not what holds, in sentences.
         not_covered: What the release shows or allows beyond the promise, one sentence each.
-        population: Of what the units are that the promise is for: of the input, or of the result of
-            a query, of which nobody knows how much of it one unit of the database can change.
+        population: Of what the units are that the promise is for, see `transforms.publish`.
     """
 
     kind: Kind
@@ -75,17 +74,6 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
-
-    @property
-    def of_query_result(self) -> Guarantee:
-        """This promise for units of the result of a query, with what that leaves open."""
-        sentence = (
-            f"The promise is for {_UNITS[self.unit]} of the result of a query. If the query lets "
-            "one of them change rows of others, as LIMIT, window functions, joins and aggregates "
-            "can, the promise does not hold for units of the database; the query was not checked."
-        )
-        not_covered = (*self.not_covered, sentence)
-        return replace(self, population="query result", not_covered=not_covered)
 
     @property
     def short(self) -> str:
@@ -110,7 +98,9 @@ class Guarantee:
     @property
     def sentence(self) -> str:
         """One sentence for the file of a privacy officer."""
-        change = f"{_UNITS[self.unit]} {self._change}"
+        change = (
+            f"{_UNITS[self.unit]} {_CHANGES[self.adjacency].format(_POPULATIONS[self.population])}"
+        )
         epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
         if self.kind == "rigorous":
             # The sentence does not say "except with probability delta", since e^epsilon is exceeded
@@ -133,10 +123,6 @@ class Guarantee:
             f"If {change}, epsilon {epsilon} with delta {delta} holds for the whole "
             f"release, not what was published. Published claim: {self.claim}"
         )
-
-    @property
-    def _change(self) -> str:
-        return _CHANGES[self.adjacency].format(_POPULATIONS[self.population])
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields and the sentence as JSON values, the usual population aside."""

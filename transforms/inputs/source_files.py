@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
@@ -20,9 +20,6 @@ from tracecloak.transforms.inputs.tables import (
     refuse_tables,
     table_told_by,
 )
-
-if TYPE_CHECKING:
-    from tracecloak.transforms.lakes.seen import Seen
 
 # As long as a path of Linux may be; the expressions below are slow on texts without an end.
 _LONGEST_PATTERN = 4096
@@ -45,14 +42,15 @@ class SourceFile:
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
             is null. See `partitions_of`; a table says itself which they are.
-        seen: How the table sees it that it belongs to; None: it belongs to none.
+        seen: How the table sees it that it belongs to, see `transforms.lakes.seen.Seen`; None: it
+            belongs to none.
     """
 
     rank: int
     path: str
     n_bytes: int
     partitions: tuple[tuple[str, str | None], ...] = ()
-    seen: Seen | None = None
+    seen: Any = None
 
     @property
     def folder(self) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.inputs.source_files import SourceFile
     from tracecloak.transforms.lakes.appending import AppendedRelease
 
 # gs://bucket is an object store, and no table.
@@ -148,23 +148,40 @@ def address_of(text: str) -> Address:
     return Address(kind, place, None if version is None else int(version))
 
 
-def files_of_tables(texts: Sequence[str]) -> Iterator[SourceFile]:
-    """Yields the files of the tables at some addresses.
+def files_and_tables(
+    log: Sequence[str], tables: Sequence[str], input_format: str | None, may_be_none: bool
+) -> list[SourceFile]:
+    """Returns the files of inputs of which some are tables, ranked by their paths.
+
+    Args:
+        log: All inputs.
+        tables: Those of them that are addresses of tables.
+        input_format: What the configuration says of the format of the files.
+        may_be_none: See `match_files`.
 
     Raises:
-        UsageError: An address is none, or names a table for the second time.
-        TracecloakError: As `Address.snapshot`.
+        UsageError: An address is none, or names a table for the second time; or the format is
+            another than that of tables.
+        TracecloakError: As `match_files` and `Address.snapshot`.
     """
-    addresses = [address_of(text) for text in texts]
-    tables = [str(replace(address, version=None)) for address in addresses]
-    for table in tables:
-        if tables.count(table) > 1:
+    if input_format not in (None, "parquet"):
+        raise UsageError(
+            f"input_format is {input_format}, and the files of {tables[0]} are Parquet; leave it "
+            "out"
+        )
+    addresses = [address_of(text) for text in tables]
+    names = [str(replace(address, version=None)) for address in addresses]
+    for name in names:
+        if names.count(name) > 1:
             raise UsageError(
-                f"log names {table} twice, whose rows would be read twice; name it once, with one "
+                f"log names {name} twice, whose rows would be read twice; name it once, with one "
                 "version"
             )
+    files = match_files([text for text in log if text not in tables], may_be_none)
     for address in addresses:
-        yield from address.snapshot().files
+        files += address.snapshot().files
+    files.sort(key=lambda file: file.path)
+    return [replace(file, rank=rank) for rank, file in enumerate(files)]
 
 
 Append = Callable[[str, "AppendedRelease"], bool]
