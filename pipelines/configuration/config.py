@@ -341,7 +341,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
         if self.query is not None:
-            from tracecloak.transforms.publish.query_result import of_query_result
+            from tracecloak.transforms.inputs.query_promise import of_query_result
 
             guarantee = of_query_result(guarantee)
         if guarantee.kind != "rigorous" or self.max_error_ratio is None:

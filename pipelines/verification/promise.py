@@ -109,7 +109,7 @@ def check_method(received: Received) -> str:
         )
     guarantee, stated = method.guarantee(params), received.body["guarantee"]
     if stated.get("population") == "query result":
-        from tracecloak.transforms.publish.query_result import of_query_result
+        from tracecloak.transforms.inputs.query_promise import of_query_result
 
         guarantee = of_query_result(guarantee)
     promised = guarantee.to_json()

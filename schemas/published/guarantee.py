@@ -58,7 +58,7 @@ class Guarantee:
         claim: For `published`: what the paper claims.
         reality: Why the claim is or is not what holds, in sentences.
         not_covered: What the release shows or allows beyond the promise, one sentence each.
-        population: Of what the units are that the promise is for, see `transforms.publish`.
+        population: Of what the units are that the promise is for.
     """
 
     kind: Kind

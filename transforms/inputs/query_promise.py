@@ -19,8 +19,8 @@ def of_query_result(guarantee: Guarantee) -> Guarantee:
     """
     sentence = (
         f"The promise is for {_ONE[guarantee.unit]} of the result of a query. If the query lets "
-        "one of them change rows of others, as LIMIT, window functions, joins and aggregates can, the "
-        "promise does not hold for those of the database. The query was not checked."
+        "one of them change rows of others, as LIMIT, window functions, joins and aggregates can, "
+        "the promise does not hold for those of the database. The query was not checked."
     )
     not_covered = (*guarantee.not_covered, sentence)
     return replace(guarantee, population="query result", not_covered=not_covered)
