@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -106,24 +107,18 @@ def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
         assert release(folder, **changes) == 6
 
 
-def test_it_is_the_release_of_the_rows_of_the_result(
+def test_the_input_is_the_rows_of_the_result(
     tmp_path: Path, visits: Path, asked: list[str]
 ) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(ROWS, tmp_path / "log.parquet")
-    as_file = {"log": str(tmp_path / "log.parquet"), "query": None, "formats": ["csv"]}
-    assert release(tmp_path / "file", **as_file) == 0
-    assert release(tmp_path / "query", database=f"sqlite:///{visits}", formats=["csv"]) == 0
-    tables = [
-        {
-            name: digest
-            for name, digest in made(tmp_path / place).items()
-            if name.endswith(".csv.gz")
-        }
-        for place in ("file", "query")
-    ]
-    assert tables[0] == tables[1] and tables[0]
+    cut_off(tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"})
+    (result,) = results(tmp_path)
+    assert pq.read_table(result).to_pylist() == ROWS.to_pylist()
+    assert (
+        release(
+            tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"}
+        )
+        == 0
+    )
     assert asked == [QUERY]
     assert not list(tmp_path.rglob("_incomplete-*"))
 
