@@ -114,6 +114,7 @@ setup(
         "Jinja2>=3.1",
         "jsonschema>=4.20",
         "markdown-it-py>=3",
+        "narwhals>=2.0,<3",
         "numpy>=1.26,<2.5",
         "packaging>=24",
         "pyarrow>=17,<26",

@@ -28,6 +28,14 @@ from deploy.oldest import distribution
 
 ROOT = Path(__file__).parents[1]
 _MOST_KEYS = 3
+# A released frame in three lines, with what the wheel installs alone.
+_OF_FRAME = """\
+import sys, tracecloak, pyarrow.csv
+frame = pyarrow.csv.read_csv("hospital.csv")
+released = tracecloak.release(frame, method="private-log", epsilon=1, vocabulary="activities.txt")
+assert released.log.num_rows and released.log.schema.names == frame.schema.names
+assert "apache_beam" not in sys.modules
+"""
 _OF_SOMEBODY_ELSE = (
     *("schemas", "anonymizers", "transforms", "pipelines", "examination", "tests"),
 )
@@ -210,6 +218,9 @@ def check_use(python: Path, folder: Path) -> None:
     for name in ("manifest.json", "statement.md", "log.xes.gz"):
         if not (folder / "releases" / "run_id=r1" / name).is_file():
             raise SystemExit(f"the release has no {name}")
+    run("tracecloak", "sample", "--cases", "400", "--output", "hospital.csv")
+    (folder / "of_frame.py").write_text(_OF_FRAME)
+    run("of_frame")
     # Of its few cases noise may leave none under some keys.
     for number in range(_MOST_KEYS):
         key, written = f"example-{number}.key", f"claims-{number}"

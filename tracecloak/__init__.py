@@ -2,11 +2,13 @@
 
 What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
 
-Events in a pipeline of one's own: `ReadEventLog` or own events made canonical with `ColumnMapping`,
-then `AnonymizeEventLog` with a method of `METHODS` and a `KeyReference`. Whole releases: `load` a
-`ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was received; streams likewise.
-Without Beam: `source_of`, `group_into_traces`, `anonymise`. What a method, a format or a command of
-one's own is made of is in `tracecloak.plugins`.
+A log in memory, as a frame of pandas, polars, Arrow or DuckDB or a log of pm4py: `release`, `plan`,
+`evaluate` and `vocabulary`. Events in a pipeline of one's own: `ReadEventLog` or own events made
+canonical with `ColumnMapping`, then `AnonymizeEventLog` with a method of `METHODS` and a
+`KeyReference`. Releases of files: `load` a `ReleaseConfig`, `plan_lines`, `run_release`; `verify`
+one that was received; streams likewise. The kernels alone: `source_of`, `group_into_traces`,
+`anonymise`. What a method, a format or a command of one's own is made of is in
+`tracecloak.plugins`.
 """
 
 from typing import TYPE_CHECKING
@@ -20,9 +22,14 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params as Params
     from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.registry import METHODS as METHODS
+    from tracecloak.examination.evaluation.of_frames import evaluate as evaluate
     from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
     from tracecloak.pipelines.configuration.config import load as load
     from tracecloak.pipelines.configuration.source import source_of as source_of
+    from tracecloak.pipelines.frames.doors import plan as plan
+    from tracecloak.pipelines.frames.doors import release as release
+    from tracecloak.pipelines.frames.doors import vocabulary as vocabulary
+    from tracecloak.pipelines.frames.released import Released as Released
     from tracecloak.pipelines.planning.plan import plan_lines as plan_lines
     from tracecloak.pipelines.release.run import run_release as run_release
     from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
@@ -50,7 +57,10 @@ else:
             "anonymizers.contract.method": "Anonymizer Params",
             "anonymizers.noise.randomness": "ReleaseKey",
             "anonymizers.registry": "METHODS",
+            "examination.evaluation.of_frames": "evaluate",
             "pipelines.configuration.config": "ReleaseConfig load",
+            "pipelines.frames.doors": "plan release vocabulary",
+            "pipelines.frames.released": "Released",
             "pipelines.planning.plan": "plan_lines",
             "pipelines.release.run": "run_release",
             "pipelines.configuration.source": "source_of",

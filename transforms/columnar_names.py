@@ -109,7 +109,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "tree": "tracecloak.anonymizers.trees.process_tree_miner:TreeDecision",
         "trie": "tracecloak.schemas.statistics.trie:Trie",
         "variant-histogram": "tracecloak.schemas.statistics.variants:VariantHistogram",
-        "working-time": "tracecloak.schemas.events.working_time:WorkingTime",
+        "working-time": "tracecloak.schemas.calendar.working_time:WorkingTime",
         "yield": "tracecloak.schemas.published.yields:Yield",
     },
     removed=REMOVED,

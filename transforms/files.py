@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -25,6 +26,33 @@ def is_on_this_machine(path: str) -> bool:
 def absolute(path: str) -> str:
     """Returns the one path of a folder: locks, receipts and charges are found by it."""
     return str(Path(path).resolve()) if is_on_this_machine(path) else path
+
+
+def join(folder: str, *names: str) -> str:
+    """Returns the path of what lies in a folder, on any file system."""
+    if is_on_this_machine(folder):
+        return os.path.join(folder, *names)
+    from apache_beam.io.filesystems import FileSystems
+
+    return str(FileSystems.join(folder, *names))
+
+
+def exists(path: str) -> bool:
+    """Returns whether a file is there, or on this machine a folder."""
+    if is_on_this_machine(path):
+        return os.path.exists(path)
+    from apache_beam.io.filesystems import FileSystems
+
+    return bool(FileSystems.exists(path))
+
+
+def are_on_one(path: str, other: str) -> bool:
+    """Returns whether the schemes of two paths are those of one file system."""
+    if is_on_this_machine(path) or is_on_this_machine(other):
+        return is_on_this_machine(path) and is_on_this_machine(other)
+    from apache_beam.io.filesystems import FileSystems
+
+    return bool(FileSystems.get_scheme(path) == FileSystems.get_scheme(other))
 
 
 def require_file_system(name: str, path: str) -> None:
@@ -98,16 +126,54 @@ def open_raw(path: str) -> BinaryIO:
 
 def read_if_there(path: str) -> bytes | None:
     """Returns the content of a file, or None if it does not exist."""
-    if is_on_this_machine(path):
-        if not os.path.exists(path):
-            return None
-    else:
-        from apache_beam.io.filesystems import FileSystems
-
-        if not FileSystems.exists(path):
-            return None
+    if not exists(path):
+        return None
     with open_raw(path) as stream:
         return stream.read()
+
+
+def create(path: str) -> BinaryIO:
+    """Opens a file for writing, in place of what is there, and makes the folders on the way."""
+    if is_on_this_machine(path):
+        os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
+        return Path(path).open("wb")
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def rename(sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Moves files within a file system; on this machine each appears at once, a folder as well."""
+    if all(map(is_on_this_machine, sources)):
+        for source, target in zip(sources, targets, strict=True):
+            os.rename(source, target)
+        return
+    from apache_beam.io.filesystems import FileSystems
+
+    FileSystems.rename(list(sources), list(targets))
+
+
+def remove_folder(folder: str) -> None:
+    """Removes a folder with all that is in it, if it is there."""
+    if is_on_this_machine(folder):
+        if os.path.isdir(folder):
+            shutil.rmtree(folder)
+        return
+    from apache_beam.io.filesystems import FileSystems
+
+    files = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
+    if files:
+        FileSystems.delete([file.path for file in files])
+
+
+def holds_files(folder: str) -> bool:
+    """Returns whether there is a file in a folder, at any depth."""
+    if is_on_this_machine(folder):
+        return any(names for _, _, names in os.walk(folder))
+    from apache_beam.io.filesystems import FileSystems
+
+    return bool(FileSystems.match([FileSystems.join(folder, "**")], [1])[0].metadata_list)
 
 
 @dataclass(frozen=True)
@@ -172,11 +238,7 @@ def write_anew(path: str, data: bytes) -> None:
     if is_on_this_machine(path):
         write_private(Path(path), data)
         return
-    from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
-    stream = FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    with closing(stream):
+    with closing(create(path)) as stream:
         stream.write(data)
 
 

@@ -140,6 +140,10 @@ class EventSource:
         """
         return self._columns_of(file, set())
 
+    def title_of(self, file: SourceFile) -> str:
+        """Returns what one of `files` is, for people."""
+        return f"{file.path} ({file.n_bytes:,} bytes, {self.format.name_of(file.path)})"
+
     def names_of(self, file: SourceFile, declared: list[str] | None) -> dict[str, str]:
         """Returns the source column of each canonical one.
 

@@ -32,10 +32,10 @@ from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS, changed_names, likely_names
 from tracecloak.anonymizers.times.time_range import time_range_part
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 
 BOUGHT = "bought"

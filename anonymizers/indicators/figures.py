@@ -58,7 +58,7 @@ from tracecloak.anonymizers.indicators.terms import (
 from tracecloak.anonymizers.indicators.weights import needs_cases, quantile_bins, weighed_terms
 from tracecloak.anonymizers.noise.sums import onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means
-from tracecloak.schemas.events.time_texts import duration_text
+from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 

@@ -22,8 +22,8 @@ from tracecloak.anonymizers.indicators.declared import (
 )
 from tracecloak.anonymizers.indicators.populations import Groups, Population, periods_of
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
+from tracecloak.schemas.calendar.local_time import zone_of
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import zone_of
 
 
 class IndicatorParams(AskedParams):

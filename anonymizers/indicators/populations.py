@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter, Indicator, Workload
 from tracecloak.anonymizers.indicators.summands import occurrences
+from tracecloak.schemas.calendar.local_time import day_start_us
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import day_start_us
 from tracecloak.schemas.events.traces import TraceBatch
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -143,7 +143,7 @@ def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Grou
 
 
 def _zone(time_zone: str) -> datetime.tzinfo:
-    from tracecloak.schemas.events.local_time import zone_of
+    from tracecloak.schemas.calendar.local_time import zone_of
 
     return zone_of(time_zone)
 

@@ -41,10 +41,10 @@ from tracecloak.anonymizers.variants.generator import (
     takes_whole_cases,
     variants_part,
 )
+from tracecloak.schemas.calendar.time_grid import Granularity
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import HandoverDeclarations
-from tracecloak.schemas.events.time_grid import Granularity
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.plugins import NotOfferedError, Plugins
 
 if TYPE_CHECKING:

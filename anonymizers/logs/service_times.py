@@ -48,8 +48,8 @@ from tracecloak.anonymizers.times.time_bins import (
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
-from tracecloak.schemas.events.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.service_times import starts_of

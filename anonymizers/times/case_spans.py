@@ -30,7 +30,7 @@ from tracecloak.anonymizers.times.time_bins import (
     times_at,
 )
 from tracecloak.anonymizers.times.time_range import LogTime
-from tracecloak.schemas.events.time_grid import GRID_US
+from tracecloak.schemas.calendar.time_grid import GRID_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.measures import DURATION
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells

@@ -26,8 +26,8 @@ from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, 
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.published.measures import START
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 

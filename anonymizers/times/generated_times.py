@@ -14,7 +14,7 @@ from tracecloak.anonymizers.times.case_times import CaseTimes, ranks_among_all, 
 from tracecloak.anonymizers.times.split_times import PairFactors, divided, sums_of_steps, weights_of
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
-from tracecloak.schemas.events.time_grid import TimeGrid
+from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 
 

@@ -25,7 +25,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_o
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.time_range import grid_clock
-from tracecloak.schemas.events.time_grid import GRANULARITIES, GRID_US, Granularity
+from tracecloak.schemas.calendar.time_grid import GRANULARITIES, GRID_US, Granularity
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 

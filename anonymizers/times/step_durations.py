@@ -54,7 +54,7 @@ from tracecloak.anonymizers.times.time_bins import (
 )
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.events.time_grid import TimeGrid
+from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells

@@ -1,6 +1,6 @@
 """Times in public bins: how many, their borders, shares by noisy counts, and draws from them.
 
-Times are whole numbers of ticks of a grid (schemas.events.time_grid).
+Times are whole numbers of ticks of a grid (schemas.calendar.time_grid).
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
+from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
+from tracecloak.schemas.calendar.time_grid import Granularity, TimeGrid
+from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import DAY_US, LocalClock, date_of, day_start_us
-from tracecloak.schemas.events.time_grid import Granularity, TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
 
 TIME_RANGE = "time_range"
 """The name of the round that buys the range."""

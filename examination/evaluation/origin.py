@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
@@ -66,7 +65,7 @@ def check_origin(
         )
     share = None
     if noted_share is not None and "release_id" in manifest:
-        output = FileSystems.split(folder.rstrip("/"))[0]
+        output = absolute(folder).rstrip("/").rpartition("/")[0] or "/"
         share = noted_share(output, manifest["release_id"], original)
     if share is None:
         return "not known: the names of the activities do not speak against it"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from apache_beam.io.filesystems import FileSystems
-
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import START_TIMESTAMP
 from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.transforms.files import exists, join, open_raw
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.publish.names import DFG_NAME
@@ -37,12 +36,12 @@ def release_folder(path: str) -> str:
     Raises:
         UsageError: There is no manifest and no pointer to one.
     """
-    if FileSystems.exists(FileSystems.join(path, MANIFEST_NAME)):
+    if exists(join(path, MANIFEST_NAME)):
         return path
-    latest = FileSystems.join(path, LATEST_NAME)
-    if not FileSystems.exists(latest):
+    latest = join(path, LATEST_NAME)
+    if not exists(latest):
         raise UsageError(f"released {path!r} holds neither {MANIFEST_NAME} nor {LATEST_NAME}")
-    return FileSystems.join(path, _json_of(latest)["path"])
+    return join(path, _json_of(latest)["path"])
 
 
 def read_manifest(folder: str) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def read_manifest(folder: str) -> dict[str, Any]:
     Raises:
         InputSchemaError: It is no JSON of a release.
     """
-    return _json_of(FileSystems.join(folder, MANIFEST_NAME))
+    return _json_of(join(folder, MANIFEST_NAME))
 
 
 def released_graph(folder: str, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -101,12 +100,12 @@ def _listed_json(folder: str, manifest: dict[str, Any], name: str) -> dict[str, 
     """What one of the files says that the manifest lists."""
     if name not in [output["path"] for output in manifest["outputs"]]:
         return None
-    return _json_of(FileSystems.join(folder, name))
+    return _json_of(join(folder, name))
 
 
 def _json_of(path: str) -> dict[str, Any]:
     """What a file says, which may have come from somebody else."""
-    with FileSystems.open(path) as stream:
+    with open_raw(path) as stream:
         data = stream.read(_MAX_BYTES + 1)
     try:
         body = bounded_json(data) if len(data) <= _MAX_BYTES else None
@@ -126,6 +125,6 @@ def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None
     logs = parts or [path for path in paths if path.startswith("log.")][:1]
     if not logs:
         return None
-    files = match_files([FileSystems.join(folder, path) for path in logs])
+    files = match_files([join(folder, path) for path in logs])
     begun = START_TIMESTAMP if manifest.get("params", {}).get("service_times") else None
     return EventSource(tuple(files), SourceFormat(), ColumnMapping(start_timestamp=begun))

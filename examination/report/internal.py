@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
@@ -43,6 +42,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.files import open_raw
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
@@ -453,7 +453,7 @@ def attack_of(path: str) -> dict[str, Any]:
         ValueError: It is no such report.
         OSError: It cannot be read.
     """
-    with FileSystems.open(path) as stream:
+    with open_raw(path) as stream:
         body = json.loads(stream.read())
     if not isinstance(body, dict) or "claimed" not in body or "audited" not in body:
         raise ValueError("no report of an attack")

@@ -8,9 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import cast
-
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.pipelines.budget.standing import FolderShows, State, ledger_says, state_of
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -20,7 +17,7 @@ from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, pla
 from tracecloak.pipelines.ledger.entries import OfKey, Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.transforms.files import read_if_there
+from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -85,8 +82,7 @@ class Books:
             made_with = manifest.get("randomness", {}).get("key_fingerprint")
             is_ours = made_with is not None and made_with == key_fingerprint
             return "this release" if is_ours else "another's"
-        pattern = FileSystems.join(self.folder.final, "**")
-        return "parts" if FileSystems.match([pattern])[0].metadata_list else "nothing"
+        return "parts" if holds_files(self.folder.final) else "nothing"
 
     def refusal(self, standing: Standing) -> UsageError | None:
         """Returns why the next run refuses, in a state in which it does; None: it does not."""
@@ -238,11 +234,11 @@ class Books:
 
         Another key store may release to the same output.
         """
-        return cast(str, FileSystems.join(self.folder.decisions, key_fingerprint))
+        return join(self.folder.decisions, key_fingerprint)
 
     def sketch_path(self, key_fingerprint: str) -> str:
         """Returns where a run under a key puts the sketch of the cases that it read."""
-        return cast(str, FileSystems.join(self.decisions(key_fingerprint), "cases.sketch"))
+        return join(self.decisions(key_fingerprint), "cases.sketch")
 
     def note_cases(self, key_fingerprint: str) -> None:
         """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`.

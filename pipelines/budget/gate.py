@@ -43,7 +43,11 @@ class Unchanged:
         """Returns what tells later whether a file changed since this call."""
         # Workers may be elsewhere in the tree of folders; links stay links, as others may move
         # them.
-        paths = [os.path.abspath(f.path) if is_on_this_machine(f.path) else f.path for f in files]
+        paths = [
+            os.path.abspath(f.path) if is_on_this_machine(f.path) else f.path
+            for f in files
+            if f.digest is None  # others cannot change
+        ]
         return cls(tuple((path, _state(path)) for path in paths))
 
     def changed(self) -> str | None:

@@ -9,8 +9,8 @@ from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.transforms.files import absolute, is_on_this_machine
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
+from tracecloak.transforms.files import absolute, is_on_this_machine, remove_folder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace
 
 

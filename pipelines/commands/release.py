@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.commands.flags import add_release_flags
-from tracecloak.pipelines.commands.release_text import (
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.release_text import (
     release_data,
     release_rows,
 )
-from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.release_text import (
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.release_text import (
     left_out_text,
     release_data,
     release_rows,
     spent,
 )
-from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, duration, show
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
+from tracecloak.schemas.calendar.time_texts import Duration
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.time_texts import Duration
 
 # Loaded where a schedule is made; flags and their help need the keys alone.
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from functools import partial
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -35,17 +36,8 @@ def source_of(config: SourceConfig) -> EventSource:
         InputSchemaError: An input is not there, or does not have the mapped columns, or they are
             partitions of some files and not of others, or no file is left of what has to have one.
     """
-    mapping, source_format = config.mapping, config.source_format
+    mapping, source_format = mapping_of(config), config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
-    if isinstance(config, ReleaseConfig):
-        method, params = method_named(config.method), config.method_params
-        bounds = method.bounds(params)
-        mapping = replace(
-            mapping,
-            needs_individual=bounds.max_cases_per_individual is not None,
-            attributes=tuple((a.name, a.column) for a in method.attributes(params)),
-            activities=bounds.vocabulary if bounds.closed else None,
-        )
     may_be_none = isinstance(config, ReleaseConfig)
     tables = config.tables
     if not tables:
@@ -70,6 +62,20 @@ def source_of(config: SourceConfig) -> EventSource:
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
+
+
+def mapping_of(config: SourceConfig) -> ColumnMapping:
+    """Returns what the columns of a log mean, of a release with what its method carries."""
+    if not isinstance(config, ReleaseConfig):
+        return config.mapping
+    method, params = method_named(config.method), config.method_params
+    bounds = method.bounds(params)
+    return replace(
+        config.mapping,
+        needs_individual=bounds.max_cases_per_individual is not None,
+        attributes=tuple((a.name, a.column) for a in method.attributes(params)),
+        activities=bounds.vocabulary if bounds.closed else None,
+    )
 
 
 def _of_span(

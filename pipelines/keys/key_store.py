@@ -24,7 +24,10 @@ from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.receipts import InputFile, KeyStoreError, Origin, Receipt, today
 from tracecloak.pipelines.keys.store_folder import StoreFolder
 from tracecloak.transforms.files import (
+    delete_files,
+    exists,
     is_on_this_machine,
+    join,
     read_if_there,
     write_anew,
 )
@@ -225,6 +228,12 @@ class KeyStore(StoreFolder):
         receipts = [Receipt.read(text) for text in texts if text is not None]
         return [receipt for receipt in receipts if self.key_state(receipt) == "there"]
 
+    def receipts_in(self, output: str) -> list[Receipt]:
+        """Returns the receipts of all releases to an output, finished ones too."""
+        texts = map(self.read, self.names("releases/*.json"))
+        receipts = [Receipt.read(text) for text in texts if text is not None]
+        return [receipt for receipt in receipts if receipt.output == output]
+
     def reserve(
         self,
         output: str,
@@ -366,9 +375,7 @@ class KeyStore(StoreFolder):
         """Where workers find the key at a path of this machine; puts it there, as it lies here."""
         if self._worker_keys is None:
             return KeyReference(f"file:{key_path}", fingerprint, self.secrets.reference)
-        from apache_beam.io.filesystems import FileSystems
-
-        path = FileSystems.join(self._worker_keys, key_path.name)
+        path = join(self._worker_keys, key_path.name)
         # Noted first: whoever ends the release finds the copy, whatever they were configured with.
         note = f"releases/{key_path.stem}.workers"
         noted = (self.read(note) or "").splitlines()
@@ -385,12 +392,8 @@ class KeyStore(StoreFolder):
         noted = self.read(note)
         if noted is None:
             return
-        from apache_beam.io.filesystems import FileSystems
-
         with self.in_use():
-            for path in noted.splitlines():
-                if FileSystems.exists(path):
-                    FileSystems.delete([path])
+            delete_files([path for path in noted.splitlines() if exists(path)])
         self.remove(note)
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:

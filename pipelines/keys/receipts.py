@@ -199,7 +199,9 @@ def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:
     snapshot = []
     for file in files:
         n_bytes = file.n_bytes
-        if is_on_this_machine(file.path):
+        if file.digest is not None:
+            digest = file.digest
+        elif is_on_this_machine(file.path):
             with Path(file.path).open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
                 n_bytes = stream.tell()  # it may have grown since its name was listed

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.schemas.calendar.time_grid import GRID_US, Granularity
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
-from tracecloak.schemas.events.time_grid import GRID_US, Granularity
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam

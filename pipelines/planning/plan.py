@@ -43,7 +43,7 @@ _FORETOLD_BYTES = 64_000_000
 _LISTED_FORMULAS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What a release would do.
 
@@ -58,25 +58,30 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     is_refused: bool
 
+    def __repr__(self) -> str:
+        """Returns the lines, as a screen or a notebook shows them."""
+        return "\n".join(self.lines)
+
 
 def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     """Yields the plan, a line at a time; see `plan_of`."""
     yield from plan_of(config).lines
 
 
-def plan_of(config: ReleaseConfig) -> Plan:
+def plan_of(config: ReleaseConfig, source: EventSource | None = None) -> Plan:
     """Returns the plan.
 
     Args:
         config: What would be released, for whose expected cases it says what that would be worth;
             where none are declared, for some numbers of cases.
+        source: What it would be released of; None: the files that it names.
 
     Raises:
         UsageError: An input's format is not known.
         InputSchemaError: An input is not there, or does not have the mapped columns, or its first
             records cannot be read.
     """
-    source = source_of(config)
+    source = source_of(config) if source is None else source
     look = FirstLook.at(config, source)
     reading = list(_read(config, source, look))
     method, params = method_named(config.method), config.method_params
@@ -87,7 +92,7 @@ def plan_of(config: ReleaseConfig) -> Plan:
         made_up = tuple(verdicts(method, params, sizes))
         against = unusable_among(config, made_up)  # before the log is looked at: it decides nothing
         judged = tuple(one.in_spite_of(look.obstacle) for one in made_up)
-    does = [*_does(config), *_promises(config), *_is_worth(judged)]
+    does = [*_does(config, source), *_promises(config), *_is_worth(judged)]
     first = [] if against is None else list(_is_unusable(config, against))
     lines = [*first, *reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
     lines += [f"  {verdict.sentence}" for verdict in judged]
@@ -155,8 +160,7 @@ def _files(source: EventSource) -> Iterator[str]:
                 "its records say which attributes it has" if columns is None else ", ".join(columns)
             )
             names = source.names_of(file, columns)
-            kind = source.format.name_of(file.path)
-            yield f"  {file.path} ({file.n_bytes:,} bytes, {kind}): {shown_columns}"
+            yield f"  {source.title_of(file)}: {shown_columns}"
             yield "    " + ", ".join(f"{canonical} ← {name}" for canonical, name in names.items())
             unread = _UNREAD_ENDS.intersection(columns or ()).difference(names.values())
             if unread and not source.mapping.has_starts and not source.mapping.filters:
@@ -179,7 +183,7 @@ def _files(source: EventSource) -> Iterator[str]:
         )
 
 
-def _does(config: ReleaseConfig) -> Iterator[str]:
+def _does(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
     method, params = method_named(config.method), config.method_params
     yield f"Does ({method.name}: {method.summary})"
     for name, value in params.resolved().items():
@@ -194,7 +198,7 @@ def _does(config: ReleaseConfig) -> Iterator[str]:
         yield "Costs"
         for sentence in costs:
             yield f"  {sentence}"
-        for sentence in _foretold(config):
+        for sentence in _foretold(config, source):
             yield f"  {sentence}"
     yield ""
 
@@ -290,14 +294,13 @@ def _formulas(params: Params) -> Iterator[str]:
         yield f"    Of the vocabulary so begin {listed}{f' and {more:,} more' if more > 0 else ''}."
 
 
-def _foretold(config: ReleaseConfig) -> Iterator[str]:
+def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
     """Yields what a method without an epsilon can say of the log itself, which is read for it."""
     method = method_named(config.method)
     if config.query is not None or config.schedule is not None:
         return
     if not method.foretells(config.method_params):
         return
-    source = source_of(config)
     n_bytes = sum(file.n_bytes for file in source.files)
     if n_bytes > _FORETOLD_BYTES:
         yield (

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
-from tracecloak.schemas.events.local_time import DAY_US, zone_of
-from tracecloak.schemas.events.time_texts import duration_text
+from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
+from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.windows.schedule import Schedule, Window
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -19,10 +19,16 @@ from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 
-def opened(config: ReleaseConfig, driver: Driver) -> Run:
+def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = None) -> Run:
     """Returns a run of which everything is there, before anything is paid.
+
+    Args:
+        config: What it is to make.
+        driver: What runs it.
+        source: What it reads; None: the files that the configuration names.
 
     Raises:
         TracecloakError: Something is not.
@@ -33,7 +39,7 @@ def opened(config: ReleaseConfig, driver: Driver) -> Run:
         concern.check(config)
     for concern in concerns:
         config = concern.located(config)
-    source = source_of(config)
+    source = source_of(config) if source is None else source
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input

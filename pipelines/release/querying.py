@@ -22,10 +22,15 @@ from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
+from tracecloak.transforms.files import (
+    absolute,
+    is_on_this_machine,
+    remove_folder,
+    require_file_system,
+)
 from tracecloak.transforms.inputs.query_result import query_text, write_result
 from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 

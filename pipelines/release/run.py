@@ -6,14 +6,15 @@ only some releases need hangs on a table beside them, see `concerns`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.settling import settled
 from tracecloak.pipelines.release.telling import outcome_of
-from tracecloak.pipelines.release.values import Outcome
+from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.operator_log import operator_log
@@ -26,8 +27,15 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
+    with told_apart():
+        return released(opened(config, driver_of(config.runner, beam_arguments)))
+
+
+@contextlib.contextmanager
+def told_apart() -> Iterator[None]:
+    """Makes errors that are none of ours such that hold no data, as `failures` says."""
     try:
-        return _release(config, beam_arguments)
+        yield
     except TracecloakError:
         raise
     except Exception as error:  # before anything ran: a later failure has a class of its own
@@ -36,8 +44,12 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
         raise told_error(error) from error
 
 
-def _release(config: ReleaseConfig, beam_arguments: Sequence[str]) -> Outcome:
-    run = opened(config, driver_of(config.runner, beam_arguments))
+def released(run: Run) -> Outcome:
+    """Makes the release that a run was opened for, unless it exists.
+
+    Raises:
+        TracecloakError: See `run_release`.
+    """
     folder = run.folder
     with (
         run.books.store.alone(folder.output, folder.release_id),

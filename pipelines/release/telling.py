@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from fractions import Fraction
-from typing import cast
-
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.books import after_release
@@ -16,7 +13,7 @@ from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.transforms.files import write_anew
+from tracecloak.transforms.files import exists, join, write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 
@@ -41,7 +38,7 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
 
 def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
     warnings: tuple[str, ...] = ()
-    if not was_released_before or not FileSystems.exists(_statement_path(run)):
+    if not was_released_before or not exists(_statement_path(run)):
         with contextlib.suppress(Exception):  # whatever a file system does
             warnings = FirstLook.at(run.config, run.source).warnings
         _write_statement(run, warnings)
@@ -84,7 +81,7 @@ def _payer(run: Run) -> str:
 
 
 def _statement_path(run: Run) -> str:
-    return cast(str, FileSystems.join(run.operator_folder, STATEMENT_NAME))
+    return join(run.operator_folder, STATEMENT_NAME)
 
 
 def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:

@@ -7,9 +7,6 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import cast
-
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
@@ -27,9 +24,14 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.window_part import WindowPart
-from tracecloak.transforms.files import absolute, require_file_system, write_anew
+from tracecloak.transforms.files import (
+    absolute,
+    join,
+    remove_folder,
+    require_file_system,
+    write_anew,
+)
 from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.publish.release_folder import remove_folder
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 _UNITS = "units"
@@ -143,11 +145,11 @@ class ReleasedWindow:
                 tells how many there are.
         """
         # Of each run its own, so that none reads what another one with other input left.
-        units = FileSystems.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
-        frozen = FileSystems.join(place, _UNITS)
+        units = join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+        frozen = join(place, _UNITS)
         return WindowPart(
             self.schedule, self.window, self.key, self.by_individual,
-            cast(str, units), cast(str, frozen),
+            units, frozen,
         )  # fmt: skip
 
 

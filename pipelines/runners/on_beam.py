@@ -17,8 +17,7 @@ from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import CheckRejects
 from tracecloak.transforms.batch.write import WriteRelease
-from tracecloak.transforms.files import is_on_this_machine
-from tracecloak.transforms.publish.release_folder import remove_folder
+from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.counted_units import CountedUnits

@@ -36,15 +36,15 @@ from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
+from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
-from tracecloak.transforms.files import absolute, require_writable
+from tracecloak.transforms.files import absolute, remove_folder, require_writable
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, remove_folder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace, write_whole

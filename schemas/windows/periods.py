@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
+from tracecloak.schemas.calendar.local_time import HOUR_US, day_start_us
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import HOUR_US, day_start_us
 
 _TEXT = re.compile(r"(?:(\d{1,4}) ?)?(hour|day|week|month|quarter|year)s?|(\d{1,4})([hdw])")
 _OF_UNITS: dict[str, tuple[Literal["hour", "day", "month"], int]] = {

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
+from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.local_time import DAY_US, zone_of
-from tracecloak.schemas.events.time_texts import duration_text
 from tracecloak.schemas.windows.periods import Origin, Period
 
 By = Literal["close", "first_event"]

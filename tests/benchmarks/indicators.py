@@ -39,7 +39,7 @@ from tracecloak.anonymizers.indicators.summands import (
 )
 from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.examination.demo.hospital_file import write_sample
-from tracecloak.schemas.events.time_texts import short_duration
+from tracecloak.schemas.calendar.time_texts import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
 
 FIGURES = ("cases", "mean", "median", "within", "rework", "frequency")

@@ -33,9 +33,9 @@ from tracecloak.examination.measure.utility import (
     hour_of_week_distance,
 )
 from tracecloak.schemas.arrays.sequences import decode_sequences
-from tracecloak.schemas.events.local_time import DAY_US
+from tracecloak.schemas.calendar.local_time import DAY_US
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

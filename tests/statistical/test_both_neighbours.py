@@ -47,9 +47,9 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
+from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY_S = 86_400

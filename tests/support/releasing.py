@@ -303,7 +303,12 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.commit",
             lambda *_: True,
         ),
-        ("rename", "apache_beam.io.filesystems", "FileSystems.rename", lambda *_: True),
+        (
+            "rename",
+            "tracecloak.transforms.publish.release_folder",
+            "rename",
+            lambda *_: True,
+        ),
         (
             "latest",
             "tracecloak.transforms.publish.release_folder",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.windows.schedule import Schedule
 
 MONTHS = Schedule(

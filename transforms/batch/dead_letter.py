@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.tally import Finding, ReadTally
-from tracecloak.transforms.files import write_anew
+from tracecloak.transforms.files import delete_files, exists, join, read_if_there, write_anew
 
 _TALLY = "tally.json"
 
@@ -58,21 +56,20 @@ class DeadLetter:
 
     def begin(self) -> None:
         """Forgets what an earlier run noted."""
-        path = FileSystems.join(self.folder, _TALLY)
-        if FileSystems.exists(path):
-            FileSystems.delete([path])
+        path = join(self.folder, _TALLY)
+        if exists(path):
+            delete_files([path])
 
     def told(self) -> tuple[int, list[Finding]]:
         """Returns the number of records and what was found of them, once `check` has noted it.
 
         They are read from the folder, as workers elsewhere cannot report them in another way.
         """
-        path = FileSystems.join(self.folder, _TALLY)
-        if not FileSystems.exists(path):
+        text = read_if_there(join(self.folder, _TALLY))
+        if text is None:
             return 0, []
-        with contextlib.closing(FileSystems.open(path)) as stream:
-            body = json.loads(stream.read())
+        body = json.loads(text)
         return body["records"], [Finding.of_json(finding) for finding in body["findings"]]
 
     def _write(self, name: str, text: str) -> None:
-        write_anew(FileSystems.join(self.folder, name), text.encode())
+        write_anew(join(self.folder, name), text.encode())

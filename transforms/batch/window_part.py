@@ -11,16 +11,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
-
-from apache_beam.io.filesystems import FileSystems
+from typing import Any
 
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.files import open_raw, write_new
+from tracecloak.transforms.files import join, listed_in, open_raw, write_new
 from tracecloak.transforms.keys.reference import KeyReference
 
 _ENDING = ".units"
@@ -69,12 +67,12 @@ class WindowPart:
         """Writes units that were found; the same units are the same file, however often."""
         data = units.to_bytes()
         name = hashlib.sha256(data).hexdigest() + _ENDING
-        write_new(cast(str, FileSystems.join(self.found, name)), data)
+        write_new(join(self.found, name), data)
 
     def found_units(self) -> CountedUnits:
         """Returns all units that were found."""
-        pattern = FileSystems.join(self.found, f"*{_ENDING}")
-        paths = sorted(file.path for file in FileSystems.match([pattern])[0].metadata_list)
+        names = sorted(name for name in listed_in(self.found) if name.endswith(_ENDING))
+        paths = [join(self.found, name) for name in names]
         return CountedUnits.merge([CountedUnits.from_bytes(_read(path)) for path in paths])
 
     @cached_property

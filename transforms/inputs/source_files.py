@@ -42,6 +42,8 @@ class SourceFile:
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
             is null. See `partitions_of`; a table says itself which they are.
+        digest: What tells it from any other, where that is known and it cannot change; None: of
+            each run that begins, its bytes are digested.
         seen: How the table sees it that it belongs to, see `transforms.lakes.seen.Seen`; None: it
             belongs to none.
     """
@@ -50,6 +52,7 @@ class SourceFile:
     path: str
     n_bytes: int
     partitions: tuple[tuple[str, str | None], ...] = ()
+    digest: str | None = None
     seen: Any = None
 
     @property

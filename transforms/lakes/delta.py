@@ -129,7 +129,7 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
             uri = f"{place}/{uri}"
         uri = _without_scheme(uri)
         given = tuple(sorted((name, _text(values[name], name)) for name in partitioned_by))
-        yield SourceFile(0, uri, n_bytes, given, Seen(columns, deleted.pop(uri, b"")))
+        yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
             f"the table delta:{place} has lists of deleted rows for {len(deleted):,} files that "

@@ -143,7 +143,9 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
     for task, values in zip(tasks, given, strict=True):
         left = tuple(sorted((n, v) for n, v in values.items() if n not in others))
         seen = Seen(columns, _deleted(table, task, place))
-        yield SourceFile(0, _path(task.file.file_path), task.file.file_size_in_bytes, left, seen)
+        yield SourceFile(
+            0, _path(task.file.file_path), task.file.file_size_in_bytes, left, seen=seen
+        )
 
 
 def _check_file(file: DataFile, place: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apache_beam.io.filesystems import FileSystems
-
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
@@ -73,6 +71,8 @@ def holds_releases(folder: str) -> bool:
         if is_on_this_machine(folder):
             is_any_there = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
         else:
+            from apache_beam.io.filesystems import FileSystems
+
             pattern = FileSystems.join(folder, f"{_OF_RELEASE}*", *names)
             is_any_there = bool(FileSystems.match([pattern], [1])[0].metadata_list)
         if is_any_there:

@@ -22,12 +22,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
-from tracecloak.transforms.files import is_on_this_machine, read_if_there, require_writable
+from tracecloak.transforms.files import (
+    are_on_one,
+    create,
+    delete_files,
+    exists,
+    is_on_this_machine,
+    join,
+    open_raw,
+    read_if_there,
+    remove_folder,
+    rename,
+    require_writable,
+)
 from tracecloak.transforms.publish.places import holds_releases, is_within, release_around
 
 LATEST_NAME = "latest.json"
@@ -68,7 +77,7 @@ class ReleaseFolder:
     @property
     def final(self) -> str:
         """The folder of the finished release."""
-        return FileSystems.join(self.output, f"run_id={self.release_id}")
+        return join(self.output, f"run_id={self.release_id}")
 
     @property
     def workplace(self) -> str:
@@ -77,23 +86,23 @@ class ReleaseFolder:
         # can have the same id, so the folder's name has a digest of both.
         whose = f"{self.output}\n{self.store}" if self.store else self.output
         name = f"{self.release_id}-{hashlib.sha256(whose.encode()).hexdigest()[:8]}"
-        return FileSystems.join(self.staging_area or beside(self.output), name)
+        return join(self.staging_area or beside(self.output), name)
 
     @property
     def staging(self) -> str:
         """The folder in which it is built."""
         name = f"release-{self.attempt}" if self.attempt else "release"
-        return FileSystems.join(self.workplace, name)
+        return join(self.workplace, name)
 
     @property
     def decisions(self) -> str:
         """The folder of what its rounds decided."""
-        return FileSystems.join(self.workplace, "decisions")
+        return join(self.workplace, "decisions")
 
     @property
     def input(self) -> str:
         """The folder of what was fetched to be its input, where that lies nowhere else."""
-        return FileSystems.join(self.workplace, "input")
+        return join(self.workplace, "input")
 
     def prepare(self) -> None:
         """Makes the workplace, on this machine for its owner only, and looks whether it will do.
@@ -107,7 +116,7 @@ class ReleaseFolder:
         require_writable("staging_area", place)
         self._check_apart(place)
         if not is_on_this_machine(self.output):
-            if FileSystems.get_scheme(place) != FileSystems.get_scheme(self.output):
+            if not are_on_one(place, self.output):
                 raise _unfit(place, "is on another file system than the output")
             return
         path = Path(self.workplace)
@@ -146,7 +155,7 @@ class ReleaseFolder:
         Raises:
             UsageError: The workplace was cleared, as of a release that is given up or finished.
         """
-        if not FileSystems.exists(self._note):
+        if not exists(self._note):
             raise UsageError(
                 f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing of "
                 "this job appears; run the command again, which says what became of it"
@@ -154,14 +163,14 @@ class ReleaseFolder:
 
     @property
     def _note(self) -> str:
-        return cast(str, FileSystems.join(self.workplace, "at-work"))
+        return join(self.workplace, "at-work")
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""
-        path = FileSystems.join(self.final, MANIFEST_NAME)
-        if not FileSystems.exists(path):
+        path = join(self.final, MANIFEST_NAME)
+        if not exists(path):
             return None
-        with FileSystems.open(path) as stream:
+        with open_raw(path) as stream:
             return cast(dict[str, Any], json.loads(stream.read()))
 
     def discard(self) -> None:
@@ -174,7 +183,7 @@ class ReleaseFolder:
         Args:
             keeps_input: Whether what was fetched stays, as a release of it is begun anew.
         """
-        if keeps_input and FileSystems.exists(self.input):
+        if keeps_input and exists(self.input):
             remove_folder(self.staging)
             remove_folder(self.decisions)
             return
@@ -190,7 +199,7 @@ class ReleaseFolder:
             name: Path relative to the release's folder.
             content: Called with a binary stream to write to.
         """
-        hashing = _HashingStream(_create(FileSystems.join(self.staging, name)))
+        hashing = _HashingStream(create(join(self.staging, name)))
         try:
             content(cast(BinaryIO, hashing))
         finally:
@@ -200,15 +209,14 @@ class ReleaseFolder:
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file of the staging folder for reading."""
-        path = FileSystems.join(self.staging, name)
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
+        path = join(self.staging, name)
+        with open_raw(path) as stream:
             yield stream
 
     def remove(self, names: Sequence[str]) -> None:
         """Removes files of the staging folder that are not to be released, and emptied folders."""
-        paths = [FileSystems.join(self.staging, name) for name in names]
-        if paths:
-            FileSystems.delete(paths)
+        paths = [join(self.staging, name) for name in names]
+        delete_files(paths)
         if is_on_this_machine(self.staging):
             for folder in {os.path.dirname(path) for path in paths}:
                 with contextlib.suppress(OSError):  # more is in it
@@ -228,24 +236,24 @@ class ReleaseFolder:
         for name, data in signed.items():
             self.write(name, partial(_write_all, data))
         names.extend(signed)
-        if FileSystems.get_scheme(self.output) is None:
-            if not all(os.path.exists(FileSystems.join(self.staging, name)) for name in names):
+        if is_on_this_machine(self.output):
+            if not all(os.path.exists(join(self.staging, name)) for name in names):
                 raise TracecloakError(
                     f"files of the release vanished from {self.staging} before its commit; nothing "
                     "is released. Run the same command again"
                 )
             self.write(MANIFEST_NAME, partial(_write_all, text))
             os.makedirs(self.output, exist_ok=True)
-            FileSystems.rename([self.staging], [self.final])
+            rename([self.staging], [self.final])
         else:
-            sources = [FileSystems.join(self.staging, name) for name in names]
-            FileSystems.rename(sources, [FileSystems.join(self.final, name) for name in names])
-            with contextlib.closing(_create(FileSystems.join(self.final, MANIFEST_NAME))) as stream:
+            sources = [join(self.staging, name) for name in names]
+            rename(sources, [join(self.final, name) for name in names])
+            with contextlib.closing(create(join(self.final, MANIFEST_NAME))) as stream:
                 stream.write(text)
 
     def read_signature(self) -> tuple[bytes, bytes] | None:
         """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
-        contents = [read_if_there(FileSystems.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
+        contents = [read_if_there(join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
         return None if contents[0] is None or contents[1] is None else (contents[0], contents[1])
 
     def point_latest(self) -> None:
@@ -266,23 +274,23 @@ class ReleaseFolder:
 
     def _latest(self) -> str | None:
         """Returns the release that `latest.json` points at; None: it points at none."""
-        path = FileSystems.join(self.output, LATEST_NAME)
-        if not FileSystems.exists(path):
+        path = join(self.output, LATEST_NAME)
+        if not exists(path):
             return None
-        with FileSystems.open(path) as stream:
+        with open_raw(path) as stream:
             release_id = json.loads(stream.read()).get("run_id")
         return None if release_id is None else str(release_id)
 
     def _point_latest(self, release_id: str) -> None:
         text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
-        target = FileSystems.join(self.output, LATEST_NAME)
-        if FileSystems.get_scheme(self.output) is None:
-            fresh = FileSystems.join(self.workplace, LATEST_NAME)
-            with contextlib.closing(_create(fresh)) as stream:
+        target = join(self.output, LATEST_NAME)
+        if is_on_this_machine(self.output):
+            fresh = join(self.workplace, LATEST_NAME)
+            with contextlib.closing(create(fresh)) as stream:
                 stream.write(text)
-            FileSystems.rename([fresh], [target])  # replaces the old pointer at once
+            rename([fresh], [target])  # replaces the old pointer at once
         else:
-            with contextlib.closing(_create(target)) as stream:
+            with contextlib.closing(create(target)) as stream:
                 stream.write(text)
 
     def is_latest(self) -> bool:
@@ -299,14 +307,14 @@ class ReleaseFolder:
         """
         if self.is_latest():
             if successor is None:
-                FileSystems.delete([FileSystems.join(self.output, LATEST_NAME)])
+                delete_files([join(self.output, LATEST_NAME)])
             else:
                 self._point_latest(successor)
-        manifest = FileSystems.join(self.final, MANIFEST_NAME)
-        if FileSystems.exists(manifest):  # without which the rest is no release
-            FileSystems.delete([manifest])
+        manifest = join(self.final, MANIFEST_NAME)
+        if exists(manifest):  # without which the rest is no release
+            delete_files([manifest])
         # Where version 0.1 kept what is internal.
-        earlier = FileSystems.join(self.output, "_internal", f"run_id={self.release_id}")
+        earlier = join(self.output, "_internal", f"run_id={self.release_id}")
         for folder in (self.final, internal, earlier):
             remove_folder(folder)
         self.clear()
@@ -322,17 +330,6 @@ def beside(output: str) -> str:
     if not name or (separator and not folder):
         return f"{output.rstrip('/')}/_incomplete"
     return f"{scheme}{separator}{folder}{slash}_incomplete-{name}"
-
-
-def remove_folder(folder: str) -> None:
-    """Removes a folder with all that is in it, if it is there."""
-    if is_on_this_machine(folder):
-        if FileSystems.exists(folder):
-            FileSystems.delete([folder])
-        return
-    files = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
-    if files:
-        FileSystems.delete([file.path for file in files])
 
 
 def _make_private(folder: Path) -> None:
@@ -353,7 +350,7 @@ def _unfit(place: str, what: str) -> UsageError:
 
 def write_text(path: str, text: str) -> None:
     """Writes a text file on any Beam file system; what was there is replaced."""
-    with contextlib.closing(_create(path)) as stream:
+    with contextlib.closing(create(path)) as stream:
         stream.write(text.encode())
 
 
@@ -396,10 +393,6 @@ class _HashingStream:
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
-
-
-def _create(path: str) -> BinaryIO:
-    return cast(BinaryIO, FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED))
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -34,11 +34,11 @@ from tracecloak.anonymizers.times.step_durations import StepDurations, whole_nor
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows

@@ -34,8 +34,8 @@ from tracecloak.examination.measure.utility import (
     case_duration_distance_days,
     hour_of_week_distance,
 )
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 

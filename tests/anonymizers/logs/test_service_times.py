@@ -31,8 +31,8 @@ from tracecloak.anonymizers.logs.service_times import (
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.service_times import IntervalTimes, starts_of
 

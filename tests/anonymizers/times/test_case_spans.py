@@ -36,9 +36,9 @@ from tracecloak.anonymizers.times.granularity import GranularityDecision
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY = 24 * 60 * MINUTE

@@ -38,9 +38,9 @@ from tracecloak.anonymizers.times.case_times import (
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 DAY = 24 * 60 * MINUTE

@@ -25,9 +25,9 @@ from tracecloak.anonymizers.times.split_times import PairFactors
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 DAY = 24 * 60 * MINUTE

@@ -40,11 +40,11 @@ from tracecloak.anonymizers.times.step_durations import (
 from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
 from tracecloak.anonymizers.times.time_bins import time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.schemas.events.local_time import HOUR_US
-from tracecloak.schemas.events.time_grid import GRANULARITIES, GRID_US, TimeGrid
+from tracecloak.schemas.calendar.local_time import HOUR_US
+from tracecloak.schemas.calendar.time_grid import GRANULARITIES, GRID_US, TimeGrid
+from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 DAY = 24 * HOUR_US

@@ -23,8 +23,8 @@ from tracecloak.anonymizers.times.granularity import (
     decide_granularity,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.events.time_grid import GRANULARITIES
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.calendar.time_grid import GRANULARITIES
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 
 SECOND, MINUTE = 1_000_000, 60_000_000

@@ -30,9 +30,9 @@ from tracecloak.anonymizers.times.pair_times import (
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.events.working_time import WorkingCalendar
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60

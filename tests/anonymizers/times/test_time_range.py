@@ -26,9 +26,9 @@ from tracecloak.anonymizers.times.time_range import (
     choose_time_range,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.calendar.local_time import DAY_US
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import DAY_US
-from tracecloak.schemas.events.working_time import WorkingCalendar
 
 ALWAYS = WorkingCalendar()
 

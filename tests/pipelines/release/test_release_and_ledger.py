@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from apache_beam.io.filesystems import FileSystems
 
 from tests.support.releasing import (
     counting_charges,
@@ -43,6 +42,7 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.records import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.publish import release_folder
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -110,7 +110,7 @@ def full_at(number: int) -> Iterator[list[str]]:
     Yields the paths of all files that are created.
     """
     created: list[str] = []
-    original = FileSystems.create
+    original = release_folder.create
 
     def create(path: str, *arguments: Any, **named: Any) -> Any:
         created.append(path)
@@ -120,7 +120,7 @@ def full_at(number: int) -> Iterator[list[str]]:
         return open(FULL, "wb")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSystems, "create", staticmethod(create))
+        patch.setattr(release_folder, "create", create)
         yield created
 
 
@@ -193,13 +193,13 @@ def test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing(
     ending: str,
 ) -> None:
     """Catches a full disk that a runner hides or quotes otherwise."""
-    original = FileSystems.create
+    original = release_folder.create
 
     def create(path: str, *arguments: Any, **named: Any) -> Any:
         return open(FULL, "wb") if path.endswith(ending) else original(path, *arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSystems, "create", staticmethod(create))
+        patch.setattr(release_folder, "create", create)
         assert tracecloak(*common, "--runner", "FnApiRunner") == 6
     assert "nothing was released" in capsys.readouterr().err
     assert visible(out) == []
@@ -213,9 +213,7 @@ def test_a_disk_too_full_to_rename_shows_nothing(
 ) -> None:
     """Catches a commit whose last step fails: all is written, and nothing may be visible."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            FileSystems, "rename", staticmethod(_raising(lambda: OSError(errno.ENOSPC, "x")))
-        )
+        patch.setattr(release_folder, "rename", _raising(lambda: OSError(errno.ENOSPC, "x")))
         assert tracecloak(*common) == 6
     assert "OSError (No space left on device); nothing was released" in capsys.readouterr().err
     assert visible(out) == []

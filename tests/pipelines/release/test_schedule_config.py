@@ -21,8 +21,8 @@ from tracecloak.pipelines.configuration.schedule_checks import (
     check_ends_are_read,
 )
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.schemas.calendar.local_time import DAY_US
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import DAY_US
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.windows.schedule import Schedule
 

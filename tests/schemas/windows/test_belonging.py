@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.logs import event_batch, read_cases, read_cases_of_individuals, trace_batch
 from tests.support.windows import HOURS, Step, naive_end, schedule
-from tracecloak.schemas.events.local_time import HOUR_US
+from tracecloak.schemas.calendar.local_time import HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window

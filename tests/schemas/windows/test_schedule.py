@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.windows import HOURS, schedule
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.windows.periods import Period
 from tracecloak.schemas.windows.schedule import MOST_WINDOWS, Schedule
 

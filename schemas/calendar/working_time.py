@@ -16,8 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import (
+from tracecloak.schemas.calendar.local_time import (
     DAY_US,
     HOUR_US,
     LocalClock,
@@ -26,6 +25,7 @@ from tracecloak.schemas.events.local_time import (
     weekday_of,
     zone_of,
 )
+from tracecloak.schemas.errors import UsageError
 
 HOURS_OF_WEEK = 168
 _DAYS_OF_WEEK = 7

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.events.time_texts import duration_text, duration_us, moment_us
+from tracecloak.schemas.calendar.time_texts import duration_text, duration_us, moment_us
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US, LocalClock
-from tracecloak.schemas.events.time_grid import GRANULARITIES, GRID_US, TimeGrid
-from tracecloak.schemas.events.working_time import WorkingCalendar
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US, LocalClock
+from tracecloak.schemas.calendar.time_grid import GRANULARITIES, GRID_US, TimeGrid
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 
 MINUTE_US = HOUR_US // 60
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.local_time import (
+from tracecloak.schemas.calendar.local_time import (
     DAY_US,
     HOUR_US,
     LocalClock,
@@ -21,7 +20,8 @@ from tracecloak.schemas.events.local_time import (
     day_number,
     day_start_us,
 )
-from tracecloak.schemas.events.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.errors import UsageError
 
 MINUTE_US = 60_000_000
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tracecloak.schemas.events.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.events.working_time import WorkingTime
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.calendar.working_time import WorkingTime
 
 Granularity = Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)

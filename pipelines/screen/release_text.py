@@ -61,7 +61,7 @@ def release_rows(
         yield "caution", warning
     yield "cost", _cost(config) if is_new else _paid_before(config, outcome)
     if outcome.balance is not None:
-        yield "remains", _remains(outcome.balance)
+        yield "remains", remains_text(outcome.balance)
     if is_private and is_new and outcome.malformed is not None:
         n_malformed, n_records = outcome.malformed
         yield (
@@ -131,7 +131,8 @@ def spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
     return decimal_text(epsilon), decimal_text(delta)
 
 
-def _remains(balance: Balance) -> str:
+def remains_text(balance: Balance) -> str:
+    """Returns what an account has left, and how a cap is declared where it has none."""
     from tracecloak.anonymizers.accounting.composition import decimal_text
 
     left = [

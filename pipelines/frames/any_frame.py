@@ -1,0 +1,144 @@
+"""Frames of any library as columns of Arrow, and tables of Arrow as frames of that library.
+
+A frame is what narwhals takes: of pandas, polars, Arrow, DuckDB and others; or a log of pm4py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.scalars import texts_of_scalars
+
+
+@dataclass(frozen=True)
+class AnyFrame:
+    """A frame, whatever library it is of.
+
+    Attributes:
+        names: Its columns.
+    """
+
+    names: tuple[str, ...]
+    _frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
+    _is_pm4py: bool = False
+
+    @classmethod
+    def of(cls, given: Any) -> AnyFrame:
+        """Takes a frame; reads no values of one that is lazy.
+
+        Raises:
+            InputSchemaError: It is no frame, or two of its columns share a name.
+        """
+        is_pm4py = type(given).__module__.startswith("pm4py.")
+        if is_pm4py:
+            given = _pm4py().convert_to_dataframe(given)
+        try:
+            frame = nw.from_native(given)
+            names = frame.collect_schema().names()
+        except TypeError:
+            raise InputSchemaError(
+                f"a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
+                f"pm4py, got {type(given).__module__}.{type(given).__qualname__}; name files with "
+                "`tracecloak release --log`"
+            ) from None
+        except nw.exceptions.DuplicateError:
+            raise InputSchemaError(
+                "two columns of the frame share a name; rename one of them, or drop it"
+            ) from None
+        if not all(isinstance(name, str) for name in names):
+            raise InputSchemaError(
+                "the columns of the frame must be named by texts; rename them, such as with "
+                "frame.columns = frame.columns.map(str)"
+            )
+        return cls(tuple(names), frame, is_pm4py)
+
+    def columns(self, names: Sequence[str]) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+        """Returns some of its columns, and which of their values are fractions, where that is told.
+
+        No value has a say in the type of another one: a column of Python's objects becomes text,
+        one by one.
+
+        Args:
+            names: Of columns that it has.
+
+        Returns:
+            A batch of the columns in that order, and bool[n] by the name of each column of objects,
+            see `schemas.events.scalars.fractions`.
+        """
+        chosen = self._frame.select(*names)
+        # What is lazy is computed by its own engine, of these columns alone.
+        eager = chosen.collect("pyarrow") if isinstance(chosen, nw.LazyFrame) else chosen
+        arrays, fractional = [], {}
+        for name in names:
+            series = eager.get_column(name)
+            try:
+                values = None if series.dtype == nw.Object else _whole(series)
+            except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
+                values = None
+            if values is None:
+                values, fractional[name] = _texts_of_objects(series.to_list())
+            arrays.append(values)
+        return pa.RecordBatch.from_arrays(arrays, list(names)), fractional
+
+    def like_it(self, table: pa.Table) -> Any:
+        """Returns a table as a frame of the same library, a log of pm4py as the same kind of log.
+
+        Of a lazy frame it is one, too.
+        """
+        backend = self._frame.implementation
+        if isinstance(self._frame, nw.LazyFrame) and backend.is_duckdb():
+            return nw.from_native(table).lazy("duckdb").to_native()
+        eager = nw.from_arrow(table, backend=backend)
+        native = (eager.lazy() if isinstance(self._frame, nw.LazyFrame) else eager).to_native()
+        if self._is_pm4py:
+            return _pm4py().convert_to_event_log(native)
+        return native
+
+
+def _pm4py() -> Any:
+    """The module that a log of pm4py is of; it is loaded where there is such a log."""
+    return sys.modules["pm4py"]
+
+
+def _whole(series: nw.Series[Any]) -> pa.Array:
+    native = series.to_native()
+    # Of pandas this loses no time zone and warns of none, unlike Arrow's own way.
+    is_given = hasattr(native, "__arrow_c_stream__")
+    values = pa.chunked_array(native) if is_given else series.to_arrow()
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(whole, pa.ChunkedArray):  # of no chunk, or of more text than one may have
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+    return whole.storage if isinstance(whole, pa.ExtensionArray) else whole
+
+
+def _texts_of_objects(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
+    """Returns the texts of Python's objects, null for what is none, and which are fractions."""
+    return texts_of_scalars([_scalar(value) for value in values])
+
+
+def _scalar(value: Any) -> str | bool | int | float | None:
+    """Returns a value as a plain scalar of Python; None for what has no text of its own."""
+    if hasattr(value, "isoformat"):  # a date, or a time on one; NaT is none
+        return str(value.isoformat()) if value == value else None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes | str):
+        try:
+            text = value.decode() if isinstance(value, bytes) else value
+            text.encode()
+        except UnicodeError:
+            return None
+        return str(text)
+    if type(value) in (bool, int, float) or value is None:
+        return value
+    if hasattr(value, "as_integer_ratio"):  # such as a decimal
+        return int(value) if value.is_finite() and value == int(value) else float(value)
+    return None

@@ -1,0 +1,199 @@
+"""`tracecloak.release`, `plan` and `vocabulary`: what takes a frame instead of files.
+
+Keywords are the keys of a configuration and the parameters of the method, with the values that a
+configuration file has, or the texts of flags.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, load, load_log
+from tracecloak.pipelines.configuration.source import mapping_of
+from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
+from tracecloak.pipelines.frames.naming import name_of
+from tracecloak.pipelines.frames.released import Released
+from tracecloak.pipelines.frames.words import told_in_python
+from tracecloak.pipelines.planning.names import names_of
+from tracecloak.pipelines.planning.plan import Plan, plan_of
+from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.run import released, told_apart
+from tracecloak.pipelines.release.values import Outcome, Run
+from tracecloak.pipelines.runners.driver import driver_of
+from tracecloak.pipelines.runners.names import IN_MEMORY
+from tracecloak.pipelines.screen.release_text import release_rows, remains_text, spent
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
+
+_LOG = logging.getLogger("tracecloak")
+# Keys that say where files are and how their bytes are read, or what runs the work.
+_OF_FILES = ("log", "input_format", "delimiter", "encoding", "header", "runner", "schedule")
+_OF_WINDOWS = ("window", "book", "book_key", "jobs")
+# Those that whoever compares a release with its frame needs again.
+_OF_EVALUATION = ("key_store", "ledger", "where", *Columns.model_fields)
+_BEGINS = ("new", "reserved", "given up", "key lost")
+
+
+def release(
+    frame: Any,
+    *,
+    method: str,
+    output: str | os.PathLike[str] = "releases",
+    release_id: str | None = None,
+    **keys: Any,
+) -> Released:
+    """Releases a log that is in memory, and returns the release.
+
+    The second call with the same events and parameters returns the finished release and pays
+    nothing. Any other call is another release, and the log says what it takes and what is left
+    before it is paid. Events with equal stamps of a case are put in the order of their content, as
+    the rows of a frame have none that would survive the next sorting.
+
+    Args:
+        frame: A frame of pandas, polars, Arrow or DuckDB, or a log of pm4py; a row is an event.
+        method: Name of the method.
+        output: Folder of all releases.
+        release_id: The release's name; None: a new one, or that of the same release.
+        **keys: Parameters of the method, such as `epsilon`, and keys of a configuration, such as
+            `case_id`, `timestamp_format`, `where`, `key_store`, `ledger` or `account`.
+
+    Returns:
+        The release.
+
+    Raises:
+        TracecloakError: Nothing was released, for the reason that the error's class and text give.
+    """
+    began_s = time.monotonic()
+    with told_in_python(), told_apart():
+        config = _config(method, {"output": os.fspath(output), "release_id": release_id, **keys})
+        source = FrameSource.over(AnyFrame.of(frame), mapping_of(config)).with_digest()
+        with _named(config, source) as named:
+            run = opened(named, driver_of(IN_MEMORY, ()), source)
+            if run.books.look().state in _BEGINS:
+                _LOG.warning("%s", _asks(run))
+            outcome = released(run)
+        return _released(named, source, outcome, began_s, keys)
+
+
+def plan(
+    frame: Any,
+    *,
+    method: str,
+    output: str | os.PathLike[str] = "releases",
+    **keys: Any,
+) -> Plan:
+    """Returns what `release` would do with the same arguments, and what it would be worth.
+
+    Nothing is paid, and of the rows only the first are looked at, but for methods without an
+    epsilon that foretell something of a whole log.
+
+    Args:
+        frame: See `release`.
+        method: See `release`.
+        output: See `release`.
+        **keys: See `release`.
+
+    Returns:
+        The plan, which prints as its lines.
+
+    Raises:
+        TracecloakError: A parameter is wrong, or the frame lacks a column.
+    """
+    with told_in_python():
+        config = _config(method, {"output": os.fspath(output), **keys})
+        return plan_of(config, FrameSource.over(AnyFrame.of(frame), mapping_of(config)))
+
+
+def vocabulary(frame: Any, **keys: Any) -> list[str]:
+    """Returns the names of a log's activities, sorted, for its operator to read and strike out.
+
+    They are data until somebody answers for them: no epsilon covers a name that is declared.
+
+    Args:
+        frame: See `release`.
+        **keys: Keys of a configuration that say how a log is read, such as `activity` or `where`.
+
+    Raises:
+        TracecloakError: A key is wrong, or the frame lacks a column.
+    """
+    with told_in_python():
+        return list(names_of(frame_source(frame, keys)).names)
+
+
+def frame_source(frame: Any, keys: dict[str, Any]) -> FrameSource:
+    """Returns a frame as a source, by the keys that say how a log is read."""
+    _check_keys(keys)
+    return FrameSource.over(AnyFrame.of(frame), load_log({"log": PLACE, **keys}).mapping)
+
+
+def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
+    _check_keys(keys)
+    given = {name: value for name, value in keys.items() if value is not None}
+    # One process makes the parts, and whoever reads them gets one frame.
+    whole = {"parts": 1, "formats": "parquet", **given}
+    return load(None, {"log": PLACE, "runner": IN_MEMORY, "method": method, **whole})
+
+
+def _check_keys(keys: dict[str, Any]) -> None:
+    for name in (*_OF_FILES, *_OF_WINDOWS):
+        if name in keys:
+            raise UsageError(
+                f"{name} is for files, and a frame is in memory; leave it out, or release files "
+                "with `tracecloak release`"
+            )
+
+
+@contextlib.contextmanager
+def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig]:
+    """Returns the configuration with a name; if it had none, no other process names one now."""
+    if config.release_id is not None:
+        yield config
+        return
+    store = open_store(config)
+    ledger = open_ledger(config, store)
+    with store.locked("frames.lock"):
+        name = name_of(config, source, store, ledger)
+        yield config.model_copy(update={"release_id": name})
+
+
+def _asks(run: Run) -> str:
+    """Returns what a release is about to take, and what is left of its account before that."""
+    config, ledger = run.config, run.books.ledger
+    epsilon, delta = spent(config)
+    takes = "has no finite epsilon"
+    if epsilon is not None:
+        takes = f"takes epsilon {epsilon} and delta {delta}"
+    left = f"nothing was spent of account {config.account} before"
+    with contextlib.suppress(UsageError):  # it is neither declared nor charged yet
+        balance = ledger.balance_in(ledger.entries(), config.account)
+        left = f"left before it: {remains_text(balance)}"
+    return f"release {run.folder.release_id} {takes}; {left}"
+
+
+def _released(
+    config: ReleaseConfig,
+    source: FrameSource,
+    outcome: Outcome,
+    began_s: float,
+    keys: Mapping[str, Any],
+) -> Released:
+    names = source.names_of(source.files[0], None)
+    columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
+    rows = release_rows(config, outcome, time.monotonic() - began_s, is_private=False)
+    return Released(
+        Path(outcome.folder.final),
+        outcome.folder.release_id,
+        outcome.was_released_before,
+        tuple(rows),
+        source.frame.like_it,
+        {**columns, **dict(source.mapping.attributes)},
+        {name: value for name, value in keys.items() if name in _OF_EVALUATION},
+    )

@@ -1,0 +1,128 @@
+"""A frame as the source of a release: its events in the order of their content, and a digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
+from tracecloak.schemas.events.content_order import in_content_order
+from tracecloak.schemas.events.events import EVENT_INDEX
+from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.transforms.formats.base import require_columns
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.sources import EventSource, FirstRecords
+
+PLACE = "frame://events"
+"""Where a frame lies, for receipts and for people."""
+
+
+@dataclass(frozen=True)
+class FrameSource(EventSource):
+    """Everything that tells how to read a frame, which takes the place of the one file.
+
+    A frame has no order that means anything, as sorting it, or sampling all of it, is the same
+    frame to whoever does it. Events with equal stamps are in the order of their content.
+
+    Attributes:
+        frame: The frame.
+    """
+
+    frame: AnyFrame = field(kw_only=True)
+
+    @classmethod
+    def over(cls, frame: AnyFrame, mapping: ColumnMapping) -> FrameSource:
+        """Returns the source; reads no values.
+
+        Raises:
+            InputSchemaError: The frame has not the columns that are mapped.
+        """
+        source = cls((SourceFile(0, PLACE, 0, digest=""),), SourceFormat(), mapping, frame=frame)
+        require_columns(frame.names, source._resolved.required)
+        return source
+
+    def with_digest(self) -> FrameSource:
+        """Returns this source with the digest of its events, all of which are read.
+
+        The digest is of the canonical events: of no row's place, no index, type, chunk or category.
+        """
+        events, _ = self._canonical(None)
+        file = SourceFile(0, PLACE, events.num_rows, digest=_digest_of(events))
+        return replace(self, files=(file,))
+
+    def columns_of(self, file: SourceFile) -> list[str] | None:
+        """Returns the frame's columns."""
+        return list(self.frame.names)
+
+    def title_of(self, file: SourceFile) -> str:
+        """Returns what the frame is, for people."""
+        return "the frame"
+
+    def names_of(self, file: SourceFile, declared: list[str] | None) -> dict[str, str]:
+        """Returns the frame's column of each canonical one."""
+        return self._resolved.names
+
+    def check(self, files: Iterable[SourceFile]) -> None:
+        """Does nothing, as the columns are known to be there."""
+
+    def first_records(self, n_records: int, n_files: int) -> FirstRecords:
+        """Returns the first rows with what was found of them; see `EventSource`."""
+        tally = TallyOfFile(0)
+        events, _ = self._canonical(tally, n_records)
+        return FirstRecords(tally.result(), (events,))
+
+    def read(
+        self, file: SourceFile, tally: TallyOfFile | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yields all events and all rejects at once; see `EventSource`."""
+        yield self._canonical(tally)
+
+    def _canonical(
+        self, tally: TallyOfFile | None, n_rows: int | None = None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        columns, fractional = self.frame.columns(self._resolved.wanted)
+        if n_rows is not None:
+            columns = columns.slice(0, n_rows)
+            fractional = {name: values[:n_rows] for name, values in fractional.items()}
+        events, rejects = self._resolved.canonicalise(
+            columns,
+            np.arange(columns.num_rows),
+            np.zeros(0, np.int64),
+            0,
+            tally,
+            fractional=fractional,
+        )
+        return in_content_order([events]), rejects
+
+    @property
+    def _resolved(self) -> ResolvedColumns:
+        # A frame that pm4py has formatted has its names beside the earlier ones.
+        return self.mapping.resolve(self.frame.names, xes_names=True)
+
+
+def _digest_of(events: pa.RecordBatch) -> str:
+    """Returns the SHA-256 of canonical events in the order of their content."""
+    digest = hashlib.sha256()
+    for name in events.schema.names:
+        if name == EVENT_INDEX:
+            continue
+        values = events.column(name)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        is_null = np.asarray(pc.is_null(values))
+        digest.update(f"{name} {values.type} {len(values)}\n".encode())
+        digest.update(np.packbits(is_null).tobytes())
+        if pa.types.is_integer(values.type):
+            digest.update(np.asarray(pc.fill_null(values, 0), "<i8").tobytes())
+        else:
+            texts = pc.fill_null(values, "").cast(pa.large_string())
+            digest.update(np.asarray(pc.binary_length(texts), "<i8").tobytes())
+            digest.update("".join(texts.to_pylist()).encode())
+    return digest.hexdigest()

@@ -1,0 +1,94 @@
+"""Frames of every library as columns of Arrow, and back."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.schemas.errors import InputSchemaError
+
+TABLE = pa.table({"case": ["a", "b", "a"], "n": [1, 2, 3], "unused": [[1], [2], [3]]})
+
+
+def relation(table: pa.Table) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    return duckdb.from_arrow(table)
+
+
+FRAMES = {
+    "Arrow": lambda table: table,
+    "pandas": lambda table: table.to_pandas(),
+    "polars": pl.from_arrow,
+    "a lazy frame of polars": lambda table: pl.from_arrow(table).lazy(),
+    "DuckDB": relation,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_columns_come_in_and_a_table_goes_out_as_the_same_kind(kind: str) -> None:
+    """Catches a library that is read otherwise, or whose user gets another kind back."""
+    given = FRAMES[kind](TABLE)
+    frame = AnyFrame.of(given)
+    columns, fractional = frame.columns(["n", "case"])
+    assert frame.names == ("case", "n", "unused")
+    assert columns.to_pydict() == {"n": [1, 2, 3], "case": ["a", "b", "a"]}
+    assert not fractional
+    assert type(frame.like_it(TABLE.select(["case", "n"]))) is type(given)
+
+
+def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
+    """Catches inference over a column of objects, by which one record renames the others."""
+    mixed = [
+        1,
+        2.0,
+        "x",
+        1.5,
+        None,
+        True,
+        decimal.Decimal("7.00"),
+        np.int8(3),
+        float("nan"),
+        "\ud800",
+    ]
+    with_more = pd.DataFrame({"c": pd.Series([*mixed, [1], b"\xff", pd.NaT], dtype=object)})
+    columns, fractional = AnyFrame.of(with_more).columns(["c"])
+    assert columns.column("c").to_pylist() == [
+        *("1", "2", "x", "1.5", None, "true", "7", "3", None, None), None, None, None,
+    ]  # fmt: skip
+    assert np.flatnonzero(fractional["c"]).tolist() == [3]
+    alone, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
+    assert alone.column("c").cast("string").to_pylist() == ["1"]
+
+
+def test_times_among_objects_are_texts_in_iso_8601() -> None:
+    """Catches a stamp that is lost because another row has a text."""
+    day, moment = datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02T03:04:05Z")
+    mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03"], dtype=object)})
+    columns, _ = AnyFrame.of(mixed).columns(["t"])
+    assert columns.column("t").to_pylist() == [
+        "2026-01-02", "2026-01-02T03:04:05+00:00", "2026-01-03",
+    ]  # fmt: skip
+
+
+def test_what_is_no_frame_is_refused_by_its_type_and_never_shown() -> None:
+    """Catches a traceback of a library, and a value in an error."""
+    with pytest.raises(InputSchemaError, match=r"got builtins\.list") as refused:
+        AnyFrame.of(["secret"])
+    assert "secret" not in str(refused.value)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    """Catches the choice of one of them."""
+    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(InputSchemaError, match="share a name"):
+        AnyFrame.of(doubled)
+    with pytest.raises(InputSchemaError, match="named by texts"):
+        AnyFrame.of(pd.DataFrame({0: [1]}))

@@ -1,0 +1,276 @@
+"""A frame that is released: once for the same events, with the ledger, and as it came in."""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tracecloak
+from tests.support.releasing import counting_charges
+from tests.support.releasing import tracecloak as command
+from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import FrameSource
+from tracecloak.pipelines.frames.words import in_python
+from tracecloak.schemas.errors import BudgetExhausted, InputSchemaError, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+
+NAMES = ["Check", "Pay", "Register", "Reject"]
+GRAPH = {"method": "private-dfg", "epsilon": 2, "vocabulary": NAMES, "max_trace_length": 6}
+
+
+def events(n_cases: int = 150) -> pd.DataFrame:
+    """A log as pm4py names its columns, with whole days, so that many stamps are equal."""
+    chance = random.Random(5)
+    rows = []
+    for case in range(n_cases):
+        day = pd.Timestamp("2026-01-01", tz="UTC") + pd.Timedelta(days=chance.randrange(90))
+        steps = ["Register", *["Check"] * chance.randrange(1, 3), chance.choice(["Pay", "Reject"])]
+        for step in steps:
+            rows.append((case, step, day, chance.choice(["ann", "bob"])))
+            day += pd.Timedelta(days=chance.randrange(3))
+    names = ["case:concept:name", "concept:name", "time:timestamp", "org:resource"]
+    return pd.DataFrame(rows, columns=names)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    return tmp_path
+
+
+def as_polars(df: pd.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame(df.to_dict("list"))
+
+
+def charges() -> int:
+    """How many releases were paid."""
+    return len(counting_charges(Path("keys")))
+
+
+OTHER_FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "another order of rows": lambda df: df.sample(frac=1, random_state=3),
+    "another index": lambda df: df.set_index(df.index * 7 + 1),
+    "another object": lambda df: df.copy(),
+    "categories": lambda df: df.astype({"concept:name": "category", "org:resource": "category"}),
+    "categories in another order": lambda df: df.astype(
+        {"concept:name": pd.CategoricalDtype(["unused", *reversed(NAMES)])}
+    ),
+    "floating ids": lambda df: df.astype({"case:concept:name": float}),
+    "ids as texts": lambda df: df.astype({"case:concept:name": str}),
+    "nanoseconds": lambda df: df.assign(
+        **{"time:timestamp": df["time:timestamp"].astype("datetime64[ns, UTC]")}
+    ),
+    "another zone": lambda df: df.assign(
+        **{"time:timestamp": df["time:timestamp"].dt.tz_convert("Asia/Tokyo")}
+    ),
+    "stamps as texts": lambda df: df.assign(
+        **{"time:timestamp": df["time:timestamp"].map(lambda t: t.isoformat())}
+    ),
+    "objects": lambda df: df.astype(object),
+    "further columns": lambda df: df.assign(note="x"),
+    "polars": lambda df: as_polars(df),
+    "Arrow in chunks": lambda df: pa.concat_tables(
+        [pa.Table.from_pylist(part.to_dict("records")) for part in (df[:40], df[40:41], df[41:])]
+    ),
+}
+
+
+def test_the_same_events_are_the_same_whatever_holds_them() -> None:
+    """Catches an identity that hangs on order, index, type, chunk or category."""
+    df = events()
+
+    def digest(frame: Any) -> str:
+        source = FrameSource.over(AnyFrame.of(frame), ColumnMapping(resource="org:resource"))
+        return source.with_digest().files[0].digest or ""
+
+    expected = digest(df)
+    for form, changed in OTHER_FORMS.items():
+        assert digest(changed(df)) == expected, form
+    for column, value in (("case:concept:name", 3), ("concept:name", "Pay"), ("org:resource", "x")):
+        other = df.copy()
+        other.loc[5, column] = value
+        assert digest(other) != expected, column
+    assert digest(df[1:]) != expected
+    assert digest(pd.concat([df, df[:1]])) != expected
+
+
+def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Catches a second payment for the same question, and one that goes unsaid."""
+    df = events()
+    with pytest.raises(UsageError, match="new_ledger=True"):
+        tracecloak.release(df, **GRAPH)
+    first = tracecloak.release(df, **GRAPH, new_ledger=True)
+    assert not first.was_released_before
+    assert "takes epsilon 2" in caplog.text and "nothing was spent" in caplog.text
+    caplog.clear()
+    again = tracecloak.release(as_polars(df.sample(frac=1)), **{**GRAPH, "epsilon": "2.0"})
+    assert again.was_released_before and again.folder == first.folder
+    assert isinstance(again.graph, pl.DataFrame)
+    assert again.graph.to_dicts() == first.graph.to_dict("records")
+    assert not [record for record in caplog.records if "takes epsilon" in record.message]
+    assert charges() == 1
+
+    other = tracecloak.release(df, **{**GRAPH, "epsilon": 1})
+    assert other.release_id != first.release_id and "left before it" in caplog.text
+    less = tracecloak.release(df[df["case:concept:name"] > 0], **GRAPH)
+    assert less.release_id not in (first.release_id, other.release_id)
+    assert charges() == 3
+    with pytest.raises(UsageError, match="the input changed since"):
+        tracecloak.release(df[1:], **GRAPH, release_id=first.release_id)
+
+
+def test_the_account_has_the_last_word() -> None:
+    """Catches a door beside the privacy officer's cap."""
+    assert command("ledger", "begin") == 0
+    caps = ("--epsilon", "3", "--delta", "0.1", "--unit", "case")
+    assert command("ledger", "declare", "default", *caps, "--by", "me", "--reason", "r") == 0
+    df = events()
+    released = tracecloak.release(df, **GRAPH)
+    assert dict(released.rows)["remains"].startswith("epsilon 1 and")
+    with pytest.raises(BudgetExhausted):
+        tracecloak.release(df, **{**GRAPH, "max_trace_length": 7})
+    assert tracecloak.release(df, **GRAPH).was_released_before
+
+
+def test_a_log_goes_out_as_it_came_in_and_the_command_verifies_it(place: Path) -> None:
+    """Catches names or kinds of the program's own, and a release that is none for the command."""
+    df = events()
+    released = tracecloak.release(
+        df, method="private-log", epsilon=4, vocabulary=NAMES, max_trace_length=6,
+        first_date="2026-01-01", last_date="2026-04-30", new_ledger=True, release_id="claims",
+    )  # fmt: skip
+    log = released.log
+    assert list(log.columns) == list(df.columns[:3])
+    assert set(log["concept:name"]) <= set(NAMES)
+    assert str(log["time:timestamp"].dt.tz) == "UTC"
+    assert released.graph is not None and released.indicators is None
+    assert "epsilon" in released.statement and released.report.is_file()
+    shown = released._repr_html_()
+    assert shown.count("<svg") == 1 and "Register" in shown and "promise" in shown
+    assert str(place) in repr(released)
+    assert command("verify", released.folder) == 0
+    assert released.folder.name == "run_id=claims"
+
+
+def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
+    """Catches a plan that needs a ledger, or names files that there are not."""
+    plan = tracecloak.plan(events(), **GRAPH)
+    assert "of the first" in repr(plan) and "the frame: case:concept:name" in repr(plan)
+    assert not Path("keys/ledger.db").exists()
+
+
+def test_a_vocabulary_lists_what_a_frame_has() -> None:
+    """Catches names that are left out, or that a filter should have left out."""
+    df = events()
+    assert tracecloak.vocabulary(df) == NAMES
+    assert tracecloak.vocabulary(df, where=["org:resource = nobody"]) == []
+    with pytest.raises(InputSchemaError, match=r"has no column 'step'.*with case_id=, activity="):
+        tracecloak.vocabulary(df, activity="step")
+
+
+@pytest.mark.parametrize("key", ["log", "delimiter", "runner", "window"])
+def test_keys_of_files_are_refused_by_name(key: str) -> None:
+    """Catches a key that is taken and has no effect."""
+    with pytest.raises(UsageError, match=f"^{key} is for files"):
+        tracecloak.release(events(), **GRAPH, **{key: "x"})
+
+
+def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
+    """Catches a comparison with another reading of the frame, and one without its warning."""
+    renamed = events().rename(columns={"concept:name": "step"})
+    released = tracecloak.release(renamed, **GRAPH, activity="step", new_ledger=True)
+    evaluation = tracecloak.evaluate(renamed, released)
+    assert evaluation.figures["publishable"] is False
+    assert evaluation.figures["origin"].startswith("by the ledger it read nearly all")
+    assert "edge_relative_error" in evaluation.figures
+    assert "measure" in repr(evaluation)
+
+
+def test_all_of_it_is_without_beam() -> None:
+    """Catches a module on the way that loads it: a notebook waits for Beam for seconds."""
+    program = (
+        "import sys, pyarrow as pa, tracecloak\n"
+        "t = pa.table({'case_id': ['a', 'b'] * 60, 'activity': ['X', 'Y'] * 60,\n"
+        "              'timestamp': ['2026-01-01', '2026-01-02'] * 60})\n"
+        "keys = {'method': 'private-dfg', 'epsilon': 4, 'vocabulary': ['X', 'Y']}\n"
+        "tracecloak.plan(t, **keys)\n"
+        "released = tracecloak.release(t, **keys, new_ledger=True)\n"
+        "released.graph, released._repr_html_(), tracecloak.vocabulary(t)\n"
+        "tracecloak.evaluate(t, released)\n"
+        "print('apache_beam' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_flags_are_keywords_but_in_commands() -> None:
+    """Catches a mend that Python does not take."""
+    assert in_python("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
+        "give release_id=, or `tracecloak plan --log x`, or new_ledger=True"
+    )
+
+
+# --- What OpenDP's users met ----------------------------------------------------------------------
+
+
+def test_codes_of_categories_have_no_say() -> None:
+    """Catches an attribute that is read by the codes of its categories, which depend on the data.
+
+    The first row decides these codes: with one more row all others would have other values.
+    """
+    df = events(20)
+    one_more = pd.concat([df[:1].assign(**{"org:resource": "aaa"}), df])
+    mapping = ColumnMapping(attributes=(("r", "org:resource"),))
+
+    def texts(frame: pd.DataFrame) -> list[Any]:
+        polars = as_polars(frame).with_columns(pl.col("org:resource").cast(pl.Categorical))
+        source = FrameSource.over(AnyFrame.of(polars), mapping)
+        ((batch, _),) = source.read(source.files[0])
+        rows = zip(batch["case_id"].to_pylist(), batch["attribute r"].to_pylist(), strict=True)
+        return sorted(rows)
+
+    more, fewer = texts(one_more), texts(df)
+    assert len(more) == len(fewer) + 1
+    assert all(row in more for row in fewer)
+
+
+def test_bounds_hold_of_the_column_as_it_is_when_it_is_released(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Catches a bound that is noted of a frame and survives when its column is defined anew.
+
+    All activities of a case become one here: it has more pairs of one kind than before, and its
+    clip is taken of these.
+    """
+    caplog.set_level(logging.ERROR)
+    df = events()
+    tracecloak.release(df, **GRAPH, new_ledger=True)
+    collapsed = df.assign(**{"concept:name": "Check"})
+    one_case_more = pd.concat(
+        [collapsed, collapsed[:1].assign(**{"case:concept:name": 10_000})]
+        + [collapsed[:1].assign(**{"case:concept:name": 10_000})] * 400
+    )
+    params = {**GRAPH, "epsilon": 50, "l2_clip": 3}
+
+    def loops(frame: pd.DataFrame) -> int:
+        graph = tracecloak.release(frame, **params).graph
+        row = graph[(graph["source"] == "Check") & (graph["target"] == "Check")]
+        return int(row["count"].iloc[0])
+
+    # The case of 401 events counts no more than its clip: 3 of one pair, and noise of epsilon 50.
+    assert abs(loops(one_case_more) - loops(collapsed)) < 10
