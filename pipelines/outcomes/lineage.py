@@ -28,6 +28,7 @@ from typing import IO, Any, Literal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import TOOL_VERSION
+from tracecloak.transforms.lakes.tables import TABLES, address_of, is_address
 
 Kind = Literal["START", "COMPLETE", "FAIL"]
 
@@ -138,8 +139,15 @@ def _moment(time_us: int) -> str:
 def _dataset(path: str) -> dict[str, str]:
     """Names a path as OpenLineage does: gs://lake and claims, or file and /lake/claims.
 
-    A glob stands for the folder in front of its first wildcard.
+    A glob stands for the folder in front of its first wildcard, and a table for itself at whatever
+    version: one of Iceberg is named by its catalogue.
     """
+    if is_address(path):
+        table = address_of(path)
+        if not TABLES.named(table.kind).is_folder:
+            catalogue, _, name = table.place.partition(".")
+            return {"namespace": f"{table.kind}://{catalogue}", "name": name}
+        path = table.place
     address = _SCHEME.fullmatch(path.strip())
     if address is None:
         return {"namespace": "file", "name": _without_wildcards(str(Path(path).absolute())) or "/"}

@@ -13,7 +13,7 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import InputFile, Origin, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
-from tracecloak.pipelines.release.values import Run
+from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
@@ -37,9 +37,20 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
     concerns = tuple(concerns_of(config))
     for concern in concerns:
         concern.check(config)
-    for concern in concerns:
-        config = concern.located(config)
-    source = source_of(config) if source is None else source
+    try:
+        for concern in concerns:
+            config = concern.located(config)
+        source = source_of(config) if source is None else source
+        return _opened(config, driver, source, concerns)
+    except BaseException:
+        for concern in concerns:
+            concern.dropped()
+        raise
+
+
+def _opened(
+    config: ReleaseConfig, driver: Driver, source: EventSource, concerns: tuple[Concern, ...]
+) -> Run:
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input

@@ -16,7 +16,6 @@ from pathlib import Path
 from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
@@ -43,6 +42,7 @@ class QueryConcern(Concern):
 
     def __init__(self) -> None:
         """Nothing is looked at yet."""
+        self._asked: ReleaseFolder | None = None
         self._warnings: tuple[str, ...] = ()
 
     def check(self, config: ReleaseConfig) -> None:
@@ -89,8 +89,29 @@ class QueryConcern(Concern):
             if path is None and not _is_to_be_made(books, standing):
                 return config  # refused, or there: nothing is read
             if path is None:
-                path = _asked(config, query, folder, name)
+                self._asked = folder
+                path = self._ask(config.database or "", query, folder, name)
         return config.model_copy(update={"log": (str(path),)})
+
+    def _ask(self, database: str, query: str, folder: ReleaseFolder, name: str) -> Path:
+        """Asks the database, and returns where the result is.
+
+        Raises:
+            InputSchemaError: It does not answer.
+        """
+        remove_folder(folder.input)  # of a run that was killed before anything was reserved
+        folder.prepare()
+        path = Path(folder.input) / name
+        _LOG.info("asking the database; the result is kept until the release is finished")
+        write_result(database, query, path)
+        return path
+
+    def dropped(self) -> None:
+        """Removes a result that nothing was reserved for."""
+        if self._asked is not None:
+            remove_folder(self._asked.input)
+            with contextlib.suppress(OSError):  # it holds what an earlier run decided
+                os.rmdir(self._asked.workplace)
 
     def claim(self, run: Run, job: Job) -> Job:
         """Looks at the first records, as the result is gone once the release is visible."""
@@ -137,25 +158,3 @@ def _path_of_then(
             f"up. {giving_up(config, books.folder, receipt)}"
         )
     return path if standing.state in ("reserved", "drawn") else None
-
-
-def _asked(config: ReleaseConfig, query: str, folder: ReleaseFolder, name: str) -> Path:
-    """Asks the database, and returns where the result is; it has the columns that are mapped.
-
-    Raises:
-        TracecloakError: It does not answer, or the result cannot be read as a log; nothing stays.
-    """
-    assert config.database is not None  # checked when the configuration was read
-    remove_folder(folder.input)  # of a run that ended before anything was reserved
-    folder.prepare()
-    path = Path(folder.input) / name
-    try:
-        _LOG.info("asking the database; the result is kept until the release is finished")
-        write_result(config.database, query, path)
-        source_of(config.model_copy(update={"log": (str(path),)}))
-    except BaseException:
-        remove_folder(folder.input)
-        with contextlib.suppress(OSError):  # it holds what an earlier run decided
-            os.rmdir(folder.workplace)
-        raise
-    return path

@@ -119,6 +119,9 @@ class Concern:
         """
         return config
 
+    def dropped(self) -> None:
+        """Takes back what `located` fetched, as the run cannot be opened."""
+
     def open(self, run: Run) -> None:
         """Looks for what it needs, before anything is paid."""
 

@@ -204,6 +204,22 @@ def test_a_result_that_is_no_log_leaves_nothing(
     assert ledger_entries(tmp_path / "keys") == []
 
 
+def test_a_run_that_cannot_be_opened_keeps_no_result(
+    tmp_path: Path, visits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    with monkeypatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        assert release(tmp_path, **given) == 6
+    assert not results(tmp_path)
+    # What noise was drawn of stays all the same.
+    cut_off(tmp_path, **given)
+    with monkeypatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        assert release(tmp_path, **given) == 6
+    assert results(tmp_path)
+
+
 def test_values_of_several_types_are_told_without_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
