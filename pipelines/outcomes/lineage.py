@@ -28,7 +28,6 @@ from typing import IO, Any, Literal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import TOOL_VERSION
-from tracecloak.transforms.lakes.tables import TABLES, address_of, is_address
 
 Kind = Literal["START", "COMPLETE", "FAIL"]
 
@@ -142,6 +141,8 @@ def _dataset(path: str) -> dict[str, str]:
     A glob stands for the folder in front of its first wildcard, and a table for itself at whatever
     version: one of Iceberg is named by its catalogue.
     """
+    from tracecloak.transforms.lakes.tables import TABLES, address_of, is_address
+
     if is_address(path):
         table = address_of(path)
         if not TABLES.named(table.kind).is_folder:

@@ -19,6 +19,7 @@ import pytest
 
 from tests.support.lake_tables import iceberg_settings, use_catalogue
 from tests.support.releasing import ROOT, Commands, csv_log, small_rows, tracecloak
+from tests.support.tiers import at_night
 from tracecloak.pipelines.outcomes.tables import append_release
 
 deltalake = pytest.importorskip("deltalake")
@@ -97,6 +98,7 @@ def test_a_table_gets_the_rows_once(
     assert names_in_history(table) == ["r"]
 
 
+@pytest.mark.slow
 def test_another_release_is_appended_beside_it(release: Path, table: str, tmp_path: Path) -> None:
     for name in ("s", "r"):
         (tmp_path / name).mkdir()
@@ -171,7 +173,7 @@ def test_what_is_no_release_or_no_table_is_refused(
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", at_night("after")])
 def test_a_killed_append_is_finished_by_the_next_one(
     commands: Commands, release: Path, tmp_path: Path, when: str
 ) -> None:

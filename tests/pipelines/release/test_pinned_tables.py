@@ -111,6 +111,7 @@ def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
     assert release(tmp_path, f"delta:{table}@1") == 2
 
 
+@pytest.mark.slow
 def test_what_drew_nothing_is_begun_anew_of_another_version(tmp_path: Path) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
@@ -144,6 +145,7 @@ def test_after_a_vacuum_it_says_what_giving_up_costs(
     assert release(tmp_path / "finished", f"delta:{table}@1") == 2
 
 
+@pytest.mark.slow
 def test_another_version_that_holds_the_same_files_is_another_input(tmp_path: Path) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
@@ -152,6 +154,7 @@ def test_another_version_that_holds_the_same_files_is_another_input(tmp_path: Pa
     assert release(tmp_path, f"delta:{table}@1") == 2
 
 
+@pytest.mark.slow
 def test_an_empty_table_is_a_log_without_cases(tmp_path: Path) -> None:
     write(tmp_path / "t", ROWS)
     deltalake.DeltaTable(str(tmp_path / "t")).delete()

@@ -146,6 +146,7 @@ def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(
     assert "the query changed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_drew_nothing_is_not_asked_for_again_unless_it_is_another(
     tmp_path: Path, visits: Path, asked: list[str]
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_result_that_is_gone_is_not_asked_for_after_noise_was_drawn(
     assert not results(tmp_path)
 
 
+@pytest.mark.slow
 def test_giving_up_takes_the_result_away(tmp_path: Path, visits: Path) -> None:
     cut_off(tmp_path, database=f"sqlite:///{visits}")
     assert results(tmp_path)
@@ -220,6 +222,7 @@ def test_a_run_that_cannot_be_opened_keeps_no_result(
     assert results(tmp_path)
 
 
+@pytest.mark.slow
 def test_values_of_several_types_are_told_without_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,6 +316,7 @@ def test_wrong_keys_are_told_with_the_mend(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_plan_asks_nothing(
     tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
