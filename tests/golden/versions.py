@@ -30,12 +30,14 @@ from tracecloak.transforms.inputs.databases import DATABASES
 from tracecloak.transforms.keys.sources import KEY_SOURCES
 from tracecloak.transforms.lakes.tables import TABLES as KINDS_OF_TABLES
 from tracecloak.transforms.publish.products import PRODUCTS
+from tracecloak.transforms.services.kafka_tokens import TOKENS
 
 RECORDED = Path(__file__).with_name("defaults.json")
 NAMES = Path(__file__).with_name("names.json")
 TABLES: tuple[Plugins[Any], ...] = (
     *(METHODS, GENERATORS, STREAM_PRODUCTS, PRODUCTS, FORMATS, KEY_SOURCES, COLUMNAR, COMMANDS),
     *(DATABASES, KINDS_OF_TABLES),
+    TOKENS,
 )
 _OF_STREAM = "stream of "
 _FIGURES = "figures.parquet"
