@@ -17,8 +17,10 @@ def _version() -> str:
 # What one command, runner or method needs, each by the name to install it by.
 EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
+    "delta": ["deltalake>=1.6,<2"],
     "embedding": ["gensim>=4.3,<5"],
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+    "iceberg": ["pyiceberg[pyarrow,pyiceberg-core,sql-sqlite]>=0.12,<0.13"],
     "kafka": ["confluent-kafka>=2.12,<3"],
     "measures": ["POT>=0.9.4"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
@@ -27,12 +29,19 @@ EXTRAS = {
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
     "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
     "report": ["matplotlib>=3.8"],
+    "snowflake": ["adbc-driver-manager>=1.8", "adbc-driver-snowflake>=1.8"],
+    "sql": [
+        "adbc-driver-manager>=1.8",
+        "adbc-driver-postgresql>=1.8",
+        "adbc-driver-sqlite>=1.8",
+        "duckdb>=1.4",
+    ],
     "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
 }
 # What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
 # not among it: the tests that need them say that they were skipped. Nor is Beam's extra for YAML,
 # which holds pandas back below 2.4: our pipeline files need one of its libraries.
-APART = ("aws", "gcp", "msk", "yaml")
+APART = ("aws", "gcp", "msk", "snowflake", "yaml")
 DEVELOPMENT = [
     *(need for extra, needs in EXTRAS.items() if extra not in APART for need in needs),
     "axe-playwright-python>=0.1.4",

@@ -168,7 +168,7 @@ class EventSource:
 
     def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
         """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
-        reader = self.format.reader_of(file.path)
+        reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
             declared = reader.column_names(stream)
@@ -236,7 +236,7 @@ class EventSource:
     def _read(
         self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        reader = self.format.reader_of(file.path)
+        reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file.path))
             declared = reader.column_names(stream)

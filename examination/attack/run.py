@@ -56,6 +56,7 @@ from tracecloak.examination.audit.bounds import (
     support_attack,
 )
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.query_keys import require_files
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
@@ -80,9 +81,10 @@ def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEAS
     Malformed records are left out, as in a release.
 
     Raises:
-        UsageError: An input is not there, or `n_releases` is too small.
+        UsageError: An input is not there, or is asked for, or `n_releases` is too small.
         InputSchemaError: An input cannot be read.
     """
+    require_files(config.query)
     source = source_of(config)
     method, params = method_named(config.method), config.method_params
     by_individual = method.bounds(params).max_cases_per_individual is not None

@@ -23,6 +23,7 @@ from tracecloak.examination.checks.log_files import format_of, write_log
 from tracecloak.examination.checks.made_up_log import Case, MadeUp
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.query_keys import require_files
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import new_key_file
@@ -79,6 +80,7 @@ class Trial:
             declarations: Accounts and data sets that the officer declared in the ledger of the
                 configuration; None: nobody asked for them.
         """
+        require_files(config.query)
         self.config = config
         self.runner = runner
         self.declarations = declarations

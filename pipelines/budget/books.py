@@ -120,7 +120,7 @@ class Books:
 
     def end_given_up(self, receipt: Receipt) -> None:
         """Destroys here, too, the key of a release that somebody gave up elsewhere."""
-        replace(self.folder, staging_area=receipt.origin.staging_area).clear()
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)
 
     def check_payer(self, receipt: Receipt, account: str) -> None:
@@ -199,7 +199,7 @@ class Books:
         """
         if not self.ledger.void(*self.of_key(receipt.key_fingerprint)):
             raise receipt.cannot_go_on("what it is made of, or who pays, changed")
-        replace(self.folder, staging_area=receipt.origin.staging_area).clear()
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)
 
     def void(self, key_fingerprint: str) -> bool:

@@ -48,9 +48,12 @@ def add_release_flags(
     method = known.method
     if method is None and config is not None:
         method = read_yaml(config).get("method")
+    parameters = {} if method is None else method_named(method).Params.model_fields
     add_reading_flags(parser)
+    # A key that a parameter of the method is called like, as query, is in files only.
+    left_out = {*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING, *parameters}
     for name, field in ReleaseConfig.model_fields.items():
-        if name not in (*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING):
+        if name not in left_out:
             choices = sorted(METHODS) if name == "method" else None
             text = help_text(helps.get(name, key_help(field)))
             if field.annotation is bool:
@@ -62,7 +65,7 @@ def add_release_flags(
         group.add_argument(f"--{name}", help=help_text(key_help(field)))
     if method is not None:
         of_method = parser.add_argument_group(f"parameters of {method}")
-        for name, field in method_named(method).Params.model_fields.items():
+        for name, field in parameters.items():
             text = help_text(parameter_help(name, field))
             if field.annotation is bool:
                 of_method.add_argument(f"--{name}", nargs="?", const="true", help=text)

@@ -83,6 +83,10 @@ _OURS = {
         "tracecloak.pipelines.commands.verify",
         "check a release that you received: files, promise, data, signature",
     ),
+    "append": CommandEntry(
+        "tracecloak.pipelines.commands.append",
+        "append the log of a finished release to a table of Delta or Iceberg, once",
+    ),
     "report": CommandEntry(
         "tracecloak.examination.commands.report",
         "show a release beside its log on a page (for the operator only)",

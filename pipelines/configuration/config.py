@@ -197,7 +197,9 @@ class SourceConfig(MappedConfig):
     """Which files hold an event log, and how they are read."""
 
     log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
-    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag."""
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
+    delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
+    last one."""
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, .gz aside."""
     delimiter: str | None = None
@@ -227,6 +229,16 @@ class SourceConfig(MappedConfig):
         return ColumnMapping(**self.columns.model_dump(), filters=filters, renames=renames)
 
     @property
+    def tables(self) -> tuple[str, ...]:
+        """Those of the inputs that are tables of a lake, see `transforms.lakes.tables`."""
+        named = tuple(text for text in self.log if ":" in text)
+        if not named:
+            return ()
+        from tracecloak.transforms.lakes.tables import is_address
+
+        return tuple(text for text in named if is_address(text))
+
+    @property
     def source_format(self) -> SourceFormat:
         """How the bytes of the inputs are read."""
         return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
@@ -239,7 +251,7 @@ IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
 
 IN_DIGEST = (
-    *("input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
     *("rename", "drop_duplicates"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
@@ -257,6 +269,16 @@ _C = TypeVar("_C", bound=SourceConfig)
 class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
+    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
+    delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
+    last one. By default a query is asked instead."""
+    query: str | None = Field(None, min_length=1)
+    """SQL whose result is the log, or @ and the file that has it; by default files are. The
+    promise is for units of the result, and it is asked for once."""
+    database: str | None = Field(None, min_length=1)
+    """The database that is asked: a URI without a password, such as sqlite:///visits.db, or
+    env:NAME, file:PATH or command:WORDS, which lead to one; by default none is."""
     method: str
     """Name of the method; `tracecloak catalogue --all` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
@@ -340,6 +362,10 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     def guarantee(self) -> Guarantee:
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
+        if self.query is not None:
+            from tracecloak.transforms.inputs.query_promise import of_query_result
+
+            guarantee = of_query_result(guarantee)
         if guarantee.kind != "rigorous":
             return guarantee
         conditions = []
@@ -443,11 +469,13 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         from tracecloak.anonymizers.contract.identity import config_digest
 
-        fields = set(IN_DIGEST) - {"params", "schedule", "window"}
+        fields = set(IN_DIGEST) - {"params", "query", "schedule", "window"}
         whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
         whole["params"] = dict(given)
         if self.guarantee.kind != "rigorous":
             whole.pop("max_error_ratio", None)  # then it is no part of what is promised
+        if self.query is not None:
+            whole["population"] = "query result"  # and not its text, which could be tried out
         schedule, window = self.made_schedule, self.made_window
         if schedule is not None and window is not None:
             whole |= {"schedule": schedule.digest, "window": window.label}
@@ -494,6 +522,10 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
+    if config.query is not None or config.database is not None or not config.log:
+        from tracecloak.pipelines.configuration.query_keys import check_query
+
+        check_query(config.log, config.query, config.database, config.input_format)
     _ = config.method_params, config.mapping  # checked before anything else happens
     _check_new_names(config)
     if config.schedule is not None:

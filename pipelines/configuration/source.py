@@ -39,7 +39,16 @@ def source_of(config: SourceConfig) -> EventSource:
     mapping, source_format = mapping_of(config), config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     may_be_none = isinstance(config, ReleaseConfig)
-    files = match_files(config.log, may_be_none)
+    tables = config.tables
+    if not tables:
+        files = match_files(config.log, may_be_none)
+    else:
+        from tracecloak.transforms.lakes.tables import files_and_tables
+
+        files = files_and_tables(config.log, tables, config.input_format, may_be_none)
+    if isinstance(config, ReleaseConfig) and config.query is not None:
+        # The folders around the result of a query say nothing of its records.
+        files = [replace(file, partitions=()) for file in files]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
@@ -78,7 +87,7 @@ def _of_span(
     schedule = config.schedule if isinstance(config, ReleaseConfig) else None
     if span_us is None or schedule is None or schedule.partition is None:
         return None
-    from tracecloak.transforms.partitions import can_hold
+    from tracecloak.transforms.inputs.partitions import can_hold
 
     return partial(
         can_hold,

@@ -28,8 +28,8 @@ from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
 from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.frames.words import told_in_python
+from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan, plan_of
-from tracecloak.pipelines.release.names import names_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome, Run

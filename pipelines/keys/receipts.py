@@ -32,7 +32,8 @@ class InputFile:
     Attributes:
         path: Where it is, however that was written; see `transforms.files.absolute`.
         n_bytes: Its size.
-        digest: SHA-256 of a file of this machine; of others what their file system tells.
+        digest: SHA-256 of a file of this machine; of others what their file system tells. Of a
+            file of a table it is a digest of that and of how the table sees it.
     """
 
     path: str
@@ -51,6 +52,8 @@ class Origin:
         inner_versions: Those of what the parameters name, see `Anonymizer.inner_versions`.
         given: The parameters that were not as by default, by which a later version of the method,
             which can have other defaults, recognises what it asks for.
+        tables: The addresses of the tables of a lake among its inputs, with the versions that it
+            reads.
     """
 
     method_version: int = 1
@@ -58,6 +61,7 @@ class Origin:
     staging_area: str | None = None
     inner_versions: dict[str, int] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
+    tables: tuple[str, ...] = ()
 
     def versions(self, method: str) -> str:
         """Returns what drew the noise, for a sentence: `version 2 of amun`."""
@@ -111,6 +115,7 @@ class Receipt:
             unknown = sorted({*_unknown(cls, body), *_unknown(Origin, origin)})
             if not unknown:
                 origin["files"] = tuple(InputFile(**file) for file in origin["files"])
+                origin["tables"] = tuple(origin.get("tables", ()))
                 return cls(**body, origin=Origin(**origin))
         except (ValueError, TypeError, AttributeError, KeyError):
             raise KeyStoreError(
@@ -204,5 +209,7 @@ def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:
             from apache_beam.io.filesystems import FileSystems
 
             digest = str(FileSystems.checksum(file.path))
+        if file.seen is not None:
+            digest = file.seen.digest(digest)
         snapshot.append(InputFile(absolute(file.path), n_bytes, digest))
     return tuple(snapshot)

@@ -138,8 +138,17 @@ def _moment(time_us: int) -> str:
 def _dataset(path: str) -> dict[str, str]:
     """Names a path as OpenLineage does: gs://lake and claims, or file and /lake/claims.
 
-    A glob stands for the folder in front of its first wildcard.
+    A glob stands for the folder in front of its first wildcard, and a table for itself at whatever
+    version: one of Iceberg is named by its catalogue.
     """
+    from tracecloak.transforms.lakes.tables import TABLES, address_of, is_address
+
+    if is_address(path):
+        table = address_of(path)
+        if not TABLES.named(table.kind).is_folder:
+            catalogue, _, name = table.place.partition(".")
+            return {"namespace": f"{table.kind}://{catalogue}", "name": name}
+        path = table.place
     address = _SCHEME.fullmatch(path.strip())
     if address is None:
         return {"namespace": "file", "name": _without_wildcards(str(Path(path).absolute())) or "/"}

@@ -123,7 +123,10 @@ def _is_unusable(config: ReleaseConfig, against: Verdict) -> Iterator[str]:
 
 def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterator[str]:
     yield "Reads"
-    if not source.files:
+    if config.query is not None:
+        yield "  the result of a query, which a release asks for once; a plan asks for nothing,"
+        yield "  so neither its columns nor its records are looked at here"
+    elif not source.files:
         yield f"  {', '.join(config.log)}: no file, so a log without cases"
     yield from _files(source)
     yield from (f"  {line}" for line in look.lines())
@@ -296,7 +299,9 @@ def _formulas(params: Params) -> Iterator[str]:
 def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
     """Yields what a method without an epsilon can say of the log itself, which is read for it."""
     method = method_named(config.method)
-    if not method.foretells(config.method_params) or config.schedule is not None:
+    if config.query is not None or config.schedule is not None:
+        return
+    if not method.foretells(config.method_params):
         return
     n_bytes = sum(file.n_bytes for file in source.files)
     if n_bytes > _FORETOLD_BYTES:

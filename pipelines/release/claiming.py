@@ -44,7 +44,7 @@ def claimed(run: Run, standing: Standing) -> Run:
 
             reservation = as_charged(books, reservation)
         if config.guarantee.kind == "syntactic":
-            from tracecloak.pipelines.release.overlaps import warn_of_overlaps
+            from tracecloak.pipelines.budget.overlaps import warn_of_overlaps
 
             warn_of_overlaps(reservation, books.ledger.entries())
         return reservation

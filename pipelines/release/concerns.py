@@ -21,8 +21,8 @@ class Asked:
     """A concern, and which releases ask for it.
 
     Attributes:
-        key: Key of the configuration that asks for it, where it has a value that counts; empty:
-            every release does.
+        key: Key or property of the configuration that asks for it, where it has a value that
+            counts; empty: every release does.
         place: Where its class is, as `module:attribute`.
     """
 
@@ -32,6 +32,8 @@ class Asked:
 
 CONCERNS: dict[str, Asked] = {
     "usable": Asked("expected_cases", "tracecloak.pipelines.release.usable:UsableConcern"),
+    "query": Asked("query", "tracecloak.pipelines.release.querying:QueryConcern"),
+    "table": Asked("tables", "tracecloak.pipelines.release.pinning:TableConcern"),
     "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
     "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.sketch:SketchConcern"),
     "signature": Asked("sign", "tracecloak.pipelines.release.signing:SignatureConcern"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books, Standing
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.entries import Reservation
@@ -16,6 +17,7 @@ from tracecloak.pipelines.release.records import reservation_of
 from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -130,15 +132,22 @@ def _going_on(run: Run, receipt: Receipt) -> Run:
 def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
     """Returns the error that this build draws other noise than that which began a release."""
     method = run.config.method
-    price = reservation_of(run.config, run.folder, receipt.key_fingerprint)
-    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
     return TracecloakError(
         f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
         f"by {receipt.origin.versions(method)}, and this build has "
         f"{origin_of(run).versions(method)}, whose noise is another: finish it with the build "
-        f"that began it. To give it up costs what it reserved, {costs}, once more for another "
-        f"release: `tracecloak ledger forfeit --output {receipt.output} --release_id "
-        f"{receipt.release_id} --by NAME --reason TEXT`"
+        f"that began it. {giving_up(run.config, run.folder, receipt)}"
+    )
+
+
+def giving_up(config: ReleaseConfig, folder: ReleaseFolder, receipt: Receipt) -> str:
+    """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
+    price = reservation_of(config, folder, receipt.key_fingerprint)
+    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
+    return (
+        f"To give it up costs what it reserved, {costs}, once more for another release: "
+        f"`tracecloak ledger forfeit --output {receipt.output} --release_id {receipt.release_id} "
+        "--by NAME --reason TEXT`"
     )
 
 

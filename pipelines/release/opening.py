@@ -13,7 +13,7 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import InputFile, Origin, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
-from tracecloak.pipelines.release.values import Run
+from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
@@ -37,7 +37,20 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
     concerns = tuple(concerns_of(config))
     for concern in concerns:
         concern.check(config)
-    source = source_of(config) if source is None else source
+    try:
+        for concern in concerns:
+            config = concern.located(config)
+        source = source_of(config) if source is None else source
+        return _opened(config, driver, source, concerns)
+    except BaseException:
+        for concern in concerns:
+            concern.dropped()
+        raise
+
+
+def _opened(
+    config: ReleaseConfig, driver: Driver, source: EventSource, concerns: tuple[Concern, ...]
+) -> Run:
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input
@@ -64,12 +77,17 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
 
 def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
     """Returns the keyed digest of what a release reads."""
+    tables = config.tables
     # Empty partitions of different days are different inputs, though they hold the same.
-    return store.fingerprint(files) if files else store.digest("\n".join(config.log))
+    if not files:
+        return store.digest("\n".join(config.log))
+    fingerprint = store.fingerprint(files)
+    return store.digest("\n".join((*tables, fingerprint))) if tables else fingerprint
 
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
     method, params = method_named(run.config.method), run.config.method_params
     inner = dict(method.inner_versions(params))
-    return Origin(method.version, run.files, run.folder.staging_area, inner, params.given())
+    staging_area, given = run.folder.staging_area, params.given()
+    return Origin(method.version, run.files, staging_area, inner, given, run.config.tables)

@@ -111,6 +111,17 @@ class Concern:
     def check(self, config: ReleaseConfig) -> None:
         """Refuses what cannot be released, before anything is looked at."""
 
+    def located(self, config: ReleaseConfig) -> ReleaseConfig:
+        """Returns the configuration with inputs that stay what they are; nothing is paid yet.
+
+        Raises:
+            TracecloakError: There is none.
+        """
+        return config
+
+    def dropped(self) -> None:
+        """Takes back what `located` fetched, as the run cannot be opened."""
+
     def open(self, run: Run) -> None:
         """Looks for what it needs, before anything is paid."""
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.events.stamps import WallClock
 
-_DASHED = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:[-T ](\d{2})(Z?))?)?)?", re.ASCII)
+_DASHED = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:[-T ](\d{2}))?)?)?(Z?)", re.ASCII)
 _COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
 _FURTHER = re.compile(r"\d{1,2}", re.ASCII)
 _HOUR_US = 3_600_000_000

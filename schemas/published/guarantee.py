@@ -12,6 +12,7 @@ from tracecloak.schemas.errors import UsageError
 Kind = Literal["rigorous", "published", "syntactic"]
 Unit = Literal["case", "individual", "event"]
 Adjacency = Literal["add_remove", "replace_one"]
+Population = Literal["input", "query result"]
 
 _UNITS = {
     "case": "any one case",
@@ -21,9 +22,10 @@ _UNITS = {
 # The longest number that is written without an exponent.
 _MANY_PLACES = 20
 _SIX_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
+_POPULATIONS = {"input": "the input", "query result": "the result of a query"}
 _CHANGES = {
-    "add_remove": "is added to or removed from the input",
-    "replace_one": "is replaced in the input by another",
+    "add_remove": "is added to or removed from {}",
+    "replace_one": "is replaced in {} by another",
 }
 
 
@@ -56,6 +58,7 @@ class Guarantee:
         claim: For `published`: what the paper claims.
         reality: Why the claim is or is not what holds, in sentences.
         not_covered: What the release shows or allows beyond the promise, one sentence each.
+        population: Of what the units are that the promise is for.
     """
 
     kind: Kind
@@ -66,6 +69,7 @@ class Guarantee:
     claim: str
     reality: str
     not_covered: tuple[str, ...] = ()
+    population: Population = "input"
 
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
@@ -85,6 +89,8 @@ class Guarantee:
         holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
         if self.adjacency == "replace_one":
             holds += " that is replaced by another"
+        if self.population != "input":
+            holds += f", in {_POPULATIONS[self.population]}"
         if self.kind == "published":
             return f"Not what was published, but {holds}."
         return f"Differential privacy: {holds}."
@@ -92,7 +98,9 @@ class Guarantee:
     @property
     def sentence(self) -> str:
         """One sentence for the file of a privacy officer."""
-        change = f"{_UNITS[self.unit]} {_CHANGES[self.adjacency]}"
+        change = (
+            f"{_UNITS[self.unit]} {_CHANGES[self.adjacency].format(_POPULATIONS[self.population])}"
+        )
         epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
         if self.kind == "rigorous":
             # The sentence does not say "except with probability delta", since e^epsilon is exceeded
@@ -117,5 +125,8 @@ class Guarantee:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields and the sentence as JSON values."""
-        return {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}
+        """Returns the fields and the sentence as JSON values, the usual population aside."""
+        body = {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}
+        if self.population == "input":
+            del body["population"]
+        return body

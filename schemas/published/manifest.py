@@ -167,7 +167,8 @@ class ReleaseManifest:
         Args:
             body: Valid by the JSON Schema of manifests.
         """
-        given = {name: body["guarantee"][name] for name in (f.name for f in fields(Guarantee))}
+        stated = {"population": "input", **body["guarantee"]}
+        given = {name: stated[name] for name in (f.name for f in fields(Guarantee))}
         return cls(
             release_id=body["release_id"],
             method=body["method"],

@@ -60,7 +60,7 @@ def test_the_table_has_what_every_command_acts_on() -> None:
     assert told == {name: " ".join(acts_on(name, parser)) for name, parser in PARSERS.items()}
     assert all(len(on.split()) <= 1 for on in told.values())
     on_releases = {name for name, on in told.items() if on == "RELEASE"}
-    assert on_releases == {"verify", "report", "evaluate", "mine", "attack linkage"}
+    assert on_releases == {"append", "verify", "report", "evaluate", "mine", "attack linkage"}
 
 
 def test_the_table_has_every_flag_with_its_commands_and_one_meaning() -> None:

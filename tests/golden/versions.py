@@ -26,7 +26,9 @@ from tracecloak.pipelines.stream.config import IN_DIGEST, StreamConfig
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.columnar_names import COLUMNAR
 from tracecloak.transforms.formats.registry import FORMATS
+from tracecloak.transforms.inputs.databases import DATABASES
 from tracecloak.transforms.keys.sources import KEY_SOURCES
+from tracecloak.transforms.lakes.tables import TABLES as KINDS_OF_TABLES
 from tracecloak.transforms.publish.products import PRODUCTS
 from tracecloak.transforms.services.kafka_tokens import TOKENS
 
@@ -34,6 +36,7 @@ RECORDED = Path(__file__).with_name("defaults.json")
 NAMES = Path(__file__).with_name("names.json")
 TABLES: tuple[Plugins[Any], ...] = (
     *(METHODS, GENERATORS, STREAM_PRODUCTS, PRODUCTS, FORMATS, KEY_SOURCES, COLUMNAR, COMMANDS),
+    *(DATABASES, KINDS_OF_TABLES),
     TOKENS,
 )
 _OF_STREAM = "stream of "

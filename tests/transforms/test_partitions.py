@@ -25,8 +25,8 @@ from tracecloak.schemas.events.events import attribute_column
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.transforms.formats.parquet import ParquetReader
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.partitions import can_hold
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files, partitions_of
-from tracecloak.transforms.partitions import can_hold
 from tracecloak.transforms.sources import EventSource
 
 HOUR = 3_600_000_000

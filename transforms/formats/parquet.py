@@ -24,6 +24,8 @@ from tracecloak.transforms.formats.registry import SourceFormat
 # Column chunks are read in pieces of this size rather than whole, which bounds the memory for files
 # of one huge row group.
 _READ_BYTES = 1 << 20
+# Where Arrow keeps the id of a field, by which tables know a column whatever it is called.
+_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,16 @@ class ParquetReader:
         with _damage_reported():
             return list(_open(stream).schema_arrow.names)
 
+    def field_ids(self, stream: BinaryIO) -> dict[int, str]:
+        """Returns the names of the top-level columns that have ids of fields, by these.
+
+        Raises:
+            InputSchemaError: As `column_names`.
+        """
+        with _damage_reported():
+            fields = [(field, field.metadata or {}) for field in _open(stream).schema_arrow]
+        return {int(about[_ID]): field.name for field, about in fields if _ID in about}
+
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the schema has the required columns; see `DeclaringReader`."""
         require_columns(found, required)
@@ -62,7 +74,7 @@ class ParquetReader:
             schema = _open(stream).schema_arrow
             fields = [schema.field(name) for name in wanted if name in schema.names]
             for field in fields:
-                _require_plain(field)
+                require_plain(field)
             columns = [_plain(pa.array([], field.type)) for field in fields]
             return pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
 
@@ -115,7 +127,7 @@ class ParquetReader:
             self.check(schema.names, required)
             present = [name for name in wanted if name in schema.names]
             for name in present:
-                _require_plain(schema.field(name))
+                require_plain(schema.field(name))
             # Arrow reads a dot as the path into a nested column and so may hand over columns
             # beside those asked for; the exact names are selected afterwards.
             batches = file.iter_batches(
@@ -239,7 +251,12 @@ def _sound(columns: pa.RecordBatch) -> np.ndarray:
     return sound_rows(columns.num_rows, are_sound)
 
 
-def _require_plain(field: pa.Field) -> None:
+def require_plain(field: pa.Field) -> None:
+    """Makes sure that a column is no struct, list or map.
+
+    Raises:
+        InputSchemaError: It is.
+    """
     if pa.types.is_nested(getattr(field.type, "storage_type", field.type)):
         kind = str(field.type).partition("<")[0]
         raise InputSchemaError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.plugins import Plugins, load
@@ -166,8 +166,10 @@ class SourceFormat:
             f"{', '.join(FORMATS)}"
         )
 
-    def reader_of(self, path: str) -> Reader:
-        """Returns the reader of a file."""
+    def reader_of(self, path: str, seen: Any = None) -> Reader:
+        """Returns the reader of a file, of one of a table as that sees it; see `SourceFile`."""
+        if seen is not None:
+            return cast("Reader", seen.reader(self.goes_on))
         return FORMATS.named(self.name_of(path)).open_reader(self, path)
 
     def has_xes_names(self, path: str) -> bool:

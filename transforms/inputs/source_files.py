@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
@@ -41,9 +41,11 @@ class SourceFile:
         path: Where it is.
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
-            is null. See `partitions_of`.
+            is null. See `partitions_of`; a table says itself which they are.
         digest: What tells it from any other, where that is known and it cannot change; None: of
             each run that begins, its bytes are digested.
+        seen: How the table sees it that it belongs to, see `transforms.lakes.seen.Seen`; None: it
+            belongs to none.
     """
 
     rank: int
@@ -51,6 +53,7 @@ class SourceFile:
     n_bytes: int
     partitions: tuple[tuple[str, str | None], ...] = ()
     digest: str | None = None
+    seen: Any = None
 
     @property
     def folder(self) -> str:

@@ -19,6 +19,12 @@ _KINDS = {
     ".hoodie_partition_metadata": "Hudi",
     "metadata": "Iceberg",
 }
+_MENDS = {
+    "Delta": "Name the table itself as log: delta:{folder}",
+    "Iceberg": "Name the table itself as log, by its catalogue: iceberg:CATALOG.TABLE",
+    "Hudi": "Have the engine that keeps the table write its current rows into a folder of their "
+    "own, as Spark does with spark.table(NAME).write.parquet(FOLDER), and name that folder as log",
+}
 FOLDERS = ("_delta_log", ".hoodie")
 """Names of folders that only a table has."""
 # Iceberg's folder has a common name, so its files count; older tables compress them.
@@ -108,7 +114,5 @@ def refuse_tables(
         raise InputSchemaError(
             f"log {pattern!r} lies in a table of {table.kind}, as {table.marker} tells, and "
             "files of a table are not read as a log: they hold rows that were deleted or replaced, "
-            "too. Have the engine that keeps the table write its current rows into a folder of "
-            "their own, as Spark does with spark.table(NAME).write.parquet(FOLDER), and name that "
-            "folder as log"
+            f"too. {_MENDS[table.kind].format(folder=table.folder or '.')}"
         )

@@ -99,6 +99,11 @@ class ReleaseFolder:
         """The folder of what its rounds decided."""
         return join(self.workplace, "decisions")
 
+    @property
+    def input(self) -> str:
+        """The folder of what was fetched to be its input, where that lies nowhere else."""
+        return join(self.workplace, "input")
+
     def prepare(self) -> None:
         """Makes the workplace, on this machine for its owner only, and looks whether it will do.
 
@@ -172,8 +177,16 @@ class ReleaseFolder:
         """Removes the files of a run that was cut off, and keeps what it decided."""
         remove_folder(self.staging)
 
-    def clear(self) -> None:
-        """Removes the workplace: the release is finished, given up, or never drew anything."""
+    def clear(self, keeps_input: bool = False) -> None:
+        """Removes the workplace: the release is finished, given up, or never drew anything.
+
+        Args:
+            keeps_input: Whether what was fetched stays, as a release of it is begun anew.
+        """
+        if keeps_input and exists(self.input):
+            remove_folder(self.staging)
+            remove_folder(self.decisions)
+            return
         remove_folder(self.workplace)
         if self.staging_area is None and is_on_this_machine(self.output):
             with contextlib.suppress(OSError):  # others are at work in it

@@ -145,6 +145,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             ),
             "kind": guarantee.kind,
             "unit": guarantee.unit,
+            "is_query_result": guarantee.population == "query result",
             "is_add_remove": guarantee.adjacency == "add_remove",
             "claim": guarantee.claim,
             "reality": guarantee.reality,

@@ -226,7 +226,8 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["relese"], "unknown command 'relese'; did you mean release?"),
         (["nothing"], "unknown command 'nothing'; tracecloak --help lists all"),
         (["release"], "method: required"),
-        (["release", "--method", "amun"], "log: required"),
+        (["release", "--method", "amun"], "output: required"),
+        (["release", "--method", "amun", "--output", "o"], "log is missing"),
         (
             ["release", "--method", "nope"],
             f"method must be one of {', '.join(sorted(METHODS))}, got 'nope'",

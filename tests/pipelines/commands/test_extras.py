@@ -14,6 +14,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.transforms import sources
 
+_ASKS = "release --query SELECT --method amun --output o --release_id r"
 # Command lines, each with a module that it needs, and the extra that has it.
 LACKING = [
     ("evaluate --log LOG OUT --output page.json", "ot", "measures"),
@@ -25,6 +26,13 @@ LACKING = [
     ("experiment sacofa-sapa --log LOG --output page", "sklearn.ensemble", "mining"),
     ("experiment sacofa-sapa --log LOG --output page", "pm4py", "mining"),
     ("experiment sacofa-sapa --log LOG --output page", "matplotlib.figure", "report"),
+    ("plan --log delta:t --method amun --output o", "deltalake", "delta"),
+    ("plan --log iceberg:a.b.c --method amun --output o", "pyiceberg.catalog", "iceberg"),
+    (f"{_ASKS} --database sqlite:///x.db", "adbc_driver_manager", "sql"),
+    (f"{_ASKS} --database sqlite:///x.db", "adbc_driver_sqlite.dbapi", "sql"),
+    (f"{_ASKS} --database duckdb:///x.db", "adbc_driver_duckdb", "sql"),
+    (f"{_ASKS} --database postgresql://host/db", "adbc_driver_postgresql.dbapi", "sql"),
+    (f"{_ASKS} --database snowflake://host/db", "adbc_driver_snowflake.dbapi", "snowflake"),
 ]
 
 

@@ -51,10 +51,10 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
 @pytest.mark.parametrize(
     ("line", "required"),
     [
-        (["release"], {"log", "method", "output"}),
-        (["plan", "--method", "dpim"], {"log", "method", "output", "epsilon"}),
+        (["release"], {"method", "output"}),
+        (["plan", "--method", "dpim"], {"method", "output", "epsilon"}),
         (["attack"], set()),
-        (["attack", "config"], {"log", "method", "report"}),
+        (["attack", "config"], {"method", "report"}),
         (["attack", "linkage"], {"report"}),
         (["attack", "checks"], {"log", "method", "report"}),
         (["compare"], {"log", "output"}),

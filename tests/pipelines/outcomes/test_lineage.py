@@ -214,3 +214,13 @@ def test_a_place_that_will_not_do_is_told_before_anything_is_spent(tmp_path: Pat
         check_lineage("https://user:secret@catalogue.example/api/v1/lineage")
     with pytest.raises(UsageError, match=r"the folder of .* is not there"):
         check_lineage(str(tmp_path / "none" / "lineage.jsonl"))
+
+
+def test_a_table_is_named_without_its_version() -> None:
+    tables = ("delta:/lake/visits@7", "delta:s3://lake/visits", "iceberg:lake.ward.visits@12")
+    event = event_of(dataclasses.replace(RUN, inputs=tables), "START", 1_795_400_000_000_000)
+    assert event["inputs"] == [
+        {"namespace": "file", "name": "/lake/visits"},
+        {"namespace": "s3://lake", "name": "visits"},
+        {"namespace": "iceberg://lake", "name": "ward.visits"},
+    ]

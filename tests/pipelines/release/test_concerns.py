@@ -74,7 +74,7 @@ def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
 @pytest.mark.parametrize(
     ("step", "error"),
     [
-        ("tracecloak.pipelines.release.overlaps.warn_of_overlaps", LedgerError("it is locked")),
+        ("tracecloak.pipelines.budget.overlaps.warn_of_overlaps", LedgerError("it is locked")),
         (
             "tracecloak.pipelines.keys.key_store.KeyStore.reserved",
             KeyStoreError("the receipt cannot be read"),

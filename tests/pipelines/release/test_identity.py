@@ -69,6 +69,8 @@ WHO = "no byte: says who pays, or who may, and not for what"
 HOW = "no byte: says what runs it, and a release is the same bytes whatever runs it"
 RELEASE_KEYS: Keys = {
     "log": (BY_FILE, {"log": "b.csv"}),
+    "query": (IN_DIGEST, {"query": "SELECT 1"}),
+    "database": (WHERE, {"database": "env:X"}),
     "input_format": (IN_DIGEST, {"input_format": "csv"}),
     "delimiter": (IN_DIGEST, {"delimiter": ";"}),
     "encoding": (IN_DIGEST, {"encoding": "latin-1"}),

@@ -1,0 +1,36 @@
+"""`tracecloak append`: a finished release as rows of a table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Result, show
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds the release and the table."""
+    parser.add_argument("release", metavar="RELEASE", help="folder of a release that has a log")
+    parser.add_argument(
+        "--table",
+        required=True,
+        help="delta:PATH or iceberg:CATALOG.TABLE, which gets the rows of the log in one commit, "
+        "once, however often this is run; it is made where there is none",
+    )
+
+
+def run(given: Given) -> int:
+    """Shows whether the table has the release now or had it before."""
+    from tracecloak.pipelines.outcomes.tables import append_release
+
+    appended = append_release(given.flags["release"].rstrip("/"), given.flags["table"])
+    state = "was there" if appended.was_there else "appended"
+    rows = [(state, f"release {appended.release_id}"), ("table", appended.table)]
+    body = {
+        "release_id": appended.release_id,
+        "table": appended.table,
+        "was_there": appended.was_there,
+    }
+    show(Result(rows, body), given.form)
+    return 0

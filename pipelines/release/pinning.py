@@ -1,0 +1,89 @@
+"""Tables among the inputs: each is read at one version, which is that of the release from then on.
+
+A version is named, or it is the last one when the release is begun. It stands in the receipt, so
+the same command, run again, reads this one and not what the table has become.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_at
+from tracecloak.pipelines.budget.standing import State
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.release.going_on import giving_up
+from tracecloak.pipelines.release.values import Concern
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.files import absolute, require_file_system
+from tracecloak.transforms.lakes.tables import Address, VersionGoneError, address_of
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+
+class TableConcern(Concern):
+    """Has a release read tables at the versions with which it was begun."""
+
+    def located(self, config: ReleaseConfig) -> ReleaseConfig:
+        """Returns the configuration with the version of each table.
+
+        Raises:
+            TracecloakError: The release drew noise, and the version that it read is gone.
+            InputSchemaError: A table or its version is not there.
+        """
+        receipt = _receipt_of(config)
+        begun = () if receipt is None else receipt.origin.tables
+        versions = {replace(one, version=None): one.version for one in map(address_of, begun)}
+
+        def pinned(text: str) -> str:
+            address = address_of(text)
+            if address.version is None:
+                address = replace(address, version=versions.get(address))
+            return str(replace(address, version=self._version(address, config, receipt)))
+
+        tables = config.tables
+        log = tuple(pinned(text) if text in tables else text for text in config.log)
+        return config.model_copy(update={"log": log})
+
+    def _version(self, address: Address, config: ReleaseConfig, receipt: Receipt | None) -> int:
+        """Returns the version that an address names, or the last one; it can be read.
+
+        Raises:
+            TracecloakError: It cannot; if noise was drawn of it, the error says what giving up
+                costs.
+        """
+        try:
+            return address.snapshot().version
+        except VersionGoneError as error:
+            if receipt is None or str(address) not in receipt.origin.tables:
+                raise
+            state, costs = _standing(config, receipt)
+            if state in ("visible", "released"):
+                # It is there, and nothing is read for it; that it was of this version is known.
+                self.compares_input = False
+                return replace(address, version=None).snapshot().version
+            if state != "drawn":
+                raise
+            raise TracecloakError(
+                f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
+                f"cut off, and what it was made of is gone: {error}. The same noise on other "
+                f"counts would tell their difference. {costs}"
+            ) from None
+
+
+def _receipt_of(config: ReleaseConfig) -> Receipt | None:
+    """Returns of what a release was begun; None: it was not, or has no name before it is read."""
+    if config.release_id is None:
+        return None
+    require_file_system("output", config.output)
+    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    return store.receipt(absolute(config.output), config.release_id)
+
+
+def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:
+    """Returns what a release is now, and what it would cost to give it up."""
+    store = open_store(config)
+    area = receipt.origin.staging_area
+    folder = ReleaseFolder(receipt.output, receipt.release_id, area, store=store.identity())
+    state = Books(store, open_ledger(config, store), folder).look().state
+    return state, giving_up(config, folder, receipt)

@@ -1,0 +1,206 @@
+"""A table gets the log of a release once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.lake_tables import iceberg_settings, use_catalogue
+from tests.support.releasing import ROOT, Commands, csv_log, small_rows, tracecloak
+from tests.support.tiers import at_night
+from tracecloak.pipelines.outcomes.tables import append_release
+
+deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+
+NAME = "lake.published.visits"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("release"), "r")
+
+
+def made(folder: Path, name: str, *flags: object) -> Path:
+    csv_log(folder / "log.csv", list(small_rows(60)))
+    assert not tracecloak(
+        "release", "--log", folder / "log.csv", "--output", folder / "out", "--key_store",
+        folder / "keys", "--method", "variant-histogram", "--epsilon", 1, "--release_id", name,
+        "--vocabulary", '["A", "B", "C", "D"]', "--runner", "InMemory", "--parts", 2,
+        "--formats", "parquet", *flags,
+    )  # fmt: skip
+    return folder / "out" / f"run_id={name}"
+
+
+@pytest.fixture(autouse=True)
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_catalogue(monkeypatch, tmp_path)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"delta:{tmp_path}/published" if request.param == "delta" else f"iceberg:{NAME}"
+
+
+def rows_of(table: str) -> pa.Table:
+    kind, _, place = table.partition(":")
+    if kind == "delta":
+        return pa.table(deltalake.DeltaTable(place).scan())
+    return opened(table).scan().to_arrow()
+
+
+def opened(table: str) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    catalogue, _, name = table.partition(":")[2].partition(".")
+    return load_catalog(catalogue).load_table(name)
+
+
+def released(release: Path) -> list[tuple[Any, ...]]:
+    parts = pa.concat_tables([pq.read_table(path) for path in sorted(release.glob("log/*"))])
+    return in_order(parts)
+
+
+def in_order(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(map(str, row.values())) for row in rows.to_pylist())
+
+
+def names_in_history(table: str) -> list[str]:
+    kind, _, place = table.partition(":")
+    if kind == "delta":
+        commits = deltalake.DeltaTable(place).history()
+        return [one["tracecloak.release"] for one in commits if "tracecloak.release" in one]
+    summaries = [one.summary for one in opened(table).snapshots()]
+    return [one["tracecloak.release"] for one in summaries if one["tracecloak.release"]]
+
+
+def test_a_table_gets_the_rows_once(
+    release: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak("append", release, "--table", table) == 0
+    assert "appended" in capsys.readouterr().out
+    assert in_order(rows_of(table)) == released(release)
+    assert tracecloak("append", f"{release}/", "--table", table) == 0
+    assert "was there" in capsys.readouterr().out
+    assert len(rows_of(table)) == len(released(release))
+    assert names_in_history(table) == ["r"]
+
+
+@pytest.mark.slow
+def test_another_release_is_appended_beside_it(release: Path, table: str, tmp_path: Path) -> None:
+    for name in ("s", "r"):
+        (tmp_path / name).mkdir()
+    others = [made(tmp_path / name, name) for name in ("s", "r")]
+    for one in (release, *others, *others, release):
+        append_release(str(one), table)
+    # One name, and another key: it is another release.
+    assert sorted(names_in_history(table)) == ["r", "r", "s"]
+    assert in_order(rows_of(table)) == sorted(chain(*map(released, (release, *others))))
+
+
+def test_a_history_that_was_cut_off_is_no_reason_to_append_again(
+    release: Path, table: str, tmp_path: Path
+) -> None:
+    append_release(str(release), table)
+    kind, _, place = table.partition(":")
+    if kind == "delta":
+        log = deltalake.DeltaTable(place)
+        log.create_checkpoint()
+        for commit in (Path(place) / "_delta_log").glob("*.json"):
+            commit.unlink()
+    else:
+        rows = rows_of(table)
+        opened(table).overwrite(rows)
+        first = opened(table).snapshots()[0].snapshot_id
+        opened(table).maintenance.expire_snapshots().by_id(first).commit()
+        assert "r" not in names_in_history(table)
+    assert append_release(str(release), table).was_there
+    assert len(rows_of(table)) == len(released(release))
+
+
+def test_two_at_once_append_it_once(release: Path, table: str, tmp_path: Path) -> None:
+    """Catches a commit that is tried again without a look whether the other had this release."""
+    other = made(tmp_path, "other")
+    results: list[bool] = []
+
+    def run(folder: Path) -> None:
+        results.append(append_release(str(folder), table).was_there)
+
+    threads = [threading.Thread(target=run, args=(one,)) for one in (release, release, other) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [False, False, True, True, True, True]
+    assert in_order(rows_of(table)) == sorted(released(release) + released(other))
+
+
+def test_what_is_no_release_or_no_table_is_refused(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(release, changed)
+    part = next(changed.glob("log/*.parquet"))
+    part.write_bytes(part.read_bytes()[:-1] + b"x")
+    (tmp_path / "w").mkdir()
+    without = made(tmp_path / "w", "w", "--formats", "csv")
+    deltalake.write_deltalake(str(tmp_path / "others"), pa.table({"x": [1]}))
+    cases = (
+        (tmp_path, f"delta:{tmp_path}/t", 2, "no folder of a release"),
+        (changed, f"delta:{tmp_path}/t", 5, "tracecloak verify"),
+        (without, f"delta:{tmp_path}/t", 2, "no log in Parquet"),
+        (release, f"delta:{tmp_path}/t@3", 2, "has no version"),
+        (release, str(tmp_path / "t"), 2, "delta:PATH"),
+        (release, f"delta:{tmp_path}/others", 2, "other columns"),
+        (release, f"delta:{release / 'manifest.json'}/t", 3, "cannot be read or written"),
+        (release, "iceberg:nowhere.a.b", 2, "nowhere"),
+    )
+    for folder, table, code, words in cases:
+        assert tracecloak("append", folder, "--table", table) == code, table
+        assert words in capsys.readouterr().err, table
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("when", ["before", at_night("after")])
+def test_a_killed_append_is_finished_by_the_next_one(
+    commands: Commands, release: Path, tmp_path: Path, when: str
+) -> None:
+    table = f"delta:{tmp_path}/published"
+    for _ in range(2):
+        killed = commands.run("append", release, "--table", table, at=f"kill {when} append")
+        assert killed.code == -9
+    assert not tracecloak("append", release, "--table", table)
+    assert in_order(rows_of(table)) == released(release)
+
+
+@pytest.mark.slow
+def test_an_append_that_is_killed_at_any_time_is_finished_by_the_next_one(
+    release: Path, table: str, tmp_path: Path
+) -> None:
+    """The processes are killed somewhere in the libraries, whose steps nobody here names."""
+    environment = {**os.environ, **iceberg_settings(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tracecloak", "append", str(release), "--table", table]
+    began = time.monotonic()
+    elsewhere = tmp_path / "timed"
+    subprocess.run([*command[:-1], f"delta:{elsewhere}"], env=environment, check=True)
+    takes_s = time.monotonic() - began
+    times = random.Random(7)
+    for _ in range(8):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        time.sleep(takes_s * times.uniform(0.5, 1.05))
+        process.kill()
+        process.wait()
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert in_order(rows_of(table)) == released(release)

@@ -1,0 +1,221 @@
+"""A release of a table is one of the version with which it was begun, whatever becomes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.support.lake_tables import (
+    delete_by_vector,
+    files_below,
+    iceberg_table,
+    log_rows,
+    rows_without,
+    use_catalogue,
+)
+from tests.support.releasing import digests, fix_key, ledger_entries, operator_folder, tracecloak
+from tests.support.searching import contents
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+deltalake = pytest.importorskip("deltalake")
+
+ROWS = log_rows(40)
+
+
+@pytest.fixture(autouse=True)
+def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_key(monkeypatch)
+
+
+def write(table: Path, rows: pa.Table, **how: Any) -> None:
+    deltalake.write_deltalake(str(table), rows.combine_chunks(), **{"mode": "append", **how})
+
+
+def release(folder: Path, log: object, *flags: object, **changes: Any) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {
+        "log": str(log),
+        "method": "variant-histogram",
+        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "release_id": "r",
+        "runner": "InMemory",
+        "formats": ["parquet"],
+        **changes,
+    }
+    (folder / "r.yaml").write_text(yaml.safe_dump(body))
+    return tracecloak("release", folder / "r.yaml", *flags)
+
+
+def made(folder: Path) -> dict[str, str]:
+    return digests(folder / "out" / "run_id=r")
+
+
+def receipts(folder: Path) -> list[Receipt]:
+    return [Receipt.read(path.read_text()) for path in (folder / "keys/releases").glob("*.json")]
+
+
+def cut_off(folder: Path, *given: object, step: str = "commit", **changes: Any) -> None:
+    """Releases until noise was drawn, or with the step `discard` until just before."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise OSError("cut off")
+
+        patch.setattr(ReleaseFolder, step, fail)
+        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        assert release(folder, *given, **changes) == 6
+
+
+def test_it_is_the_release_of_the_rows_that_the_table_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches deleted rows that come back to life, and rows in another order."""
+    deleted = [0, 1, 2, 7, 50]
+    write(tmp_path / "t", ROWS)
+    delete_by_vector(tmp_path / "t", 1, "parquet", deleted)
+    left = pa.Table.from_pylist(rows_without(ROWS, deleted), ROWS.schema)
+    pq.write_table(left, tmp_path / "left.parquet")
+    assert release(tmp_path / "file", tmp_path / "left.parquet") == 0
+    assert release(tmp_path / "delta", f"delta:{tmp_path / 't'}") == 0
+    assert made(tmp_path / "delta") == made(tmp_path / "file")
+    pytest.importorskip("pyiceberg")
+    use_catalogue(monkeypatch, tmp_path)
+    iceberg_table("lake.hospital.visits", left)
+    assert release(tmp_path / "iceberg", "iceberg:lake.hospital.visits") == 0
+    assert made(tmp_path / "iceberg") == made(tmp_path / "file")
+
+
+def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    assert release(tmp_path / "whole", f"delta:{table}") == 0
+    cut_off(tmp_path, f"delta:{table}")
+    write(table, log_rows(9, prefix="late"))
+    assert release(tmp_path, f"delta:{table}") == 0
+    assert made(tmp_path) == made(tmp_path / "whole")
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+    (receipt,) = receipts(tmp_path)
+    assert receipt.origin.tables == (f"delta:{table}@0",)
+    # It is there, for whoever names that version or none, and for no other one.
+    assert release(tmp_path, f"delta:{table}") == 0
+    assert release(tmp_path, f"delta:{table}@0") == 0
+    assert release(tmp_path, f"delta:{table}@1") == 2
+
+
+@pytest.mark.slow
+def test_what_drew_nothing_is_begun_anew_of_another_version(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    cut_off(tmp_path, f"delta:{table}", step="discard")
+    write(table, log_rows(9, prefix="late"))
+    assert release(tmp_path, f"delta:{table}@1") == 0
+    assert receipts(tmp_path)[0].origin.tables == (f"delta:{table}@1",)
+
+
+def test_after_a_vacuum_it_says_what_giving_up_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    cut_off(tmp_path / "drawn", f"delta:{table}")
+    cut_off(tmp_path / "reserved", f"delta:{table}", step="discard")
+    assert release(tmp_path / "finished", f"delta:{table}") == 0
+    write(table, log_rows(9, prefix="late"), mode="overwrite")
+    deltalake.DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    capsys.readouterr()
+    assert release(tmp_path / "drawn", f"delta:{table}") == 6
+    said = capsys.readouterr().err
+    assert "version 0" in said and "epsilon 1, once more" in said and "ledger forfeit" in said
+    assert release(tmp_path / "reserved", f"delta:{table}") == 3
+    assert "forfeit" not in capsys.readouterr().err
+    assert release(tmp_path / "new", f"delta:{table}@0") == 3
+    # What is released is there all the same, and is told from another version.
+    before = made(tmp_path / "finished")
+    assert release(tmp_path / "finished", f"delta:{table}") == 0
+    assert made(tmp_path / "finished") == before
+    assert release(tmp_path / "finished", f"delta:{table}@1") == 2
+
+
+@pytest.mark.slow
+def test_another_version_that_holds_the_same_files_is_another_input(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    assert release(tmp_path, f"delta:{table}@0") == 0
+    deltalake.DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "true"})
+    assert release(tmp_path, f"delta:{table}@1") == 2
+
+
+@pytest.mark.slow
+def test_an_empty_table_is_a_log_without_cases(tmp_path: Path) -> None:
+    write(tmp_path / "t", ROWS)
+    deltalake.DeltaTable(str(tmp_path / "t")).delete()
+    assert release(tmp_path, f"delta:{tmp_path / 't'}") == 0
+
+
+def test_what_is_published_says_neither_table_nor_version(tmp_path: Path) -> None:
+    table = tmp_path / "planted-lake" / "planted-table"
+    write(table, ROWS)
+    for _ in range(7):
+        deltalake.DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "true"})
+    assert release(tmp_path, f"delta:{table}") == 0
+    published = [(path, text) for path in files_below(tmp_path / "out") for text in contents(path)]
+    assert published
+    for path, text in published:
+        for marker in (b"planted", b"delta:", b"deltalake"):
+            assert marker not in text, (path, marker)
+    assert "planted-table@7" in (operator_folder(tmp_path / "keys") / "statement.md").read_text()
+
+
+SCHEDULE = {
+    "origin": "2026-11-02", "period": "week", "by": "close", "max_lifetime": "1d",
+    "release_delay": "1d", "horizon": 2, "partition": "day",
+}  # fmt: skip
+
+
+def test_windows_read_the_partitions_that_they_need_each_at_its_version(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "t"
+    for day in ("2026-11-03", "2026-11-10"):
+        rows = log_rows(20, day, prefix=day)
+        write(table, rows.append_column("day", pa.array([day] * len(rows))), partition_by=["day"])
+    given = {"schedule": SCHEDULE, "dataset": "visits"}
+    assert release(tmp_path, f"delta:{table}", "--window", "2026-11-02", **given) == 0
+    write(table, rows.append_column("day", pa.array(["2026-11-10"] * len(rows))))
+    assert release(tmp_path, f"delta:{table}", "--window", "2026-11-09", **given) == 0
+    tables = {one.release_id: one.origin.tables for one in receipts(tmp_path)}
+    assert tables == {
+        "r-2026-11-02": (f"delta:{table}@1",),
+        "r-2026-11-09": (f"delta:{table}@2",),
+    }
+    read = {one.release_id: [f.path for f in one.origin.files] for one in receipts(tmp_path)}
+    assert len(read["r-2026-11-02"]) == 1 and "day=2026-11-03" in read["r-2026-11-02"][0]
+    assert len(read["r-2026-11-09"]) == 2
+
+
+def test_a_folder_of_a_table_is_refused_and_the_mend_names_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "t", ROWS)
+    assert release(tmp_path, tmp_path / "t") == 3
+    assert f"delta:{tmp_path / 't'}" in capsys.readouterr().err
+
+
+def test_receipts_without_tables_are_read(tmp_path: Path) -> None:
+    """As an earlier build wrote them."""
+    pq.write_table(ROWS, tmp_path / "log.parquet")
+    cut_off(tmp_path, tmp_path / "log.parquet")
+    (path,) = (tmp_path / "keys/releases").glob("*.json")
+    body = json.loads(path.read_text())
+    assert body["origin"].pop("tables") == []
+    path.write_text(json.dumps(body))
+    assert release(tmp_path, tmp_path / "log.parquet") == 0

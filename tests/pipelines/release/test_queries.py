@@ -1,0 +1,363 @@
+"""A release of a query asks it once, keeps the result for itself, and promises what it can."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.support.lake_tables import files_below, log_rows
+from tests.support.postgres import database, server
+from tests.support.releasing import (
+    digests,
+    fix_key,
+    ledger_entries,
+    manifest,
+    operator_folder,
+    tracecloak,
+)
+from tests.support.searching import contents
+from tracecloak.transforms.inputs import query_result
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+pytest.importorskip("adbc_driver_sqlite")
+
+__all__ = ["database", "server"]  # fixtures
+
+ROWS = log_rows(40)
+QUERY = "SELECT case_id, activity, timestamp FROM planted_visits"
+
+
+@pytest.fixture(autouse=True)
+def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    fix_key(monkeypatch)
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    path = tmp_path / "planted-visits.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE planted_visits (case_id TEXT, activity TEXT, timestamp TEXT)"
+        )
+        fill(connection, "INSERT INTO planted_visits VALUES (?, ?, ?)")
+    return path
+
+
+def fill(connection: Any, statement: str) -> None:
+    connection.executemany(statement, [tuple(row.values()) for row in ROWS.to_pylist()])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The queries that a database was asked."""
+    queries: list[str] = []
+    original = query_result._stream
+
+    def noting(database: str, query: str, stream: Any) -> None:
+        queries.append(query)
+        original(database, query, stream)
+
+    monkeypatch.setattr(query_result, "_stream", noting)
+    yield queries
+
+
+def release(folder: Path, *flags: object, **changes: Any) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {
+        "query": QUERY,
+        "method": "variant-histogram",
+        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
+        "output": str(folder / "out"),
+        "key_store": str(folder / "keys"),
+        "release_id": "r",
+        "runner": "InMemory",
+        "formats": ["parquet"],
+        **changes,
+    }
+    body = {name: value for name, value in body.items() if value is not None}
+    (folder / "r.yaml").write_text(yaml.safe_dump(body))
+    return tracecloak("release", folder / "r.yaml", *flags)
+
+
+def made(folder: Path) -> dict[str, str]:
+    return digests(folder / "out" / "run_id=r")
+
+
+def results(folder: Path) -> list[Path]:
+    return list((folder / "_incomplete-out").rglob("input/*"))
+
+
+def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
+    """Releases until noise was drawn, or with the step `discard` until just before."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise OSError("cut off")
+
+        patch.setattr(ReleaseFolder, step, fail)
+        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        assert release(folder, **changes) == 6
+
+
+def test_the_input_is_the_rows_of_the_result(
+    tmp_path: Path, visits: Path, asked: list[str]
+) -> None:
+    cut_off(tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"})
+    (result,) = results(tmp_path)
+    assert pq.read_table(result).to_pylist() == ROWS.to_pylist()
+    assert (
+        release(
+            tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"}
+        )
+        == 0
+    )
+    assert asked == [QUERY]
+    assert not list(tmp_path.rglob("_incomplete-*"))
+
+
+def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(
+    tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    assert release(tmp_path / "whole", **given) == 0
+    cut_off(tmp_path, **given)
+    (result,) = results(tmp_path)
+    assert stat.S_IMODE(result.stat().st_mode) == 0o600
+    for folder in (result.parent, result.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    visits.unlink()
+    assert release(tmp_path, **given) == 0
+    assert made(tmp_path) == made(tmp_path / "whole")
+    assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
+    assert not results(tmp_path)
+    # It is there, and nobody asks.
+    assert release(tmp_path, **given) == 0
+    assert asked == [QUERY] * 2
+    capsys.readouterr()
+    assert release(tmp_path, **{**given, "query": f"{QUERY} WHERE 1 = 1"}) == 2
+    assert "the query changed" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_drew_nothing_is_not_asked_for_again_unless_it_is_another(
+    tmp_path: Path, visits: Path, asked: list[str]
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    cut_off(tmp_path, step="discard", **given)
+    assert release(tmp_path, **{**given, "params": {"epsilon": 2, "vocabulary": ["A"]}}) == 0
+    assert asked == [QUERY]  # another price, of what was answered
+    cut_off(tmp_path / "b", step="discard", **given)
+    other = f"{QUERY} WHERE activity <> 'C'"
+    assert release(tmp_path / "b", **{**given, "query": other}) == 0
+    assert asked == [QUERY, QUERY, other]
+    assert not results(tmp_path) and not results(tmp_path / "b")
+
+
+def test_a_result_that_is_gone_is_not_asked_for_after_noise_was_drawn(
+    tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    cut_off(tmp_path, **given)
+    capsys.readouterr()
+    assert release(tmp_path, **{**given, "query": f"{QUERY} WHERE 1 = 1"}) == 2
+    assert "the query changed" in capsys.readouterr().err
+    results(tmp_path)[0].unlink()
+    assert release(tmp_path, **given) == 6
+    said = capsys.readouterr().err
+    assert "epsilon 1, once more" in said and "ledger forfeit" in said
+    assert asked == [QUERY]
+    given_up = (
+        "ledger", "forfeit", "--output", tmp_path / "out", "--release_id", "r", "--by", "me",
+        "--reason", "gone", "--key_store", tmp_path / "keys",
+    )  # fmt: skip
+    assert tracecloak(*given_up) == 0
+    assert not results(tmp_path)
+
+
+@pytest.mark.slow
+def test_giving_up_takes_the_result_away(tmp_path: Path, visits: Path) -> None:
+    cut_off(tmp_path, database=f"sqlite:///{visits}")
+    assert results(tmp_path)
+    given_up = (
+        "ledger", "forfeit", "--output", tmp_path / "out", "--release_id", "r", "--by", "me",
+        "--reason", "over", "--key_store", tmp_path / "keys",
+    )  # fmt: skip
+    assert tracecloak(*given_up) == 0
+    assert not results(tmp_path)
+
+
+def test_a_result_that_is_no_log_leaves_nothing(
+    tmp_path: Path, visits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    for query in ("SELECT activity FROM planted_visits", "SELECT nothing", "SELEKT 'planted'"):
+        assert release(tmp_path, **given, query=query) == 3
+        said = capsys.readouterr().err
+        assert "planted" not in said.replace(str(visits), ""), query
+        assert not list(tmp_path.rglob("*.part")) and not results(tmp_path)
+    assert ledger_entries(tmp_path / "keys") == []
+
+
+def test_a_run_that_cannot_be_opened_keeps_no_result(
+    tmp_path: Path, visits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"database": f"sqlite:///{visits}"}
+    with monkeypatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        assert release(tmp_path, **given) == 6
+    assert not results(tmp_path)
+    # What noise was drawn of stays all the same.
+    cut_off(tmp_path, **given)
+    with monkeypatch.context() as patch:
+        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        assert release(tmp_path, **given) == 6
+    assert results(tmp_path)
+
+
+@pytest.mark.slow
+def test_values_of_several_types_are_told_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mixed.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE planted_visits (case_id, activity TEXT, timestamp TEXT)")
+        rows = [(n, "A", "2026-11-01") for n in range(2000)] + [("Jo", "A", "2026-11-01")]
+        connection.executemany("INSERT INTO planted_visits VALUES (?, ?, ?)", rows)
+    assert release(tmp_path, database=f"sqlite:///{path}") == 3
+    said = capsys.readouterr().err
+    assert "CAST" in said and "Jo" not in said
+    cast = QUERY.replace("case_id", "CAST(case_id AS TEXT) AS case_id", 1)
+    assert release(tmp_path, database=f"sqlite:///{path}", query=cast) == 0
+
+
+def test_the_promise_is_for_units_of_the_result_and_everything_says_so(
+    tmp_path: Path, visits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release(tmp_path, database=f"sqlite:///{visits}") == 0
+    assert "any one case, in the result of a query" in capsys.readouterr().out
+    made_here = tmp_path / "out" / "run_id=r"
+    guarantee = manifest(made_here)["guarantee"]
+    assert guarantee["population"] == "query result"
+    assert "removed from the result of a query" in guarantee["sentence"]
+    assert any("LIMIT" in sentence for sentence in guarantee["not_covered"])
+    statement = (made_here / "statement.md").read_text()
+    headline = statement.split("\n\n")[1]
+    assert "for one case in the result of a query" in headline
+    page = (made_here / "report.html").read_text()
+    assert "removed from the result of a query" in page and "LIMIT" in page
+    assert tracecloak("verify", made_here) == 0
+    # Whoever takes the word away promises more than the method can.
+    edited = (made_here / "manifest.json").read_text().replace('"query result"', '"input"')
+    (made_here / "manifest.json").write_text(edited)
+    assert tracecloak("verify", made_here) == 5
+
+
+def test_what_is_published_says_nothing_of_query_and_database(
+    tmp_path: Path,
+    visits: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PLANTED_URI", f"sqlite:///{visits}")
+    (tmp_path / "planted.sql").write_text(f"{QUERY}\n-- planted")
+    given = {"database": "env:PLANTED_URI", "query": f"@{tmp_path / 'planted.sql'}"}
+    cut_off(tmp_path, **given)
+    assert release(tmp_path, **given) == 0
+    said = capsys.readouterr()
+    assert "SELECT" not in said.out + said.err and "planted-visits" not in said.out + said.err
+    published = [(path, text) for path in files_below(tmp_path / "out") for text in contents(path)]
+    assert published
+    for path, text in published:
+        for marker in (b"planted", b"PLANTED", b"sqlite", QUERY[:20].encode()):
+            assert marker not in text, (path, marker)
+    # Not even the operator's own files have the address that the variable holds.
+    for path in files_below(operator_folder(tmp_path / "keys")):
+        assert str(visits).encode() not in path.read_bytes(), path
+
+
+def test_wrong_keys_are_told_with_the_mend(
+    tmp_path: Path,
+    visits: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    uri = f"sqlite:///{visits}"
+    cases = (
+        ({"log": "x.csv", "database": uri}, 2, "exclude each other"),
+        ({"query": None, "database": uri}, 2, "database needs query"),
+        ({}, 2, "query needs database"),
+        ({"query": None}, 2, "log is missing"),
+        ({"database": "postgresql://me:planted@host/db"}, 2, "has a password in it"),
+        ({"database": "mysql://host/db"}, 2, "must begin with one of"),
+        ({"database": "visits.db"}, 2, "file:PATH, env:NAME"),
+        ({"database": "env:NO_SUCH_VARIABLE"}, 2, "no URI of a database"),
+        ({"database": f"sqlite:///{tmp_path}/none.db"}, 3, "a file that is not there"),
+        ({"database": uri, "query": f"@{tmp_path}/none.sql"}, 2, "cannot be read"),
+        ({"database": uri, "query": " "}, 2, "query is empty"),
+        ({"database": uri, "release_id": None}, 2, "release_id is missing"),
+        ({"database": uri, "input_format": "csv"}, 2, "input_format"),
+        ({"database": uri, "output": "objects://out"}, 2, "not on this machine"),
+    )
+    for changes, code, words in cases:
+        assert release(tmp_path, **changes) == code, changes
+        said = capsys.readouterr().err
+        assert words in said and "planted@" not in said, changes
+    monkeypatch.setenv("URI", "oracle://planted")
+    assert release(tmp_path, database="env:URI") == 2
+    assert "planted" not in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_plan_asks_nothing(
+    tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert release(tmp_path, database=f"sqlite:///{visits}") == 0
+    capsys.readouterr()
+    assert tracecloak("plan", tmp_path / "r.yaml") == 0
+    said = capsys.readouterr().out
+    assert "the result of a query, which a release asks for" in said and QUERY not in said
+    assert asked == [QUERY]
+
+
+def test_duckdb_is_asked_too(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE planted_visits AS SELECT 'c' || (range // 3) AS case_id, "
+            "'A' AS activity, TIMESTAMPTZ '2026-11-01' AS timestamp FROM range(300)"
+        )
+    before = path.read_bytes()
+    assert release(tmp_path, database=f"duckdb:///{path}") == 0
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path / "out" / "run_id=r")
+
+
+@pytest.mark.slow
+def test_postgresql_is_asked_too(tmp_path: Path, database: str, monkeypatch: Any) -> None:
+    pytest.importorskip("adbc_driver_postgresql")
+    psycopg = pytest.importorskip("psycopg")
+    uri = database.replace("postgresql+psycopg://", "postgresql://")
+    with psycopg.connect(uri) as connection:
+        connection.execute(
+            "CREATE TABLE planted_visits (case_id numeric, activity text, timestamp timestamptz)"
+        )
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO planted_visits VALUES (%s, %s, %s)",
+                [
+                    (int(row["case_id"].rpartition("-")[2]), row["activity"], row["timestamp"])
+                    for row in ROWS.to_pylist()
+                ],
+            )
+    monkeypatch.setenv("WAREHOUSE", uri)
+    assert release(tmp_path, database="env:WAREHOUSE") == 0

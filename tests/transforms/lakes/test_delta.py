@@ -1,0 +1,225 @@
+"""Tables of Delta are read as they are at one version: no deleted row, every column by its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.lake_tables import (
+    actions_of,
+    commit,
+    delete_by_vector,
+    events_of,
+    log_rows,
+    mapped_table,
+    protocol,
+    rows_without,
+)
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.transforms.lakes import delta
+from tracecloak.transforms.lakes.tables import VersionGoneError, address_of
+from tracecloak.transforms.sources import EventSource
+
+deltalake = pytest.importorskip("deltalake")
+
+ROWS = log_rows(4)
+
+
+def source(address: str, **flags: object) -> EventSource:
+    return source_of(load_log({"log": address, **flags}))
+
+
+def pairs(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    return [(row["case_id"], row["activity"]) for row in rows]
+
+
+def write(path: Path, rows: pa.Table, **how: object) -> None:
+    # Of several chunks the library does not keep the order.
+    deltalake.write_deltalake(str(path), rows.combine_chunks(), **{"mode": "append", **how})
+
+
+def test_deleted_rows_are_not_read_and_a_version_is_what_it_was(tmp_path: Path) -> None:
+    table = tmp_path / "visits"
+    write(table, ROWS)
+    deltalake.DeltaTable(str(table)).delete("case_id = 'case-1'")
+    assert {case for case, _ in events_of(source(f"delta:{table}"))} == {
+        "case-0", "case-2", "case-3",
+    }  # fmt: skip
+    assert events_of(source(f"delta:{table}@0")) == pairs(ROWS.to_pylist())
+    # All of a log that was folded into a checkpoint is there still.
+    deltalake.DeltaTable(str(table)).create_checkpoint()
+    assert len(events_of(source(f"delta:{table}/"))) == len(ROWS) - 3
+
+
+@settings(max_examples=6)
+@given(st.sets(st.integers(0, 20)), st.booleans())
+def test_rows_of_a_deletion_vector_are_not_read_and_the_others_keep_their_numbers(
+    tmp_path_factory: pytest.TempPathFactory, places: set[int], is_partitioned: bool
+) -> None:
+    table, rows = tmp_path_factory.mktemp("a table") / "v 1", log_rows(8)
+    rows = rows.append_column("ward", pa.array(["A/B %20"] * len(rows)))
+    write(table, rows, partition_by=["ward"] if is_partitioned else None)
+    deleted = sorted(place for place in places if place < len(rows)) or [0]
+    delete_by_vector(table, 1, "parquet", deleted)
+    read = source(f"delta:{table}", resource="ward")
+    assert events_of(read) == pairs(rows_without(rows, deleted))
+    assert {ward for *_, ward in events_of(read, "resource")} <= {"A/B %20"}
+    index = [
+        row for batch, _ in read.read(read.files[0]) for row in batch["event_index"].to_pylist()
+    ]
+    numbers = [place for place in range(len(rows)) if place not in deleted]
+    assert [one - index[0] for one in index] == [one - numbers[0] for one in numbers]
+
+
+def test_a_malformed_record_that_is_deleted_is_not_there(tmp_path: Path) -> None:
+    from tracecloak.schemas.events.tally import TallyOfFile
+
+    rows = pa.concat_tables([ROWS, ROWS.slice(0, 1).set_column(2, "timestamp", [["never"]])])
+    write(tmp_path / "t", rows)
+    delete_by_vector(tmp_path / "t", 1, "parquet", [len(ROWS)])
+    read = source(f"delta:{tmp_path / 't'}")
+    tally = TallyOfFile(0)
+    assert not any(len(rejects) for _, rejects in read.read(read.files[0], tally))
+    assert tally.result().n_records == len(ROWS)
+
+
+def test_a_second_vector_replaces_the_first(tmp_path: Path) -> None:
+    write(tmp_path / "t", ROWS)
+    delete_by_vector(tmp_path / "t", 1, "parquet", [0])
+    delete_by_vector(tmp_path / "t", 2, "parquet", [0, 1, 2])
+    for version, deleted in ((0, []), (1, [0]), (2, [0, 1, 2])):
+        assert events_of(source(f"delta:{tmp_path / 't'}@{version}")) == pairs(
+            rows_without(ROWS, deleted)
+        )
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapped_columns_are_read_by_what_the_table_calls_them(tmp_path: Path, mode: str) -> None:
+    mapped_table(tmp_path / "t", ROWS, mode, day="2026-11-01")
+    read = source(f"delta:{tmp_path / 't'}", resource="day")
+    assert events_of(read, "resource") == [
+        (*pair, "2026-11-01") for pair in pairs(ROWS.to_pylist())
+    ]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_what_a_span_leaves_out_is_told_by_the_mapped_stamps(tmp_path: Path, mode: str) -> None:
+    """Catches groups of rows that are passed over by the statistics of another column."""
+    mapped_table(tmp_path / "t", ROWS, mode)
+    whole = source(f"delta:{tmp_path / 't'}")
+    begin = 1_793_491_200_000_000  # 2026-11-01T00:00Z
+    for first, last in ((0, 1), (1, 3), (5, 9)):
+        span_us = begin + first * 3_600_000_000, begin + last * 3_600_000_000
+        kept = [(case, a) for case, a in pairs(ROWS.to_pylist()) if first <= "ABC".index(a) < last]
+        assert events_of(replace(whole, span_us=span_us)) == kept
+
+
+def test_columns_that_came_later_are_null_before_and_widened_ones_are_one(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS.append_column("n", pa.array([7] * len(ROWS), pa.int32())))
+    later = log_rows(1, prefix="later").append_column("ward", [["x"] * 2])
+    write(table, later.append_column("n", pa.array([8] * 2, pa.int32())), schema_mode="merge")
+    read = source(f"delta:{table}", resource="ward")
+    wards = {case: ward for case, _, ward in events_of(read, "resource")}
+    assert wards == {"later-0": "x", **{f"case-{case}": None for case in range(4)}}
+    numbers = events_of(source(f"delta:{table}", resource="n"), "resource")
+    assert {number for *_, number in numbers} == {"7", "8"}
+
+
+def test_partitions_are_what_the_table_says_whatever_the_path_does(tmp_path: Path) -> None:
+    table = tmp_path / "day=1999-01-01" / "t"  # a folder above is no partition
+    rows = ROWS.append_column("ward", pa.array(["a", None, ""] * 3 + ["a"]))
+    write(table, rows, partition_by=["ward"])
+    events = events_of(source(f"delta:{table}", resource="ward"), "resource")
+    assert sorted(ward or "" for *_, ward in events) == [""] * 6 + ["a"] * 4
+    with pytest.raises(InputSchemaError, match="day"):
+        source(f"delta:{table}", activity="day")
+
+
+def test_what_is_not_honoured_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    commit(table, 1, [protocol("catalogManaged", "variantType")])
+    with pytest.raises(InputSchemaError, match=r"delta:.*a feature.*write its current rows"):
+        source(f"delta:{table}")
+    monkeypatch.setattr(delta, "_HONOURED", frozenset())
+    mapped_table(tmp_path / "mapped", ROWS, "name")
+    with pytest.raises(InputSchemaError, match=r"delta:.* has columnMapping, which is not hon"):
+        source(f"delta:{tmp_path / 'mapped'}")
+
+
+def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    write(table, ROWS)
+    write(table, log_rows(2, prefix="new"), mode="overwrite")
+    old = actions_of(table, 0)[-1]["add"]["path"]
+    assert len(events_of(source(f"delta:{table}@0"))) == len(ROWS)
+    (table / old).unlink()
+    with pytest.raises(VersionGoneError, match=r"version 0 .*1 of its 1 files"):
+        source(f"delta:{table}@0")
+    with pytest.raises(InputSchemaError, match=r"no version 7.* 1; correct"):
+        source(f"delta:{table}@7")
+    with pytest.raises(InputSchemaError, match="no table of Delta at"):
+        source(f"delta:{tmp_path / 'nothing'}")
+    (table / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(InputSchemaError):
+        source(f"delta:{table}@0")
+
+
+def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    write(tmp_path / "t", ROWS)
+    pq.write_table(log_rows(1, prefix="file"), tmp_path / "more.parquet")
+    both = load_log({"log": f"delta:{tmp_path / 't'},{tmp_path / 'more.parquet'}"})
+    assert len(events_of(source_of(both))) == len(ROWS) + 2
+    twice = load_log({"log": f"delta:{tmp_path / 't'},delta:{tmp_path / 't'}/@0"})
+    with pytest.raises(UsageError, match="twice"):
+        source_of(twice)
+    with pytest.raises(UsageError, match="input_format"):
+        source(f"delta:{tmp_path / 't'}", input_format="csv")
+
+
+def test_addresses() -> None:
+    cases = {
+        "delta:/lake/t": ("/lake/t", None),
+        "delta:/lake/t@12": ("/lake/t", 12),
+        "delta:/lake/me@home/t": ("/lake/me@home/t", None),
+        "delta:/lake/me@home/": ("/lake/me@home", None),
+        "delta:s3://bucket/t@0": ("s3://bucket/t", 0),
+        "iceberg:lake.h.t@8208871308027258711": ("lake.h.t", 8208871308027258711),
+    }
+    for text, (place, version) in cases.items():
+        address = address_of(text)
+        assert (address.place, address.version) == (place, version), text
+        assert address_of(str(address)) == address
+    for text in (
+        "delta:",
+        "delta:@3",
+        "delta:/t@",
+        "delta:/t@-1",
+        "delta:/t@3.5",
+        "delta:/t@\u0661",
+    ):
+        with pytest.raises(UsageError, match="log"):
+            address_of(text)
+
+
+@given(st.text(max_size=40), st.sampled_from(["delta", "iceberg"]))
+def test_any_address_is_read_or_refused_with_a_mend(text: str, kind: str) -> None:
+    try:
+        address = address_of(f"{kind}:{text}")
+    except UsageError as error:
+        assert "log" in str(error)
+    else:
+        assert address.kind == kind and address.place
+        assert address_of(str(address).replace("@", "@", 1)).kind == kind

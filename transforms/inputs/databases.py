@@ -1,0 +1,122 @@
+"""The table of databases that can be asked for a log, each by its own ADBC driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
+from tracecloak.schemas.plugins import Plugins
+from tracecloak.transforms.keys.sources import check_reference, text_at
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
+
+Connect = Callable[[str], "Connection"]
+"""Takes the URI of a database, and returns a connection to it (ADBC, DBAPI 2.0)."""
+
+DATABASES: Plugins[Connect] = Plugins(
+    "database",
+    "tracecloak.databases",
+    {
+        "postgresql": "tracecloak.transforms.inputs.databases:postgresql",
+        "sqlite": "tracecloak.transforms.inputs.databases:sqlite",
+        "duckdb": "tracecloak.transforms.inputs.databases:duckdb",
+        "snowflake": "tracecloak.transforms.inputs.databases:snowflake",
+    },
+)
+
+
+def check_database(database: str) -> None:
+    """Makes sure that a text is the URI of a database or leads to one; looks for nothing.
+
+    Raises:
+        UsageError: It is neither, or has a password in it; it is not shown then.
+    """
+    scheme, is_uri, _ = database.partition("://")
+    if not is_uri:
+        check_reference(database, "database")
+    elif scheme not in DATABASES:
+        raise UsageError(
+            f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)}, or "
+            "lead to such a URI as env:NAME, file:PATH or command:WORDS"
+        )
+    elif urlsplit(database).password is not None or "password=" in database.lower():
+        raise UsageError(
+            "database has a password in it, which would stand in the configuration and in lists "
+            "of processes; put the URI into an environment variable and say env:NAME, or into a "
+            "file that only you can read and say file:PATH"
+        )
+
+
+def connected(database: str) -> Connection:
+    """Returns a connection to a database.
+
+    Args:
+        database: Its URI, or where that is, as `check_database` takes it.
+
+    Raises:
+        UsageError: It is none, or its driver is not installed.
+        InputSchemaError: There is no such file.
+        Exception: Whatever the driver raises.
+    """
+    check_database(database)
+    uri = database if "://" in database else text_at(database, "URI of a database").strip()
+    scheme = uri.partition("://")[0]
+    if scheme not in DATABASES:
+        raise UsageError(
+            f"what database leads to is no URI of {', '.join(sorted(DATABASES))}; it is not shown"
+        )
+    return DATABASES[scheme](uri)
+
+
+def postgresql(uri: str) -> Connection:
+    """Connects to PostgreSQL by libpq's URI."""
+    try:
+        from adbc_driver_postgresql.dbapi import connect
+    except ImportError:
+        raise missing_extra("a query of PostgreSQL", "adbc-driver-postgresql", "sql") from None
+    return connect(uri)
+
+
+def sqlite(uri: str) -> Connection:
+    """Opens a file of SQLite, `sqlite:///PATH`, for reading."""
+    try:
+        from adbc_driver_sqlite.dbapi import connect
+    except ImportError:
+        raise missing_extra("a query of SQLite", "adbc-driver-sqlite", "sql") from None
+    return connect(f"{_file(uri).absolute().as_uri()}?mode=ro")
+
+
+def duckdb(uri: str) -> Connection:
+    """Opens a file of DuckDB, `duckdb:///PATH`, for reading."""
+    try:
+        from adbc_driver_duckdb import driver_path
+        from adbc_driver_manager.dbapi import connect
+    except ImportError:
+        raise missing_extra("a query of DuckDB", "duckdb", "sql") from None
+    options = {"path": str(_file(uri)), "access_mode": "READ_ONLY"}
+    return connect(driver_path(), entrypoint="duckdb_adbc_init", db_kwargs=options)
+
+
+def snowflake(uri: str) -> Connection:
+    """Connects to Snowflake by the URI of its driver."""
+    try:
+        from adbc_driver_snowflake.dbapi import connect
+    except ImportError:
+        raise missing_extra("a query of Snowflake", "adbc-driver-snowflake", "snowflake") from None
+    return connect(uri.removeprefix("snowflake://"))
+
+
+def _file(uri: str) -> Path:
+    """Returns the file of `SCHEME:///PATH`, in which a fourth slash begins a whole path.
+
+    Raises:
+        InputSchemaError: It is not there; the driver would make an empty one.
+    """
+    path = Path(unquote(urlsplit(uri).path).removeprefix("/"))
+    if not path.is_file():
+        raise InputSchemaError("database names a file that is not there; correct its path")
+    return path

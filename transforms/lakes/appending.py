@@ -1,0 +1,33 @@
+"""A finished release on its way into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+COMMIT_PROPERTY = "tracecloak.release"
+"""The property of the commit that has the release's name."""
+TRIES = 20
+"""How often a commit is tried that others were faster with."""
+
+
+@dataclass(frozen=True)
+class AppendedRelease:
+    """What is appended, and by what it is known in the table.
+
+    Attributes:
+        release_id: The release's name.
+        key_fingerprint: Tells releases apart that have one name: of other outputs, or begun anew.
+        rows: Returns the rows from the first on.
+    """
+
+    release_id: str
+    key_fingerprint: str
+    rows: Callable[[], pa.RecordBatchReader]
+
+    @property
+    def key(self) -> str:
+        """By what the table knows that it has this release; both parts of it are published."""
+        return f"{COMMIT_PROPERTY}.{self.release_id}.{self.key_fingerprint}"

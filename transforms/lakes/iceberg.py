@@ -1,0 +1,255 @@
+"""Tables of Iceberg: the files of one snapshot, by the library pyiceberg.
+
+The library asks the catalogue, and says which files a snapshot has and which files list deleted
+records for each. Columns are found by the ids of their fields, as the table's columns may be called
+otherwise in older files. The files themselves are read like any other Parquet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
+from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
+from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+
+_MEND = (
+    "have the engine that keeps the table rewrite its files, as Spark does with rewrite_data_files"
+)
+# Hidden partitions whose values are periods of time, by the names of their transforms.
+_PERIODS = ("year", "month", "day", "hour")
+
+
+def snapshot(place: str, version: int | None) -> Snapshot:
+    """Returns the files of one snapshot of a table; see `TableKind`.
+
+    The columns are those that the table had at this snapshot.
+
+    Args:
+        place: `CATALOG.NAMESPACE.TABLE`; where the catalogue is, pyiceberg's configuration says.
+        version: The number of the snapshot; None: the table's current one.
+
+    Raises:
+        UsageError: pyiceberg is not installed, or knows no such catalogue.
+        VersionGoneError: The snapshot, or a file of it, is not there any more.
+        InputSchemaError: There is no such table, or it has what is not honoured.
+    """
+    table = opened_table(place)
+    current = table.current_snapshot() if version is None else table.snapshot_by_id(version)
+    if version is None and current is None:
+        raise InputSchemaError(
+            f"the table iceberg:{place} has no snapshot yet, so there is no version of it to "
+            "read; write to it first"
+        )
+    if current is None:
+        raise _gone(place, str(version), "it has expired, or there never was such a one")
+    try:
+        files = tuple(_files(table, place, current.snapshot_id))
+    except OSError:
+        reason = "what lists its files or its deleted rows is not there"
+        raise _gone(place, str(current.snapshot_id), reason) from None
+    gone = [file for file in files if is_on_this_machine(file.path) and not _is_there(file)]
+    if gone:
+        reason = f"{len(gone):,} of its {len(files):,} files are not there"
+        raise _gone(place, str(current.snapshot_id), reason)
+    return Snapshot(current.snapshot_id, files)
+
+
+def opened_catalog(place: str) -> tuple[Catalog, str]:
+    """Returns the catalogue of a table, and what the table is called there.
+
+    Raises:
+        UsageError: pyiceberg is not installed, or knows no such catalogue.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError:
+        raise missing_extra("a table of Iceberg", "pyiceberg", "iceberg") from None
+    name, _, table = place.partition(".")
+    if not name or "." not in table.strip("."):
+        raise UsageError(
+            f"iceberg:{place} must name a catalogue, a namespace and a table, such as "
+            "iceberg:lake.hospital.visits"
+        )
+    try:
+        return load_catalog(name), table
+    except Exception as error:  # whatever the client of a catalogue raises
+        raise UsageError(
+            f"the catalogue {name!r} of iceberg:{place} cannot be opened ({type(error).__name__}): "
+            "say where it is in ~/.pyiceberg.yaml, or by variables such as "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI, as the documentation of pyiceberg has it"
+        ) from None
+
+
+def opened_table(place: str) -> Table:
+    """Returns a table as it is now.
+
+    Raises:
+        UsageError: As `opened_catalog`.
+        InputSchemaError: There is no such table.
+    """
+    catalog, name = opened_catalog(place)
+    try:
+        return catalog.load_table(name)
+    except Exception as error:  # whatever the client of a catalogue raises
+        raise InputSchemaError(
+            f"there is no table iceberg:{place} that can be read ({type(error).__name__}); correct "
+            "its name, or let this user read it"
+        ) from None
+
+
+def _gone(place: str, version: str, reason: str) -> VersionGoneError:
+    return VersionGoneError(
+        f"snapshot {version} of the table iceberg:{place} cannot be read any more: {reason}. "
+        "Restore it, or name a snapshot that is there"
+    )
+
+
+def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
+    """Yields the files of a snapshot.
+
+    Raises:
+        InputSchemaError: The snapshot has what is not honoured.
+    """
+    scan = table.scan(snapshot_id=version)
+    schema = scan.projection()
+    try:
+        tasks = list(scan.plan_files())
+    except (ValueError, NotImplementedError):
+        raise InputSchemaError(
+            f"the table iceberg:{place} has lists of deleted rows that are not honoured, such as "
+            f"those of equality deletes, so it is not read; {_MEND}"
+        ) from None
+    for task in tasks:
+        _check_file(task.file, place)
+    columns = tuple(_columns(table, schema, place))
+    given = [_partitions(table, task, schema) for task in tasks]
+    # A column that some files have by their partition, and others among their columns, is read.
+    others = {name for name in schema.column_names if not all(name in one for one in given)}
+    for task, values in zip(tasks, given, strict=True):
+        left = tuple(sorted((n, v) for n, v in values.items() if n not in others))
+        seen = Seen(columns, _deleted(table, task, place))
+        yield SourceFile(
+            0, _path(task.file.file_path), task.file.file_size_in_bytes, left, seen=seen
+        )
+
+
+def _check_file(file: DataFile, place: str) -> None:
+    """Makes sure that a file is Parquet in clear.
+
+    Raises:
+        InputSchemaError: It is not.
+    """
+    kind = file.file_format.value.upper()
+    if kind != "PARQUET" or file.key_metadata is not None:
+        what = f"files of {kind}" if kind != "PARQUET" else "encrypted files"
+        raise InputSchemaError(
+            f"the table iceberg:{place} has {what}, and only files of Parquet in clear are read; "
+            f"{_MEND}"
+        )
+
+
+def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    mapping = table.name_mapping()
+    names = {} if mapping is None else {f.field_id: tuple(f.names) for f in mapping.root}
+    types = schema_to_pyarrow(schema, include_field_ids=False)
+    for field in schema.fields:
+        if field.initial_default is not None:
+            raise InputSchemaError(
+                f"the table iceberg:{place} has a column with a default for older files, "
+                f"{field.name!r}, which is not honoured, so it is not read; {_MEND}"
+            )
+        kind = types.field(field.name).type
+        yield SeenColumn(field.name, kind, names.get(field.field_id, ()), field.field_id)
+
+
+def _partitions(table: Table, task: FileScanTask, schema: Schema) -> dict[str, str | None]:
+    """Returns the columns that the partition of a file gives, and the periods of hidden ones.
+
+    A column that a table is partitioned by as it is has one value in a file. Of one that the table
+    derives from another, such as the day of a stamp, the name is that of the partition's field.
+    """
+    values: dict[str, str | None] = {}
+    for place, field in enumerate(table.specs()[task.file.spec_id].fields):
+        kind, value = field.transform, task.file.partition[place]
+        column = schema.find_column_name(field.source_id)
+        if column is None:  # dropped since
+            continue
+        source = schema.find_field(field.source_id).field_type
+        text = None if value is None or value == "" else kind.to_human_string(source, value)
+        if str(kind) == "identity" and not isinstance(value, bytes):
+            values[column] = text
+        elif str(kind) in _PERIODS and field.name not in schema.column_names:
+            # Periods of stamps with a zone are those of UTC, and others of the wall clock.
+            is_utc = str(source).startswith("timestamptz")
+            values[field.name] = f"{text}Z" if is_utc and text is not None else text
+    return values
+
+
+def _deleted(table: Table, task: FileScanTask, place: str) -> bytes:
+    """Returns which records of a file are deleted, by the lists that apply to it.
+
+    Raises:
+        InputSchemaError: A list is of a form that is not read.
+    """
+    if not task.delete_files:
+        return b""
+    try:
+        lists = [_places(table, file, task.file.file_path) for file in task.delete_files]
+    except ValueError:
+        raise InputSchemaError(
+            f"the table iceberg:{place} has lists of deleted rows that are not honoured, so it is "
+            f"not read; {_MEND}"
+        ) from None
+    places = np.concatenate(lists)
+    is_deleted = np.zeros(int(places.max(initial=-1)) + 1, bool)
+    is_deleted[places] = True
+    return deleted_bits(is_deleted)
+
+
+def _places(table: Table, deletes: DataFile, path: str) -> np.ndarray:
+    """int64[n]: the numbers of the records of a data file that one list says are deleted.
+
+    Raises:
+        ValueError: It is no list of Parquet or of deletion vectors.
+    """
+    with table.io.new_input(deletes.file_path).open() as stream:
+        if deletes.file_format.value.upper() == "PARQUET":
+            rows = pq.read_table(stream, columns=["file_path", "pos"])
+            of_file = rows.filter(pc.equal(rows["file_path"], path))
+            return of_file["pos"].to_numpy().astype(np.int64)
+        from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+        from pyiceberg.table.puffin import PuffinFile
+
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(stream.read()))
+    ours = [v.to_vector().to_numpy() for v in vectors if v.referenced_data_file == path]
+    if not ours:  # a list that is said to be of this file, and is not
+        raise ValueError("no deletion vector")
+    return np.concatenate(ours).astype(np.int64)
+
+
+def _path(uri: str) -> str:
+    """Returns the path of a file of this machine, or the URI of another as Beam has it."""
+    if uri.startswith("file:"):
+        return "/" + uri.removeprefix("file:").lstrip("/")
+    return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri
+
+
+def _is_there(file: SourceFile) -> bool:
+    return os.path.exists(file.path)

@@ -1,0 +1,78 @@
+"""Appends a release to a table of Iceberg, once: one commit that sets a property of the table, too.
+
+Snapshots expire and properties of a table stay, so a release is found by its property however old
+its snapshot is. Both are set by one commit, which fails if somebody else committed in between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
+from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
+from tracecloak.transforms.lakes.iceberg import opened_catalog
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+
+def append(place: str, release: AppendedRelease) -> bool:
+    """Appends a release to a table, which is made where there is none; see `Append`.
+
+    The library takes all rows at once, so memory holds the released log.
+
+    Raises:
+        UsageError: pyiceberg is not installed, or knows no such catalogue, or the table has other
+            columns.
+        InputSchemaError: The table cannot be read or written.
+        RetryLater: Others write to it all the time.
+    """
+    catalog, name = opened_catalog(place)
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+    for _ in range(TRIES):
+        try:
+            table = _table(catalog, name, release)
+            if release.key in table.properties:
+                return False
+            with table.transaction() as transaction:
+                transaction.set_properties({release.key: "appended"})
+                transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
+            return True
+        except (CommitFailedException, CommitStateUnknownException):
+            continue  # and look again
+        except ValueError:
+            raise UsageError(
+                f"the table iceberg:{place} has other columns than the log of the release; name a "
+                "table of releases of this configuration, or one that is not there yet"
+            ) from None
+        except Exception as error:  # whatever the client of a catalogue raises
+            raise InputSchemaError(
+                f"the table iceberg:{place} cannot be read or written ({type(error).__name__}); "
+                "nothing is appended unless it was before. Let this user write there, and run the "
+                "same command again"
+            ) from None
+    raise RetryLater(
+        f"others write to the table iceberg:{place} all the time; run the same command again later"
+    )
+
+
+def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
+    """Returns the table, whose commits are tried once alone; makes it where there is none."""
+    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+    from pyiceberg.table import TableProperties
+
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+        try:
+            table = catalog.create_table(name, release.rows().schema)
+        except TableAlreadyExistsError:  # another process was faster
+            table = catalog.load_table(name)
+    # The library tries a commit again that somebody else was faster with, and would not look
+    # whether that was this release. What is set here is set in this process alone.
+    once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": once})
+    return table

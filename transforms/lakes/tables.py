@@ -1,0 +1,192 @@
+"""The table of kinds of tables of a lake, and the addresses that name a table and its version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.plugins import Plugins, load
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.lakes.appending import AppendedRelease
+
+# gs://bucket is an object store, and no table.
+_ADDRESS = re.compile(r"([a-z][a-z0-9]*):(?!//)(.*)", re.DOTALL)
+# Versions of Delta are numbered from 0, and snapshots of Iceberg are 64-bit numbers.
+_VERSION = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+
+class VersionGoneError(InputSchemaError):
+    """A version of a table cannot be read any more."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table.
+
+    Attributes:
+        version: Its number.
+        files: The files that this version has, in any order; their ranks say nothing.
+    """
+
+    version: int
+    files: tuple[SourceFile, ...]
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """A kind of table. Places are `module:attribute`.
+
+    Attributes:
+        snapshot: Place of a function of a table's place and a version, or None for the last one,
+            that returns the `Snapshot`. It raises `VersionGoneError` where that version cannot be
+            read any more, and refuses by name what it does not honour.
+        append: Place of a function that appends a release once, see `Append`; None: nothing does.
+        is_folder: Whether its place is that of a folder, which can be written in several ways.
+    """
+
+    snapshot: str
+    append: str | None = None
+    is_folder: bool = False
+
+
+def _checked(loaded: Any) -> TableKind:
+    if not isinstance(loaded, TableKind):
+        raise TypeError(f"a kind of table is a {TableKind.__qualname__}")
+    return loaded
+
+
+TABLES: Plugins[TableKind] = Plugins(
+    "kind of table",
+    "tracecloak.tables",
+    {
+        "delta": TableKind(
+            "tracecloak.transforms.lakes.delta:snapshot",
+            "tracecloak.transforms.lakes.delta_append:append",
+            is_folder=True,
+        ),
+        "iceberg": TableKind(
+            "tracecloak.transforms.lakes.iceberg:snapshot",
+            "tracecloak.transforms.lakes.iceberg_append:append",
+        ),
+    },
+    make=_checked,
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A table, and which version of it.
+
+    Attributes:
+        kind: One of `TABLES`.
+        place: Where the table is, as its kind writes it; a folder of this machine as a whole path.
+        version: Its number; None: whichever is the last one.
+    """
+
+    kind: str
+    place: str
+    version: int | None = None
+
+    def __str__(self) -> str:
+        """Returns the text that `address_of` reads."""
+        if self.version is not None:
+            return f"{self.kind}:{self.place}@{self.version}"
+        # What follows an @ in the last part of a path would be a version without the slash.
+        return f"{self.kind}:{self.place}" + ("/" if "@" in self.place.rpartition("/")[2] else "")
+
+    def snapshot(self) -> Snapshot:
+        """Returns the version that is named, or the last one.
+
+        Raises:
+            UsageError: The library of this kind of table is not installed.
+            VersionGoneError: The version cannot be read any more.
+            InputSchemaError: There is no such table, or it has what is not honoured.
+        """
+        snapshot: Snapshot = load(TABLES.named(self.kind).snapshot)(self.place, self.version)
+        return snapshot
+
+
+def is_address(text: str) -> bool:
+    """Returns whether an input names a table, and no file."""
+    match = _ADDRESS.match(text)
+    return match is not None and match[1] in TABLES
+
+
+def address_of(text: str) -> Address:
+    """Returns the address `KIND:PLACE` or `KIND:PLACE@VERSION` of a table.
+
+    What follows the last `@` is the version, unless a slash does.
+
+    Raises:
+        UsageError: It has no place, or what stands for the version is no whole number.
+    """
+    match = _ADDRESS.fullmatch(text)
+    kind, rest = ("", text) if match is None else match.groups()
+    place, at, version = rest.rpartition("@")
+    if not at or "/" in version:
+        place, version = rest, None
+    shown = text if len(text) <= 200 else f"{text[:200]}…"
+    if not kind or not place.strip() or "\n" in place or "\0" in place:
+        raise UsageError(
+            f"log {shown!r} names no table; write it as delta:PATH@VERSION or "
+            "iceberg:CATALOG.TABLE@SNAPSHOT, where the version may be left out"
+        )
+    if version is not None and not _VERSION.fullmatch(version):
+        raise UsageError(
+            f"log {shown!r} must end in @ and a version, which is a whole number; leave @ and what "
+            "follows out for the last version, or end a path that has an @ with a slash"
+        )
+    if TABLES.named(kind).is_folder:
+        place = absolute(place)
+        place = place.rstrip("/") or place
+    return Address(kind, place, None if version is None else int(version))
+
+
+def files_and_tables(
+    log: Sequence[str], tables: Sequence[str], input_format: str | None, may_be_none: bool
+) -> list[SourceFile]:
+    """Returns the files of inputs of which some are tables, ranked by their paths.
+
+    Args:
+        log: All inputs.
+        tables: Those of them that are addresses of tables.
+        input_format: What the configuration says of the format of the files.
+        may_be_none: See `match_files`.
+
+    Raises:
+        UsageError: An address is none, or names a table for the second time; or the format is
+            another than that of tables.
+        TracecloakError: As `match_files` and `Address.snapshot`.
+    """
+    if input_format not in (None, "parquet"):
+        raise UsageError(
+            f"input_format is {input_format}, and the files of {tables[0]} are Parquet; leave it "
+            "out"
+        )
+    addresses = [address_of(text) for text in tables]
+    names = [str(replace(address, version=None)) for address in addresses]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"log names {name} twice, whose rows would be read twice; name it once, with one "
+                "version"
+            )
+    files = match_files([text for text in log if text not in tables], may_be_none)
+    for address in addresses:
+        files += address.snapshot().files
+    files.sort(key=lambda file: file.path)
+    return [replace(file, rank=rank) for rank, file in enumerate(files)]
+
+
+Append = Callable[[str, "AppendedRelease"], bool]
+"""Appends the rows of a release to the table at a place, unless the table has them.
+
+Returns whether it appended them. It is one commit, which a second call for this release finds,
+however old it is and whoever made it, at the same time too.
+"""
