@@ -23,7 +23,7 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
     Raises:
         InputSchemaError: The file cannot be read; names it.
     """
-    reader = source.format.reader_of(file.path)
+    reader = source.format.reader_of(file.path, file.seen)
     n_left = max_records
     try:
         names = [name for name in _names(reader, file) if _is_plain(reader, file, name)]
