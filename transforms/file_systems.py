@@ -6,27 +6,16 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import UsageError, missing_extra
+from tracecloak.transforms.inputs.listing import Listed
 
 
-def listed_by_beam(
-    pattern: str, listed: Sequence[str], limit: int | None = None
-) -> Iterator[tuple[str, int]]:
-    """Yields the paths and sizes of the files that match one of the patterns in `listed`."""
-    from apache_beam.io.filesystem import BeamIOError
+def listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
     from apache_beam.io.filesystems import FileSystems
 
-    if not listed:
-        return
-    try:
-        limits = None if limit is None else [limit] * len(listed)
-        results = FileSystems.match(list(listed), limits)
-    except (BeamIOError, ValueError) as error:
-        raise UsageError(
-            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
-            "this machine's rights and credentials there"
-        ) from error
-    for matched in results:
-        yield from ((file.path, file.size_in_bytes) for file in matched.metadata_list)
+    limits = None if limit is None else [limit] * len(patterns)
+    for matched in FileSystems.match(list(patterns), limits):
+        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
 
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
