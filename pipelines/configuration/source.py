@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +10,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -18,7 +19,7 @@ from tracecloak.transforms.sources import EventSource
 _CHECKED_FILES = 20
 
 
-def source_of(config: SourceConfig) -> EventSource:
+def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
     Files whose partitions cannot pass the filters, or hold no event that the window needs, are left
@@ -30,6 +31,7 @@ def source_of(config: SourceConfig) -> EventSource:
 
     Args:
         config: What says where the files are.
+        listed: The files that it names, as `listed_for` returned them; None: they are looked for.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
@@ -39,7 +41,7 @@ def source_of(config: SourceConfig) -> EventSource:
     mapping, source_format = mapping_of(config), config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     may_be_none = isinstance(config, ReleaseConfig)
-    files = match_files(config.log, may_be_none)
+    files = match_files(config.log, may_be_none) if listed is None else listed
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
@@ -53,6 +55,21 @@ def source_of(config: SourceConfig) -> EventSource:
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
+
+
+def listed_for(config: ReleaseConfig) -> tuple[SourceFile, ...] | None:
+    """Returns the files that all windows of a configuration share; None: each looks for its own.
+
+    Elsewhere a look is a question to a store, and costs as much as one to all of the lake. A file
+    that is replaced later is not read, see `SourceFile.version`, and one that comes later is of the
+    next command.
+
+    Raises:
+        TracecloakError: See `match_files`.
+    """
+    if all(map(is_on_this_machine, config.log)):
+        return None
+    return tuple(match_files(config.log, may_be_none=True))
 
 
 def mapping_of(config: SourceConfig) -> ColumnMapping:
