@@ -20,12 +20,15 @@ def listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
 _FILE_SYSTEMS = {
+    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
     "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
     "s3": ("boto3", "boto3", "aws"),
 }
+# Beam moves a blob by a copy that Azure may still be making when it deletes what is copied, so
+# these are what may lie there.
+_OF_AZURE = ("log", "release")
 # Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
 _OF_BEAM = {
-    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
     "hdfs": ("hdfs", "hdfs", "hadoop"),
 }
 _OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
@@ -44,6 +47,11 @@ def require_known(name: str, path: str) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     scheme = str(FileSystems.get_scheme(path)).strip()
+    if scheme == "azfs" and name not in _OF_AZURE:
+        raise UsageError(
+            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as Beam "
+            f"does not wait until what it moves is there; {_OFFERED}"
+        )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]
         try:

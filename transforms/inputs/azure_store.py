@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracecloak.transforms.inputs.listing import Listed
+from tracecloak.transforms.inputs.store_errors import status_of
 
 
 class AzureStore:
@@ -33,24 +34,22 @@ class AzureStore:
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
-        from azure.core.exceptions import ResourceNotFoundError
-
         _, container, name = _parts(path)
         if not name:
             return None
         try:
             blob = self._client.get_blob_client(container, name).get_blob_properties()
-        except ResourceNotFoundError:
-            return None
+        except Exception as error:  # Azure's own, of which we import nothing
+            if status_of(error) == 404:
+                return None
+            raise
         return None if "hdi_isfolder" in (blob.metadata or {}) else _listed(blob)
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request for some MiB."""
-        from azure.core import MatchConditions
-
         _, container, name = _parts(path)
         stream = self._client.get_blob_client(container, name).download_blob(
-            begin, end - begin, etag=version, match_condition=MatchConditions.IfNotModified
+            begin, end - begin, headers={"If-Match": version}
         )
         return bytes(stream.readall())
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecloak.transforms.inputs.listing import Listed
-
-# A body that breaks off is asked for again so often; boto3 itself repeats only what has none yet.
-_TRIES = 3
+from tracecloak.transforms.inputs.store_errors import status_of
 
 
 class S3Store:
@@ -33,33 +31,22 @@ class S3Store:
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
-        from botocore.exceptions import ClientError
-
         bucket, key = _parts(path)
         if not key:
             return None
         try:
             return _listed(self._client.head_object(Bucket=bucket, Key=key), "ContentLength")
-        except ClientError as error:
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+        except Exception as error:  # boto3 makes its classes as it runs
+            if status_of(error) == 404:
                 return None
             raise
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request."""
-        from botocore.exceptions import HTTPClientError, IncompleteReadError
-
         bucket, key = _parts(path)
-        for n_left in reversed(range(_TRIES)):
-            got = self._client.get_object(
-                Bucket=bucket, Key=key, Range=f"bytes={begin}-{end - 1}", IfMatch=version
-            )
-            try:
-                return bytes(got["Body"].read())
-            except (HTTPClientError, IncompleteReadError):
-                if not n_left:
-                    raise
-        raise AssertionError("the last try returns or raises")
+        part = f"bytes={begin}-{end - 1}"
+        got = self._client.get_object(Bucket=bucket, Key=key, Range=part, IfMatch=version)
+        return bytes(got["Body"].read())
 
 
 def _listed(found: Mapping[str, Any], size: str) -> Listed:

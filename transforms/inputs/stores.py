@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.inputs.listing import Listed, first_wildcard
+from tracecloak.transforms.inputs.store_errors import status_of, told
 
 # By the scheme of their paths.
 _STORES = {
@@ -22,6 +23,8 @@ _STORES = {
     "gs": "tracecloak.transforms.inputs.gcs_store:GcsStore",
     "s3": "tracecloak.transforms.inputs.s3_store:S3Store",
 }
+# What breaks off is asked for again so often: clients repeat only what has no answer yet.
+_TRIES = 3
 # The store that was asked last for each scheme, with the options that its client was made with.
 _asked: dict[str, tuple[Any, Store]] = {}
 
@@ -82,43 +85,16 @@ def read_version(path: str, version: str, begin: int, end: int) -> bytes:
         RetryLater: It was replaced or deleted since, or the store does not answer.
         UsageError: This machine may not read it.
     """
-    try:
-        data = _store_of(path).read(path, version, begin, end)
-    except TracecloakError:
-        raise
-    except Exception as error:  # each client has its own
-        raise _told(path, error) from None
-    if len(data) != end - begin:
-        raise RetryLater(f"input {path!r} came shorter than it is; run the same command again")
-    return data
-
-
-def status_of(error: Exception) -> int | None:
-    """Returns the status of HTTP that a client's error is about; None: it is about none."""
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):  # boto3's
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:  # that of Azure's client, and that of Google's
-        status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    return int(status) if isinstance(status, int) else None
-
-
-def _told(path: str, error: Exception) -> TracecloakError:
-    status = status_of(error)
-    if status in (404, 412):
-        return RetryLater(
-            f"input {path!r} was replaced or deleted after it was listed, and nothing is read of "
-            "two versions, so nothing was released. Run the same command again once nobody writes "
-            "to it, or of a copy"
-        )
-    if status in (401, 403):
-        return UsageError(
-            f"input {path!r} may not be read: status {status}; mend this machine's rights and "
-            "credentials there"
-        )
-    return RetryLater(
-        f"input {path!r} cannot be read now: {type(error).__name__}; run the same command again"
-    )
+    for n_left in reversed(range(_TRIES)):
+        try:
+            data = _store_of(path).read(path, version, begin, end)
+        except Exception as error:  # each client has its own
+            if status_of(error) is not None or not n_left:
+                raise told(path, error) from None
+            continue
+        if len(data) == end - begin:
+            return data
+    raise RetryLater(f"input {path!r} came shorter than it is; run the same command again")
 
 
 def _scheme(path: str) -> str:
