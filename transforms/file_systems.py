@@ -1,22 +1,10 @@
-"""Beam's file systems elsewhere: whether they can be reached, and what they hold."""
+"""Beam's file systems elsewhere: whether they can be reached, and what their errors may tell."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import UsageError, missing_extra
-from tracecloak.transforms.inputs.listing import Listed
-
-
-def listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
-    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
-    from apache_beam.io.filesystems import FileSystems
-
-    limits = None if limit is None else [limit] * len(patterns)
-    for matched in FileSystems.match(list(patterns), limits):
-        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
-
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
 _FILE_SYSTEMS = {
@@ -49,8 +37,8 @@ def require_known(name: str, path: str) -> None:
     scheme = str(FileSystems.get_scheme(path)).strip()
     if scheme == "azfs" and name not in _OF_AZURE:
         raise UsageError(
-            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as Beam "
-            f"does not wait until what it moves is there; {_OFFERED}"
+            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as "
+            f"Beam does not wait until what it moves is there; {_OFFERED}"
         )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.file_systems import class_of, listed_by_beam
+from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.inputs.listing import (
     Listed,
@@ -83,13 +83,22 @@ def matching_elsewhere(
     if not patterns:
         return
     try:
-        ask = listed_by_store if has_versions(patterns[0]) else listed_by_beam
+        ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
         yield from ask(patterns, limit)
     except Exception as error:  # each file system has its own
         raise UsageError(
             f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
             "this machine's rights and credentials there"
         ) from error
+
+
+def _listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
+    from apache_beam.io.filesystems import FileSystems
+
+    limits = None if limit is None else [limit] * len(patterns)
+    for matched in FileSystems.match(list(patterns), limits):
+        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
 
 
 def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
