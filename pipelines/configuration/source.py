@@ -10,7 +10,6 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -31,7 +30,7 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
 
     Args:
         config: What says where the files are.
-        listed: The files that it names, as `listed_for` returned them; None: they are looked for.
+        listed: The files that it names, as `match_files` returned them; None: it is asked.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
@@ -55,21 +54,6 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
         )
     source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
-
-
-def listed_for(config: ReleaseConfig) -> tuple[SourceFile, ...] | None:
-    """Returns the files that all windows of a configuration share; None: each looks for its own.
-
-    Elsewhere a look is a question to a store, and costs as much as one to all of the lake. A file
-    that is replaced later is not read, see `SourceFile.version`, and one that comes later is of the
-    next command.
-
-    Raises:
-        TracecloakError: See `match_files`.
-    """
-    if all(map(is_on_this_machine, config.log)):
-        return None
-    return tuple(match_files(config.log, may_be_none=True))
 
 
 def mapping_of(config: SourceConfig) -> ColumnMapping:

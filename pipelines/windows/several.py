@@ -19,7 +19,6 @@ from typing import Literal
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.source import listed_for
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome
@@ -31,8 +30,8 @@ from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.pipelines.windows.watched import lineage_sent
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.files import absolute
-from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -128,7 +127,7 @@ def release_windows(
             left.append(window)
     if not left:
         return
-    listed = listed_for(config)
+    listed = _listed(config)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage, listed=listed)
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
@@ -170,6 +169,18 @@ def exit_code_of(ended: Sequence[Ended]) -> int:
     """
     codes = [one.exit_code for one in ended if one.exit_code]
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
+
+
+def _listed(config: ReleaseConfig) -> tuple[SourceFile, ...] | None:
+    """Returns the files that all windows share; None: each looks for its own.
+
+    Elsewhere a look is a question to a store, and costs as much as one to all of the lake. A file
+    that is replaced later is not read, see `SourceFile.version`, and one that comes later is of the
+    next command.
+    """
+    if all(map(is_on_this_machine, config.log)):
+        return None
+    return tuple(match_files(config.log, may_be_none=True))
 
 
 def _ended(

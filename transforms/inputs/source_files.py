@@ -12,12 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.files import is_on_this_machine, open_raw
-from tracecloak.transforms.inputs.listing import (
-    Listed,
-    Listing,
-    first_wildcard,
-    is_passed_over,
-)
+from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
 from tracecloak.transforms.inputs.tables import (
     FOLDERS,
     Table,
