@@ -20,16 +20,18 @@ EXTRAS = {
     "azure": ["apache-beam[azure]>=2.77,<2.78"],
     "embedding": ["gensim>=4.3,<5"],
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
-    "kafka": ["confluent-kafka>=2.6,<3"],
+    "kafka": ["confluent-kafka>=2.12,<3"],
     "measures": ["POT>=0.9.4"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
+    "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],
     "postgresql": ["psycopg[binary]>=3.1.4"],
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
+    "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
     "report": ["matplotlib>=3.8"],
 }
 # What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
 # not among it: the tests that need them say that they were skipped.
-CLOUDS = ("aws", "azure", "gcp")
+CLOUDS = ("aws", "azure", "gcp", "msk")
 DEVELOPMENT = [
     *(need for extra, needs in EXTRAS.items() if extra not in CLOUDS for need in needs),
     "axe-playwright-python>=0.1.4",

@@ -1,4 +1,4 @@
-"""A product, a product of a stream, a format and a key source each are one table's entry.
+"""A product, a product of a stream, a format, a key source and a token each are a table's entry.
 
 The toys are of another distribution: one file, and one entry point for each. If a command does not
 know one of them, there is a second place that has to be told.
@@ -31,7 +31,7 @@ from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.configuration.config import json_schema
 from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
 from tracecloak.schemas import plugins
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog
 from tracecloak.transforms.keys.reference import KeyReference
@@ -49,6 +49,8 @@ case-count = tracecloak_toys:CaseCount
 toy = tracecloak_toys:TOY
 [tracecloak.key_sources]
 vault = tracecloak_toys:vault
+[tracecloak.kafka_tokens]
+badge = tracecloak_toys:badge
 [tracecloak.methods]
 last-activities = last_activities:LastActivities
 [tracecloak.columnar]
@@ -263,6 +265,29 @@ def test_a_release_is_made_with_keys_of_the_source(
     assert KeyReference("vault:ward").resolve().hex().startswith(b"ward".hex())
 
 
+def test_clients_of_kafka_are_known_by_the_token(
+    tmp_path: Path, toys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
+    properties = tmp_path / "client.properties"
+    properties.write_text("security.protocol=SASL_PLAINTEXT\n")
+    read = configured(tmp_path, **topic, kafka_properties=str(properties)).input_kafka
+    assert read is not None
+    settings = read.settings()
+    assert settings["oauth_cb"]("") == ("badge for a:1", 4_102_444_800.0)
+    assert (settings["sasl.mechanisms"], settings["security.protocol"]) == (
+        "OAUTHBEARER", "SASL_PLAINTEXT",
+    )  # fmt: skip
+    # What it says is told at the start, before any broker is asked; what others raise is not.
+    for text, kind, told in (
+        ("broken", UsageError, r"kafka_token badge failed \(ConnectionError\)$"),
+        ("away", RetryLater, "kafka_token badge: the porter is at lunch"),
+    ):
+        properties.write_text(f"sasl.oauthbearer.config={text}\n")
+        with pytest.raises(kind, match=told):
+            read.check()
+
+
 def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> None:
     assert log_keys()["label"] == "What the one cell is called."
     body: dict[str, Any] = {
@@ -292,6 +317,9 @@ def test_without_the_distribution_none_is_known(
         configured(tmp_path, product="case-count")
     with pytest.raises(UsageError, match="key source must be one of command, env, file, got"):
         KeyReference("vault:ward")
+    topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
+    with pytest.raises(UsageError, match="token of Kafka must be one of msk, got 'badge'"):
+        configured(tmp_path, **topic)
 
 
 def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(

@@ -34,8 +34,10 @@ release. [manifest.schema.json](manifest.schema.json){ download } checks it."""
 _EVENT = """# Messages of a stream
 
 A message that `tracecloak stream` reads is one event. Messages are JSON, or Avro by this
-schema, [event.avsc](event.avsc){ download }. In JSON the fields can have other names: the flags
-for columns, such as `--case_id`, say which."""
+schema, [event.avsc](event.avsc){ download }. In JSON the fields can have other names, and lie
+within objects: the flags for columns, such as `--case_id`, say where. Messages of other schemas,
+such as those that a registry has, are read
+[as their senders have them](../how-to/messages.md)."""
 
 # Pages by their file, with the schema that each shows.
 PAGES = {

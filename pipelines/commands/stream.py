@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         if name in ("closed_vocabulary", "new_ledger", "publish_on_drain"):
             kind = {"nargs": "?", "const": "true"}
         parser.add_argument(f"--{name}", help=help_text(text), **kind)
-    fields = parser.add_argument_group("fields of messages in JSON")
+    fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
     for name, field in Columns.model_fields.items():
         fields.add_argument(f"--{name}", help=help_text(key_help(field)))
     fields.add_argument(

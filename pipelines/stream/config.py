@@ -100,8 +100,12 @@ _TEXTS = {"type": "array", "items": {"type": "string"}}
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
+# What few messages need; see `pipelines.stream.message_keys`.
+_MORE = ("schema_registry", "schema_registry_properties", "operation", "operation_events")
+
 IN_DIGEST = (
     *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute", "clock"),
+    *("operation", "operation_events"),
     *("product", "view", "sliding_steps", "epsilon", "delta", "allow_large_delta", "max_cases"),
     *("vocabulary", "closed_vocabulary", "max_trace_length", "l2_clip", "guarantee"),
     *("w_event_steps", "max_cases_per_individual", "log_params", "period", "horizon", "start"),
@@ -129,14 +133,35 @@ class StreamConfig(PayingConfig, MappedConfig):
     kafka_properties: str | None = None
     """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
     topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
+    kafka_token: str | None = None
+    """Where a client of Kafka gets the token by which brokers know it: msk, AWS's own signer, or an
+    entry of another distribution. By default it needs none."""
     clock_topic: Name = "tracecloak-clock"
     """Name of a topic beside that of the input, which gets a message without content every few
     seconds: the time at which it arrives is that by which steps are over. It is made if it is not
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
-    message_schema: Literal["avro", "json"] | None = Field(None, alias="schema")
-    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects. By default either."""
+    message_schema: Literal["avro", "json", "confluent-avro", "confluent-json"] | None = Field(
+        None, alias="schema"
+    )
+    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro and
+    confluent-json, of schemas of a registry, in Confluent's frame. By default avro or json."""
+    schema_registry: str | None = None
+    """Address of the registry that has the schemas, such as https://HOST:PORT; needed with schema
+    confluent-avro and confluent-json, by default none."""
+    schema_registry_properties: str | None = None
+    """File of settings of confluent-kafka's SchemaRegistryClient, a line NAME=VALUE each, such as
+    basic.auth.user.info; workers elsewhere need it under the same name. By default there is none.
+    """
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
+    operation: str | None = None
+    """Field that says what was done to a record, such as payload.op of Debezium; by default none.
+    """
+    operation_events: Annotated[
+        tuple[str, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)
+    ] = ()
+    """Values of operation that are events, such as c,r; a message with another one is a reject. By
+    default none, needed with operation."""
     id_attribute: str | None = None
     """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
@@ -281,6 +306,10 @@ class StreamConfig(PayingConfig, MappedConfig):
                 f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
                 "HOST:PORT/NAME in input_topic or output_topic"
             )
+        if self.kafka_token is not None or self.input_kafka is not None:
+            from tracecloak.pipelines.stream.message_keys import check_brokers
+
+            check_brokers(self.input_kafka, self.output_kafka, self.kafka_token)
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -327,7 +356,7 @@ class StreamConfig(PayingConfig, MappedConfig):
             return None
         from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
-        return KafkaTopic.parse(topic, self.kafka_properties)
+        return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
     @property
     def n_shards(self) -> int:
@@ -401,12 +430,23 @@ class StreamConfig(PayingConfig, MappedConfig):
 
     @property
     def layout(self) -> MessageFormat:
-        """Where a message says what."""
+        """Where a message says what.
+
+        Raises:
+            UsageError: Keys do not go together.
+        """
         filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
         mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
+        kind: Any = self.message_schema
+        operations = None
+        if kind not in (None, "avro", "json") or any(getattr(self, name) for name in _MORE):
+            from tracecloak.pipelines.stream.message_keys import kind_of, operations_of
+
+            operations = operations_of(kind, self.operation, self.operation_events)
+            kind = kind_of(kind, self.schema_registry, self.schema_registry_properties)
         return MessageFormat(
-            mapping, self.event_id, self.id_attribute, self.time_attribute, self.message_schema
+            mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations
         )
 
     @property

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
-from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
+from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
@@ -167,6 +167,7 @@ def stopping() -> Iterator[threading.Event]:
 
 def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     """Returns the configured source's opening function and its name, once it is known to exist."""
+    check_registry(config)
     if (topic := config.input_kafka) is not None:
         from tracecloak.transforms.services.kafka_clock import KafkaClock
         from tracecloak.transforms.stream.kafka_source import KafkaSource

@@ -17,7 +17,7 @@ from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, 
 from tracecloak.pipelines.stream.local_run import run_local, stopping
 from tracecloak.pipelines.stream.noted_steps import note_kept, noting
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
-from tracecloak.pipelines.stream.services import answered, check_kafka, is_begun
+from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
@@ -168,9 +168,12 @@ def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
 
     Raises:
         UsageError: Its name is wrong, it is not there, or a library that reads it is not installed;
-            or a topic of Kafka lacks what `check_kafka` asks for.
-        RetryLater: No broker of Kafka answers, or its clock and this machine's differ.
+            or a topic of Kafka lacks what `check_kafka` asks for; or the registry of the schemas
+            of messages refuses this client.
+        RetryLater: No broker of Kafka or no registry answers, or the clock of the broker and this
+            machine's differ.
     """
+    check_registry(config)
     if (topic := config.input_kafka) is not None:
         check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
         return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start)

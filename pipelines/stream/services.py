@@ -55,6 +55,19 @@ def is_begun(config: StreamConfig) -> bool:
     return open_store(config).receipt(absolute(config.output), config.name.both) is not None
 
 
+def check_registry(config: StreamConfig) -> None:
+    """Makes sure that the registry of the schemas of messages answers, if there is one.
+
+    Raises:
+        UsageError: It refuses this client, or it is none.
+        RetryLater: It is away.
+    """
+    if config.schema_registry is not None:
+        from tracecloak.transforms.services.schema_registry import SchemaRegistry
+
+        SchemaRegistry(config.schema_registry, config.schema_registry_properties).check()
+
+
 def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_begun: bool) -> None:
     """Makes sure that a topic of Kafka can be read, and that its brokers tell the time.
 

@@ -127,7 +127,10 @@ def release_windows(
             left.append(window)
     if not left:
         return
-    listed = _listed(config)
+    listed = None
+    if not all(map(is_on_this_machine, config.log)):
+        # Elsewhere each look is a question to a store. What is replaced later is not read.
+        listed = match_files(config.log, may_be_none=True)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage, listed=listed)
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
@@ -169,18 +172,6 @@ def exit_code_of(ended: Sequence[Ended]) -> int:
     """
     codes = [one.exit_code for one in ended if one.exit_code]
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
-
-
-def _listed(config: ReleaseConfig) -> tuple[SourceFile, ...] | None:
-    """Returns the files that all windows share; None: each looks for its own.
-
-    Elsewhere a look is a question to a store, and costs as much as one to all of the lake. A file
-    that is replaced later is not read, see `SourceFile.version`, and one that comes later is of the
-    next command.
-    """
-    if all(map(is_on_this_machine, config.log)):
-        return None
-    return tuple(match_files(config.log, may_be_none=True))
 
 
 def _ended(

@@ -9,6 +9,13 @@ from __future__ import annotations
 from tracecloak.schemas.events.tally import EMPTY_TIME, LATE_START, NO_START, REJECT_REASONS
 
 EMPTY = "empty message"
+TOMBSTONE = "tombstone"
+NO_OPERATION = "no operation"
+OTHER_OPERATION = "operation that is no event"
+NO_FRAME = "no frame of a schema registry"
+UNKNOWN_SCHEMA = "schema that the registry does not have"
+UNFIT_SCHEMA = "schema that cannot be used"
+NOT_OF_SCHEMA = "not a record of its schema"
 UNSTAMPED = "message without a time from a broker"
 OTHER_KIND = "message of the other kind than schema asks for"
 NOT_JSON = "not a JSON object"
@@ -20,6 +27,13 @@ NO_UNIT = "time that is a number without a unit"
 FAR_TIME = "time out of range"
 MESSAGE_REASONS = (
     EMPTY,
+    TOMBSTONE,
+    NO_OPERATION,
+    OTHER_OPERATION,
+    NO_FRAME,
+    UNKNOWN_SCHEMA,
+    UNFIT_SCHEMA,
+    NOT_OF_SCHEMA,
     UNSTAMPED,
     OTHER_KIND,
     NOT_JSON,

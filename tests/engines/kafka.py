@@ -15,6 +15,7 @@ from tests.engines.processes import Process, free_port, running
 
 _JAVA = ("java", "-Xmx512m")
 _ASK_SECONDS = 10.0
+PASSWORD = "hunter2-of-a-test"
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,13 @@ class KafkaBroker:
 
 
 @contextmanager
-def kafka_broker(folder: Path) -> Iterator[KafkaBroker]:
+def kafka_broker(folder: Path, secured: str = "") -> Iterator[KafkaBroker]:
     """Runs a broker whose messages bear the time at which it got them.
 
     Args:
         folder: For its log and its data, which are those of an earlier broker of this folder.
+        secured: HOST:PORT of a further listener of SASL over TLS, of which `folder / "tls.pem"`
+            has key and certificate; empty: there is none.
 
     Raises:
         UnavailableError: It cannot be fetched, or there is no client for it in this Python.
@@ -65,15 +68,16 @@ def kafka_broker(folder: Path) -> Iterator[KafkaBroker]:
     port, controller = free_port(), free_port()
     servers = f"localhost:{port}"
     properties = folder / "server.properties"
+    listeners = f"PLAINTEXT://{servers}" + (f",SASL_SSL://{secured}" if secured else "")
     properties.write_text(f"""\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@localhost:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://{servers},CONTROLLER://localhost:{controller}
-advertised.listeners=PLAINTEXT://{servers}
+listeners={listeners},CONTROLLER://localhost:{controller}
+advertised.listeners={listeners}
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
 log.dirs={folder / "data"}
 log.message.timestamp.type=LogAppendTime
 auto.create.topics.enable=false
@@ -82,7 +86,7 @@ offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
-""")
+{_of_secured(folder) if secured else ""}""")
     if not (folder / "data").exists():
         cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         subprocess.run(
@@ -94,6 +98,22 @@ group.initial.rebalance.delay.ms=0
     process = Process("kafka", command, folder, lambda: _answers(servers))
     with running(process):
         yield KafkaBroker(servers, process)
+
+
+def _of_secured(folder: Path) -> str:
+    """Settings of the listener of SASL: users of two kinds, and tokens that nobody has signed."""
+    listener = "listener.name.sasl_ssl"
+    modules = "org.apache.kafka.common.security"
+    return f"""\
+ssl.keystore.type=PEM
+ssl.keystore.location={folder / "tls.pem"}
+{listener}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512,OAUTHBEARER
+{listener}.plain.sasl.jaas.config={modules}.plain.PlainLoginModule required \\
+  user_plain="{PASSWORD}";
+{listener}.scram-sha-512.sasl.jaas.config={modules}.scram.ScramLoginModule required;
+{listener}.oauthbearer.sasl.jaas.config={modules}.oauthbearer.OAuthBearerLoginModule required \\
+  unsecuredLoginStringClaim_sub="broker";
+"""
 
 
 def _answers(servers: str) -> bool:

@@ -40,7 +40,13 @@ class StreamOnFlink:
     client: Process
 
     def __init__(
-        self, folder: Path, broker: KafkaBroker, ledger: str, horizon: int, n_partitions: int = 2
+        self,
+        folder: Path,
+        broker: KafkaBroker,
+        ledger: str,
+        horizon: int,
+        n_partitions: int = 2,
+        **changes: str,
     ) -> None:
         """Makes its topics.
 
@@ -50,6 +56,7 @@ class StreamOnFlink:
             ledger: URL of its ledger.
             horizon: Steps that it may publish.
             n_partitions: Of the topic of events.
+            changes: Keys of the configuration that are others.
         """
         self._folder = folder
         self._n_starts = 0
@@ -83,6 +90,7 @@ class StreamOnFlink:
             "timestamp_unit": "us",
             "shards": "4",
             "runner": "FlinkRunner",
+            **changes,
         }
         self.config: StreamConfig = load_stream(None, self._given)
 
@@ -193,12 +201,13 @@ def all_messages(topic: KafkaTopic) -> list[Any]:
 class Feed:
     """Sends messages of cases at a steady rate, in a thread, until it is ended."""
 
-    def __init__(self, topic: KafkaTopic, n_cases_per_second: int = 5) -> None:
+    def __init__(self, topic: KafkaTopic, n_cases_per_second: int = 5, frame: bytes = b"") -> None:
         """Begins.
 
         Args:
             topic: Where to.
             n_cases_per_second: Cases that begin in a second; each has one to six messages.
+            frame: What stands before each message.
         """
         from confluent_kafka import Producer
 
@@ -207,6 +216,7 @@ class Feed:
             {"bootstrap.servers": topic.servers, "enable.idempotence": True, "log_level": 0}
         )
         self._rate = n_cases_per_second
+        self._frame = frame
         self._ended = threading.Event()
         self.n_cases = 0
         self._thread = threading.Thread(target=self._send, daemon=True)
@@ -238,7 +248,8 @@ class Feed:
                 micros = time.time_ns() // 1_000
                 body = {"case_id": case, "activity": activity, "timestamp": micros,
                         "event_id": event}  # fmt: skip
-                self._producer.produce(self._name, json.dumps(body).encode(), case.encode())
+                data = self._frame + json.dumps(body).encode()
+                self._producer.produce(self._name, data, case.encode())
             self._producer.poll(0)
 
 

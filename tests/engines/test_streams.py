@@ -19,6 +19,7 @@ from tests.engines.flink import (
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.skipping import or_skip
 from tests.engines.streams import Feed, StreamOnFlink, last_checkpoint, stop_with_savepoint
+from tests.support.registry_double import registry_double
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 
@@ -71,6 +72,21 @@ def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
         with stream.started([*running.flags(), begin]) as client:
             stream.wait_for_steps(6, client)
     assert_each_case_counted_once(stream, feed)
+
+
+def test_workers_of_flink_read_messages_by_the_schemas_of_a_registry(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """Each process asks for itself; which schema a message is of stands in the message alone."""
+    server = flink_job_server(tmp_path / "server")
+    with or_skip(server) as running, registry_double() as registry:
+        number = registry.add({"type": "object", "required": ["case_id"]}, "JSON")
+        schemas = {"schema": "confluent-json", "schema_registry": registry.url}
+        stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300, **schemas)
+        feed = Feed(stream.topic, frame=b"\0" + number.to_bytes(4, "big"))
+        with stream.started(running.flags()) as client:
+            stream.wait_for_steps(4, client)
+        assert_each_case_counted_once(stream, feed)
 
 
 @pytest.mark.slow

@@ -28,11 +28,13 @@ from tracecloak.transforms.columnar_names import COLUMNAR
 from tracecloak.transforms.formats.registry import FORMATS
 from tracecloak.transforms.keys.sources import KEY_SOURCES
 from tracecloak.transforms.publish.products import PRODUCTS
+from tracecloak.transforms.services.kafka_tokens import TOKENS
 
 RECORDED = Path(__file__).with_name("defaults.json")
 NAMES = Path(__file__).with_name("names.json")
 TABLES: tuple[Plugins[Any], ...] = (
     *(METHODS, GENERATORS, STREAM_PRODUCTS, PRODUCTS, FORMATS, KEY_SOURCES, COLUMNAR, COMMANDS),
+    TOKENS,
 )
 _OF_STREAM = "stream of "
 _FIGURES = "figures.parquet"

@@ -1,9 +1,10 @@
 """MessageFormat: messages of a subscription to columnar batches of canonical events.
 
 A message holds one event: an Avro datum of `schemas/files/event.avsc`, or a JSON object. Which of
-the two it is tells its first byte, for no datum of that schema begins with a brace. What cannot be
-read goes to the dead letter with the time of its publishing, the place where its service has it
-and a reason, and with nothing of itself.
+the two it is tells its first byte, for no datum of that schema begins with a brace. Where messages
+are of schemas of a registry, `transforms.formats.registry_messages` reads what they hold. What
+cannot be read goes to the dead letter with the time of its publishing, the place where its service
+has it and a reason, and with nothing of itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import (
     ACTIVITY,
@@ -43,14 +44,18 @@ from tracecloak.schemas.streams.message_reasons import (
     EMPTY,
     FAR_TIME,
     NEITHER,
+    NO_OPERATION,
     NO_SCALAR,
     NO_UNIT,
     NO_UTF8,
     NOT_AVRO,
     NOT_JSON,
     OTHER_KIND,
+    OTHER_OPERATION,
+    TOMBSTONE,
     UNSTAMPED,
 )
+from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.
@@ -68,13 +73,6 @@ _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
 _ENCODING = "googclient_schemaencoding"
-# How JSON names the branches of an Avro union that hold a scalar, and what a value of them is.
-_BRANCHES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool,),
-    **dict.fromkeys(("int", "long"), (int,)),
-    **dict.fromkeys(("float", "double"), (int, float)),
-}
 # As many as int64 holds.
 _LAST_DIGITS = re.compile(r"[0-9]{1,18}$")
 
@@ -93,19 +91,56 @@ class Message(Protocol):
         ...
 
 
+class Bodies(Protocol):
+    """What reads messages of another kind; `transforms.formats.registry_messages` has one."""
+
+    def body(self, data: bytes) -> dict[str, Any]:
+        """Returns the fields of a message.
+
+        Raises:
+            UnreadError: It cannot be read.
+            TracecloakError: That is no fault of the message.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Which messages of a feed of changes, such as Debezium's, are events.
+
+    Attributes:
+        field: Path of the field that says what was done to a record.
+        events: Its values that are events; a message with another one, or none, is a reject.
+
+    Raises:
+        UsageError: No value is one.
+    """
+
+    field: str
+    events: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.events:
+            raise UsageError("operation_events must name the values of operation that are events")
+
+
 @dataclass(frozen=True)
 class MessageFormat:
     """Where a message says what.
 
     Attributes:
-        mapping: Names of the fields of a JSON object, how their times are read, and filters. Of a
+        mapping: Paths of the fields of a JSON object or of a record of a registry's schema (see
+            `transforms.formats.message_fields`), how their times are read, and filters. Of a
             datum of `event.avsc` only the filters count, for its names and times are the schema's.
             No attributes are carried. Where it names individuals, every message must name one.
-        event_id: Field of a JSON object that identifies the event.
+        event_id: Path of the field that identifies the event.
         id_attribute: Attribute of the message that does, before any field; None: there is none.
         time_attribute: Attribute of the message with the time of the event, before any field:
             milliseconds since 1970 or ISO 8601; None: there is none.
         kind: `avro` or `json`, where messages of the other kind are not to be read; None: both are.
+            Or what reads messages of another kind.
+        operations: Which messages are events, by a field of theirs; it is looked at before the
+            filters. None: all are. A datum of `event.avsc` has no such field.
 
     Raises:
         UsageError: The mapping names attributes to carry, or filters by time.
@@ -115,7 +150,8 @@ class MessageFormat:
     event_id: str = EVENT_ID
     id_attribute: str | None = None
     time_attribute: str | None = None
-    kind: Literal["avro", "json"] | None = None
+    kind: Literal["avro", "json"] | Bodies | None = None
+    operations: Operations | None = None
 
     def __post_init__(self) -> None:
         if self.mapping.attributes:
@@ -245,10 +281,6 @@ def _place_in_source(message: Message) -> tuple[int | None, int | None, str | No
     return None, None, str(getattr(message, "message_id", None) or "") or None
 
 
-class _UnreadError(ValueError):
-    """A message is no event, for one of MESSAGE_REASONS."""
-
-
 class _Rows:
     """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
 
@@ -256,27 +288,31 @@ class _Rows:
         self, layout: MessageFormat, sources: tuple[dict[str, str], dict[str, str]]
     ) -> None:
         self._layout = layout
-        self._json, self._datum = ({**s} for s in sources)
-        self._json_time, self._datum_time = (s.pop(TIMESTAMP) for s in (self._json, self._datum))
+        names = [name for name in sources[0] if name != TIMESTAMP]
+        self._json, self._datum = ([field_at(s[name]) for name in names] for s in sources)
+        self._json_time, self._datum_time = (field_at(s[TIMESTAMP]) for s in sources)
+        self._json_id, self._datum_id = field_at(layout.event_id), field_at(EVENT_ID)
+        operations = layout.operations
+        self._operation = None if operations is None else field_at(operations.field)
         self._unit = _UNITS_US.get(layout.mapping.timestamp_unit or "")
         # By number of the message, why it is no event; and why there will be no time, if that is
         # known.
         self.unread: dict[int, str] = {}
         self._timeless: dict[int, str] = {}
         self.event_ids: list[str | None] = []
-        # By how the time came: as text of a field, as text of an attribute, or as a number.
-        self._texts = _Group(self._json)
-        self._attributes = _Group(self._json)
-        self._numbers = _Group(self._json)
+        # By how the time came: as text of a field, as ISO 8601 whatever the format, or as a number.
+        self._texts, self._iso_texts, self._numbers = (_Group(names) for _ in range(3))
 
     def read(self, number: int, message: Message) -> None:
         """Takes in one message; what it cannot read it notes."""
         try:
             self._read(number, message)
+        except TracecloakError:  # such as a registry that is away, which is no message's fault
+            raise
         except Exception as error:  # whatever a message leads to concerns that message alone
             del self.event_ids[number:]
             self.event_ids.append(None)
-            self.unread[number] = str(error) if isinstance(error, _UnreadError) else NO_RECORD
+            self.unread[number] = str(error) if isinstance(error, UnreadError) else NO_RECORD
 
     def reason(self, number: int, reason: str) -> str:
         """Returns why a message is no event: that of its columns, or what is known of its time."""
@@ -284,43 +320,59 @@ class _Rows:
 
     def _read(self, number: int, message: Message) -> None:
         if not getattr(message, "is_stamped", True):
-            raise _UnreadError(UNSTAMPED)
+            raise UnreadError(UNSTAMPED)
+        if getattr(message, "is_tombstone", False):
+            raise UnreadError(TOMBSTONE)
         data, attributes = message.data, message.attributes or {}
         if not data:
-            raise _UnreadError(EMPTY)
+            raise UnreadError(EMPTY)
         layout = self._layout
-        is_json = data[:1] == b"{"
-        body = _body(data, is_json, layout.kind)
-        if is_json:
-            sources, time_field = self._json, self._json_time
-            unit = 1 if attributes.get(_ENCODING) == "JSON" else self._unit
-            id_field = layout.event_id
+        body, is_datum = _body(data, layout.kind)
+        unit: int | None = 1
+        if is_datum:
+            fields, time_field, id_field = self._datum, self._datum_time, self._datum_id
         else:
-            sources, time_field, unit = self._datum, self._datum_time, 1
-            id_field = EVENT_ID
-        values = [_scalar(body.get(source)) for source in sources.values()]
-        event_id = text_of(_scalar(body.get(id_field)))
+            fields, time_field, id_field = self._json, self._json_time, self._json_id
+            unit = 1 if attributes.get(_ENCODING) == "JSON" else self._unit
+        self._require_event(body)
+        values = [scalar(field(body)) for field in fields]
+        event_id = text_of(scalar(id_field(body)))
         if layout.id_attribute is not None:
-            event_id = _scalar(attributes.get(layout.id_attribute)) or event_id
-        group, time, why = self._time(body.get(time_field), unit)
+            event_id = scalar(attributes.get(layout.id_attribute)) or event_id
+        group, time, why = self._time(time_field(body), unit)
         if layout.time_attribute is not None and layout.time_attribute in attributes:
-            text = _scalar(attributes[layout.time_attribute]) or ""
+            text = scalar(attributes[layout.time_attribute]) or ""
             group, time, why = self._attribute_time(text)
         self.event_ids.append(event_id or None)
         if why is not None:
             self._timeless[number] = why
         group.add(number, values, time)
 
+    def _require_event(self, body: dict[str, Any]) -> None:
+        """Makes sure that a message says that it is an event, where messages say so."""
+        operations = self._layout.operations
+        if operations is None or self._operation is None:
+            return
+        operation = text_of(scalar(self._operation(body)))
+        if operation is None:
+            raise UnreadError(NO_OPERATION)
+        if operation not in operations.events:
+            raise UnreadError(OTHER_OPERATION)
+
     def _time(self, value: Any, unit: int | None) -> tuple[_Group, Any, str | None]:
         """(where it belongs, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
             if len(value) != 1:
-                raise _UnreadError(NO_SCALAR)
+                raise UnreadError(NO_SCALAR)
             (value,) = value.values()
         if value is None:
             return self._numbers, None, EMPTY_TIME
+        if type(value) is Stamp:
+            if value.micros is None:
+                return self._iso_texts, value.text, FAR_TIME
+            return self._numbers, _in_range(value.micros), FAR_TIME
         if type(value) is str:
-            return self._texts, _scalar(value), None if value else EMPTY_TIME
+            return self._texts, scalar(value), None if value else EMPTY_TIME
         if type(value) is not int and not (type(value) is float and math.isfinite(value)):
             return self._numbers, None, NO_TIME
         if unit is None:
@@ -334,7 +386,7 @@ class _Rows:
             except ValueError:  # it has more digits than Python reads
                 return self._numbers, None, FAR_TIME
             return self._numbers, _in_range(millis * _UNITS_US["ms"]), FAR_TIME
-        return self._attributes, text, None if text else EMPTY_TIME
+        return self._iso_texts, text, None if text else EMPTY_TIME
 
     def groups(
         self, mapping: ColumnMapping
@@ -346,7 +398,7 @@ class _Rows:
         iso = replace(mapping, timestamp_format=None)
         for group, its_mapping, kind in (
             (self._texts, mapping, pa.string()),
-            (self._attributes, iso, pa.string()),
+            (self._iso_texts, iso, pa.string()),
             (self._numbers, iso, pa.int64()),
         ):
             if group.numbers:
@@ -379,38 +431,17 @@ def _in_range(micros: int | float) -> int | None:
     return round(micros) if MIN_TIME_US <= micros <= MAX_TIME_US else None
 
 
-def _scalar(value: Any) -> Any:
-    """A field as a scalar of Python; None where there is none.
+def _body(
+    data: bytes, asked: Literal["avro", "json"] | Bodies | None
+) -> tuple[dict[str, Any], bool]:
+    """The fields of a message, and whether it is a datum of `event.avsc`.
 
     Raises:
-        _UnreadError: It is no scalar, no finite number, or no UTF-8.
+        UnreadError: It is not of the kind that is asked for, or it cannot be read.
     """
-    kind = type(value)
-    if kind is str:
-        if not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise _UnreadError(NO_UTF8) from None
-        return value
-    if value is None or kind is int or kind is bool:
-        return value
-    if kind is float and math.isfinite(value):
-        return value
-    if kind is dict and len(value) == 1:  # a branch of an Avro union, as JSON has it
-        (branch,) = value.items()
-        if type(branch[1]) in _BRANCHES.get(branch[0], ()):
-            return _scalar(branch[1])
-    raise _UnreadError(NO_SCALAR)
-
-
-def _body(data: bytes, is_json: bool, asked: str | None) -> dict[str, Any]:
-    """The fields of a message, which is of the kind that is asked for.
-
-    Raises:
-        _UnreadError: It is not, or it cannot be read.
-    """
-    kind = "json" if is_json else "avro"
+    if not (asked is None or isinstance(asked, str)):
+        return asked.body(data), False
+    is_json = data[:1] == b"{"
     try:
         body: dict[str, Any] = json.loads(data) if is_json else _datum(data)
     except Exception as error:  # parsers raise what they like
@@ -419,10 +450,10 @@ def _body(data: bytes, is_json: bool, asked: str | None) -> dict[str, Any]:
         else:
             why = NOT_JSON if is_json else NEITHER
         is_other_text = is_json and asked != "avro" and isinstance(error, UnicodeDecodeError)
-        raise _UnreadError(NO_UTF8 if is_other_text else why) from None
-    if asked not in (None, kind):
-        raise _UnreadError(OTHER_KIND)
-    return body
+        raise UnreadError(NO_UTF8 if is_other_text else why) from None
+    if asked not in (None, "json" if is_json else "avro"):
+        raise UnreadError(OTHER_KIND)
+    return body, not is_json
 
 
 def _datum(data: bytes) -> dict[str, Any]:

@@ -75,11 +75,10 @@ class KafkaClock:
     def _ask(self) -> int:
         if self._producer is None:
             self._n_partitions = self._require_topic()
-            settings = {
-                **self._topic.settings(),
-                "message.timeout.ms": int(ASK_OFTEN_SECONDS * 1e3),
-            }
-            self._producer = self._library.Producer(settings)
+            limit_ms = int(ASK_OFTEN_SECONDS * 1e3)
+            self._producer = self._topic.client(
+                self._library.Producer, {"message.timeout.ms": limit_ms}
+            )
         answers: list[tuple[Any, Any, int]] = []
         sent_us = self._now_us()
         for partition in range(self._n_partitions):
@@ -115,7 +114,7 @@ class KafkaClock:
         their stamps.
         """
         admin = importlib.import_module("confluent_kafka.admin")
-        client = admin.AdminClient(self._topic.settings())
+        client = self._topic.client(admin.AdminClient)
         try:
             cluster = client.list_topics(timeout=ASK_OFTEN_SECONDS)
         except self._library.KafkaException as error:

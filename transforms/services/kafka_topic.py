@@ -12,13 +12,15 @@ are less what the clocks of brokers may differ, since the next message can be an
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+from tracecloak.transforms.services.properties import read_properties
 from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
@@ -46,14 +48,18 @@ class KafkaTopic:
         name: The topic's.
         properties: File of settings of librdkafka, a line `name=value` each, such as those of
             security; None: none. It is read where the topic is, so workers elsewhere need it too.
+        token: Entry of `kafka_tokens.TOKENS` that says who this client is; None: none is needed.
     """
 
     servers: str
     name: str
     properties: str | None = None
+    token: str | None = None
 
     @classmethod
-    def parse(cls, text: str, properties: str | None = None) -> KafkaTopic:
+    def parse(
+        cls, text: str, properties: str | None = None, token: str | None = None
+    ) -> KafkaTopic:
         """Returns the topic that an address such as `kafka://broker:9092/events` names.
 
         Raises:
@@ -63,7 +69,7 @@ class KafkaTopic:
         is_named = text.startswith(KAFKA) and slash and name and "/" not in name
         if not is_named or not all(server.strip() for server in servers.split(",")):
             raise UsageError(f"a topic of Kafka is {_FORM}, got {text!r}")
-        return cls(servers, name, properties)
+        return cls(servers, name, properties, token)
 
     def settings(self) -> dict[str, Any]:
         """Returns the settings of a client of these brokers.
@@ -72,10 +78,59 @@ class KafkaTopic:
             UsageError: The file of properties cannot be read, or a line of it is none.
         """
         return {
-            **read_properties(self.properties),
+            **self._of_token(),
+            **read_properties("kafka_properties", self.properties),
             "bootstrap.servers": self.servers,
             "logger": _Demoted(),
         }
+
+    def _of_token(self) -> dict[str, Any]:
+        """The settings of a client that is known by a token; others may be given beside them."""
+        if self.token is None:
+            return {}
+        from tracecloak.transforms.services.kafka_tokens import token_of
+
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "oauth_cb": functools.partial(token_of, self.token, self.servers),
+        }
+
+    def client(
+        self, kind: Callable[[dict[str, Any]], Any], further: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Returns a client of these brokers.
+
+        Args:
+            kind: Class of the library.
+            further: Settings that come before those of the file.
+
+        Raises:
+            UsageError: A setting is wrong.
+            RetryLater: There is no token now.
+        """
+        settings = self.settings()
+        try:
+            return kind({**settings, **(further or {})})
+        except confluent_kafka().KafkaException as error:
+            why = error.args[0]
+            if self.token is None:
+                raise UsageError(f"kafka_properties: {why.str()}") from None
+            raise RetryLater(f"kafka_token {self.token} gives no token: {why.str()}") from None
+
+    def _check_token(self) -> None:
+        """Asks for a token: that there is none is told by the library after a while, without why.
+
+        Raises:
+            UsageError: There is none.
+            RetryLater: There is none yet.
+        """
+        if self.token is None:
+            return
+        from tracecloak.transforms.services.kafka_tokens import token_of
+
+        given = read_properties("kafka_properties", self.properties)
+        token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
 
     def check(self, is_read: bool = True) -> None:
         """Makes sure that the topic is there, and that its brokers stamp what they append.
@@ -85,19 +140,22 @@ class KafkaTopic:
 
         Raises:
             UsageError: It is not, or they do not; or the client library is not installed, or the
-                brokers refuse this client.
+                brokers refuse this client, or there is no token for it.
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
         admin = importlib.import_module("confluent_kafka.admin")
+        self._check_token()
         reasons: list[Any] = []  # why a connection failed, which the error of a question leaves out
-        client = admin.AdminClient({**self.settings(), "error_cb": reasons.append})
+        logger = _Demoted()
+        further = {"error_cb": reasons.append, "logger": logger}
+        client = self.client(admin.AdminClient, further)
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
             topics = client.list_topics(timeout=_ASK_SECONDS).topics
         except library.KafkaException as error:
             client.poll(0)
-            raise self.unreached(error, *reasons) from None
+            raise self.unreached(error, *reasons, said=logger.last) from None
         if self.name not in topics:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
         if not is_read:
@@ -115,16 +173,18 @@ class KafkaTopic:
                 "topic's setting message.timestamp.type=LogAppendTime"
             )
 
-    def unreached(self, error: Exception, *reasons: Any) -> TracecloakError:
+    def unreached(self, error: Exception, *reasons: Any, said: str = "") -> TracecloakError:
         """Returns whether an error of the client ends by waiting, or needs a person to mend it.
 
         Args:
             error: What the client raised.
             reasons: What it called back with.
+            said: What it logged last, which can say more.
         """
         codes = confluent_kafka().KafkaError
         refusals = (
             codes._AUTHENTICATION,
+            codes._SSL,
             codes.SASL_AUTHENTICATION_FAILED,
             codes.TOPIC_AUTHORIZATION_FAILED,
             codes.CLUSTER_AUTHORIZATION_FAILED,
@@ -135,7 +195,10 @@ class KafkaTopic:
                     f"{KAFKA}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
                     "see kafka_properties"
                 )
-        return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {error}")
+        hint = "brokers that ask for TLS do so: see security.protocol in kafka_properties"
+        is_closed = "closed by peer" in said
+        why = "; ".join(filter(None, (error.args[0].str(), said, hint if is_closed else "")))
+        return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {why}")
 
 
 @dataclass(frozen=True)
@@ -151,6 +214,8 @@ class KafkaMessage:
         published_us: When the broker appended it, microseconds since 1970 UTC.
         is_stamped: Whether a broker says so. If not, the time is the sender's, and nobody can tell
             in which step the message counts.
+        is_tombstone: Whether it is stamped and has no value, by which a compacted topic forgets its
+            key.
     """
 
     data: bytes
@@ -160,6 +225,7 @@ class KafkaMessage:
     offset: int = 0
     published_us: int = 0
     is_stamped: bool = True
+    is_tombstone: bool = False
 
 
 class PartitionReader:
@@ -185,7 +251,7 @@ class PartitionReader:
         """
         self._library = confluent_kafka()
         self._topic = topic
-        self._consumer = self._library.Consumer({**topic.settings(), **_FIXED, "group.id": group})
+        self._consumer = topic.client(self._library.Consumer, {**_FIXED, "group.id": group})
         self._admin = importlib.import_module("confluent_kafka.admin")
         self._client: Any = None
         self.positions = dict(positions)
@@ -227,6 +293,7 @@ class PartitionReader:
                     offset,
                     published_us,
                     is_stamped,
+                    is_stamped and message.value() is None,
                 )
             )
             self.positions[partition] = offset + 1
@@ -277,7 +344,7 @@ class PartitionReader:
         latest = {asked: self._admin.OffsetSpec.latest()}
         try:
             if self._client is None:
-                self._client = self._admin.AdminClient(self._topic.settings())
+                self._client = self._topic.client(self._admin.AdminClient)
             (answer,) = self._client.list_offsets(
                 latest,
                 isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
@@ -313,7 +380,7 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
         RetryLater: No broker answers.
     """
     library = confluent_kafka()
-    consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
+    consumer = topic.client(library.Consumer, {**_FIXED, "group.id": "tracecloak"})
     try:
         metadata = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
         if metadata is None:
@@ -352,7 +419,7 @@ def check_history(
     if not oldest:
         return
     asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
-    consumer = library.Consumer({**topic.settings(), **_FIXED, "group.id": "tracecloak"})
+    consumer = topic.client(library.Consumer, {**_FIXED, "group.id": "tracecloak"})
     try:
         offsets = consumer.offsets_for_times(asked, timeout=_ASK_SECONDS)
         bounds = [consumer.get_watermark_offsets(one, _ASK_SECONDS) for one in offsets]
@@ -388,7 +455,7 @@ class TopicWriter:
         self._library = confluent_kafka()
         self._topic = topic
         # A message that is tried again by the client itself is one message.
-        self._producer = self._library.Producer({**topic.settings(), "enable.idempotence": True})
+        self._producer = topic.client(self._library.Producer, {"enable.idempotence": True})
 
     def send(self, key: bytes, data: bytes, attributes: Mapping[str, str]) -> None:
         """Sends a message and waits until the brokers have it.
@@ -441,40 +508,21 @@ def confluent_kafka() -> Any:
         raise missing_extra("Kafka", "confluent-kafka", "kafka") from None
 
 
-def read_properties(path: str | None) -> dict[str, str]:
-    """Returns the settings of a file of lines `name=value`; `#` begins a remark.
-
-    Raises:
-        UsageError: It cannot be read, or a line is none; the value is not shown.
-    """
-    if path is None:
-        return {}
-    try:
-        with open(path, encoding="utf-8") as stream:
-            lines = stream.read().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"kafka_properties: {path!r} cannot be read: {error}") from None
-    return dict(_settings(path, lines))
-
-
-def _settings(path: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        name, sign, value = line.partition("=")
-        if not sign or not name.strip():
-            raise UsageError(f"kafka_properties: line {number} of {path!r} is not name=value")
-        yield name.strip(), value.strip()
-
-
 class _Demoted:
     """What the client library logs, which repeats itself, for those who debug.
 
     What matters of it comes as an error, and is raised.
+
+    Attributes:
+        last: The last line.
     """
+
+    def __init__(self) -> None:
+        self.last = ""
 
     def log(self, _: int, text: str, *values: object) -> None:
         """Takes a line."""
+        self.last = text % values
         _LOG.debug(text, *values)
 
 

@@ -1,3 +1,4 @@
-"""How addresses of services begin."""
+"""How addresses of services begin, or end."""
 
 KAFKA = "kafka://"
+EVENT_HUBS = ".servicebus.windows.net"

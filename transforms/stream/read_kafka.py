@@ -100,10 +100,13 @@ class ReadKafka(beam.PTransform):
         )
 
 
-class KafkaMessageCoder(Coder):
-    """One `KafkaMessage`, beginning with the number of its form: stamped by a broker, or not."""
+# By the form of a message, whether it is stamped by a broker, and whether it is a tombstone.
+_FORMS = {1: (True, False), 2: (False, False), 3: (True, True)}
+_NUMBERS = {form: number for number, form in _FORMS.items()}
 
-    _STAMPED, _UNSTAMPED = 1, 2
+
+class KafkaMessageCoder(Coder):
+    """One `KafkaMessage`, beginning with the number of its form."""
 
     def __init__(self) -> None:
         """Makes the coder of the parts."""
@@ -113,7 +116,7 @@ class KafkaMessageCoder(Coder):
 
     def encode(self, value: KafkaMessage) -> bytes:
         """Returns the bytes of a message."""
-        form = self._STAMPED if value.is_stamped else self._UNSTAMPED
+        form = _NUMBERS[value.is_stamped, value.is_tombstone]
         numbers = (form, value.partition, value.offset, value.published_us)
         return self._parts.encode((*numbers, value.data, list(value.attributes.items())))
 
@@ -124,15 +127,13 @@ class KafkaMessageCoder(Coder):
             TracecloakError: It was encoded by a later version.
         """
         form, partition, offset, published_us, data, headers = self._parts.decode(encoded)
-        if form not in (self._STAMPED, self._UNSTAMPED):
+        if form not in _FORMS:
             raise TracecloakError(
                 f"a message of Kafka is in form {form}, of a later version of tracecloak; "
                 "restore that version"
             )
-        is_stamped = form == self._STAMPED
-        return KafkaMessage(
-            data, dict(headers), str(offset), partition, offset, published_us, is_stamped
-        )
+        place = (str(offset), partition, offset, published_us)
+        return KafkaMessage(data, dict(headers), *place, *_FORMS[form])
 
     def is_deterministic(self) -> bool:
         """Returns that equal messages need not have equal bytes: headers have an order."""

@@ -60,6 +60,7 @@ STREAM: dict[str, Any] = {
     "epsilon": "1", "vocabulary": ["A", "B"], "period": "1h", "horizon": 24,
     "start": "2026-11-22", "gap": "30m", "max_lifetime": "1d",
 }  # fmt: skip
+REGISTRY = {"schema": "confluent-avro", "schema_registry": "http://a:1"}
 PEOPLE = {"columns": {"individual_id": "person"}}
 
 # Of each key: what is done with it, or why a change of it changes no byte; and a change of it.
@@ -117,8 +118,15 @@ STREAM_KEYS: Keys = {
     ),
     "input_topic": (WHERE, {"input_topic": "kafka://b:1/in"}),
     "kafka_properties": (WHERE, {"kafka_properties": "x"}),
+    "kafka_token": ("no byte: says who may read, and not what", {"kafka_token": "msk"}),
     "clock_topic": ("no byte: says when a step appears, not what is in it", {"clock_topic": "x"}),
     "message_schema": (IN_DIGEST, {"schema": "json"}),
+    "schema_registry": (
+        "no byte: says where schemas are, and a schema of a number never changes", REGISTRY,
+    ),
+    "schema_registry_properties": (WHERE, {**REGISTRY, "schema_registry_properties": "x"}),
+    "operation": (IN_DIGEST, {"operation": "op", "operation_events": ["c"]}),
+    "operation_events": (IN_DIGEST, {"operation": "op", "operation_events": ["c", "r"]}),
     "columns": (IN_DIGEST, {"columns": {"activity": "what"}}),
     "where": (IN_DIGEST, {"where": [{"column": "a", "equals": "b"}]}),
     "event_id": (IN_DIGEST, {"event_id": "x"}),
@@ -218,6 +226,10 @@ def test_a_key_of_a_stream_changes_the_digest_as_the_table_says(name: str) -> No
         "guarantee": PEOPLE,
         "w_event_steps": {**PEOPLE, "guarantee": "w_event", "w_event_steps": 3},
         "max_cases_per_individual": PEOPLE,
+        "schema_registry": {**REGISTRY, "schema_registry": "http://b:1"},
+        "schema_registry_properties": REGISTRY,
+        "operation": {"operation": "other", "operation_events": ["c"]},
+        "operation_events": {"operation": "op", "operation_events": ["c"]},
         "log_params": {
             "product": "log", "log_params": {"first_date": "2026-01-01", "last_date": "2026-03-01"},
         },

@@ -32,8 +32,11 @@ from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.transforms.formats.messages import Operations
+from tracecloak.transforms.formats.registry_messages import RegistrySchemas
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.schema_registry import SchemaRegistry
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 HOUR = 3_600 * S
@@ -140,6 +143,32 @@ def test_flags_and_a_file_say_the_same(
         ({"output_topic": "kafka://b:9092"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"output_topic": "kafka:///t"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"kafka_properties": "client.properties"}, "there is none: name one as kafka://"),
+        ({"kafka_token": "msk"}, "kafka_token is for topics of Kafka, and there is none"),
+        (
+            {"output_topic": "kafka://a:1/t", "kafka_token": "no"},
+            "kafka_token: .* one of msk, got 'no'",
+        ),
+        (
+            {
+                "input_subscription": None,
+                "input_topic": "kafka://b:1,Ward.ServiceBus.Windows.net:9093/t",
+            },
+            "input_topic: Azure Event Hubs is not read.*Copy the messages to a topic of Kafka",
+        ),
+        ({"schema": "confluent-avro"}, "schema confluent-avro needs the registry.*schema_registry"),
+        ({"schema": "protobuf"}, "schema: .*'confluent-avro' or 'confluent-json'"),
+        ({"schema_registry": "http://a:1"}, "give schema confluent-avro or confluent-json"),
+        ({"schema_registry_properties": "x"}, "for a schema_registry, and there is none"),
+        (
+            {"schema": "confluent-json", "schema_registry": "http://me:secret@a:1"},
+            "schema_registry must not hold a user or a secret",
+        ),
+        ({"operation": "op"}, "operation_events its values that are events: give both"),
+        ({"operation_events": "c"}, "operation_events its values that are events: give both"),
+        (
+            {"operation": "op", "operation_events": "c", "schema": "avro"},
+            "operation: an event of schemas/files/event.avsc has no such field",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_name(
@@ -255,6 +284,18 @@ def test_topics_are_of_kafka_or_of_pubsub(tmp_path: Path) -> None:
     assert one.digest == other.digest  # where messages are read is not what is published
     back = load_stream(None, given(tmp_path, output_topic="kafka://a:1/steps"))
     assert (back.input_kafka, back.output_kafka) == (None, KafkaTopic("a:1", "steps"))
+
+
+def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
+    changes = {"schema": "confluent-avro", "schema_registry": "https://a:1", "operation": "op"}
+    config = load_stream(None, given(tmp_path, **changes, operation_events="c, r"))
+    assert config.layout.operations == Operations("op", ("c", "r"))
+    assert config.layout.kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
+    plain = load_stream(None, given(tmp_path))
+    assert (plain.layout.kind, plain.layout.operations) == (None, None)
+    # Steps may be sent to Event Hubs, as nobody asks those who take them for the time.
+    hub = {"output_topic": "kafka://ward.servicebus.windows.net:9093/steps"}
+    assert load_stream(None, given(tmp_path, **hub)).output_kafka is not None
 
 
 def test_no_flag_is_one_of_beam() -> None:

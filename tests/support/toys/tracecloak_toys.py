@@ -1,4 +1,4 @@
-"""What another distribution adds: a product, one of a stream, a format, a key source, a command.
+"""What another distribution adds: products, a format, a source of keys, one of tokens, a command.
 
 `tests/test_one_table_each.py` installs it with one entry point for each, and one for the name of
 the product's class on the wire.
@@ -27,6 +27,7 @@ from tracecloak.plugins import (
     Reader,
     ReleaseKey,
     Result,
+    RetryLater,
     SourceFormat,
     Statistics,
     StepRelease,
@@ -205,6 +206,18 @@ def vault(name: str) -> str:
     if name == "broken":
         raise ConnectionError(f"the password of {name} is hunter2")
     return f"{name.encode().hex():0<64}\n"
+
+
+# --- a token of Kafka -----------------------------------------------------------------------------
+
+
+def badge(servers: str, configuration: str) -> tuple[str, float]:
+    """Stands for a service that says who a client is; it ends in the year 2100."""
+    if configuration == "broken":
+        raise ConnectionError("the password is hunter2")
+    if configuration == "away":
+        raise RetryLater("the porter is at lunch")
+    return f"badge for {servers}", 4_102_444_800.0
 
 
 # --- a command: this module is it -----------------------------------------------------------------

@@ -116,6 +116,15 @@ def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) 
     assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
 
 
+def test_a_tombstone_is_no_empty_message(topic: TopicDouble, clock: Clock) -> None:
+    topic.add(0, None, b"")
+    topic.add(0, None, kind=BY_SENDER)
+    messages = source(clock).pull(10, 0.0).messages
+    assert [(m.data, m.is_tombstone, m.is_stamped) for m in messages] == [
+        (b"", True, True), (b"", False, True), (b"", False, False),
+    ]  # fmt: skip
+
+
 def test_a_partition_that_is_added_is_read_from_its_first_message(
     topic: TopicDouble, clock: Clock
 ) -> None:

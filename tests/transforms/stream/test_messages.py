@@ -27,7 +27,7 @@ from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
-from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import messages
 from tracecloak.transforms.stream.messages import DecodeMessages
@@ -90,6 +90,7 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
     [
         (Sent(b""), "empty message"),
         (Sent(None, None), "empty message"),  # type: ignore[arg-type]
+        (OfKafka(b"", is_tombstone=True), "tombstone"),
         (OfKafka(b"", is_stamped=False), "message without a time from a broker"),
         (OfKafka(json.dumps(GOOD).encode(), is_stamped=False), UNSTAMPED),
         (Sent(b"{"), "not a JSON object"),
@@ -219,6 +220,79 @@ def test_fields_have_the_names_of_the_mapping() -> None:
     assert [row["individual_id"] for row in rows] == ["w"]
     assert [row["event_id"] for row in rows] == ["u"]
     assert rejects == [(3, "no individual")]
+
+
+def test_a_path_leads_into_objects() -> None:
+    """By the whole name first, in each message and at each of its objects by itself."""
+    layout = MessageFormat(
+        ColumnMapping(
+            case_id="payload.after.case_id",
+            activity="payload.after.act",
+            timestamp="at.ms",
+            timestamp_unit="ms",
+            filters=(RowFilter("payload.source.table", equals=("visits",)),),
+        ),
+        event_id="payload.id",
+    )
+    after, more = {"case_id": 7, "act": "A"}, {"source": {"table": "visits"}, "id": "e"}
+    at = {"at": {"ms": 1}}
+    rows, rejects = decoded(
+        [
+            as_json({"payload": {"after": after, **more}, **at}),
+            as_json(
+                {"payload.after.case_id": "literal", "payload": {"after": after, **more}, **at}
+            ),
+            as_json({"payload": {"after.case_id": "inner", "after": after, **more}, "at.ms": 2}),
+            as_json({"payload": {"after": None, **more}, **at}),
+            as_json({"payload": {"after": {**after, "case_id": {"a": 1}}, **more}, **at}),
+            as_json({"payload": {"after": [after], **more}, **at}),
+            as_json({"payload": "after", **at}),
+            as_json({"payload": {"after": after, "source": {"table": "beds"}}, **at}),
+            as_json({"payload": {"after": after}, **at}),
+            as_json({"payload": {"after": after, **more}, "at": {"ms": [1]}}),
+        ],
+        layout,
+    )
+    assert [(row["case_id"], row["timestamp"], row["event_id"]) for row in rows] == [
+        ("7", 1_000, "e"),
+        ("literal", 1_000, "e"),
+        ("inner", 2_000, "e"),
+    ]
+    assert rejects == [
+        (3, "no case id"),
+        *((i, "field that is no scalar") for i in (4, 5, 6)),
+        (9, "unparsable time"),
+    ]
+
+
+def test_a_change_that_is_no_event_is_a_reject() -> None:
+    """A deletion takes nothing back: what was counted of the case stays counted."""
+    layout = MessageFormat(
+        ColumnMapping(
+            **{name: f"payload.after.{name}" for name in ("case_id", "activity", "timestamp")},
+            filters=(RowFilter("payload.after.activity", equals=("A",)),),
+        ),
+        operations=Operations("payload.op", ("c", "1")),
+    )
+
+    def change(operation: Any, after: Any = GOOD) -> Sent:
+        return as_json({"payload": {"op": operation, "after": after}})
+
+    sent = [
+        change("c"), change("d", None), change("u"), change(None), as_json({"payload": {}}),
+        as_json(GOOD), change(["c"]), change(1), change("c", {**GOOD, "activity": "B"}),
+        as_avro(case_id="c", activity="A", timestamp=1), change("C"),
+    ]  # fmt: skip
+    rows, rejects = decoded(sent, layout)
+    assert [row["publish_time"] for row in rows] == [0, 7]
+    other, none = "operation that is no event", "no operation"
+    assert rejects == [
+        (1, other), (2, other), (3, none), (4, none), (5, none), (6, "field that is no scalar"),
+        (9, none), (10, other),
+    ]  # fmt: skip
+    assert {other, none} <= set(MESSAGE_REASONS)
+    with pytest.raises(UsageError, match="operation_events must name the values"):
+        Operations("op", ())
 
 
 @pytest.mark.parametrize("column", ["lifecycle", "phase"])

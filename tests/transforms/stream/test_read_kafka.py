@@ -321,13 +321,15 @@ def test_a_message_travels_whole_and_small() -> None:
     assert len(encoded) < 40
     unstamped = replace(sent, data=b"", is_stamped=False)
     assert coder.decode(coder.encode(unstamped)) == unstamped
+    tombstone = replace(sent, data=b"", is_tombstone=True)
+    assert coder.decode(coder.encode(tombstone)) == tombstone
 
 
 def test_the_form_of_a_message_has_a_version() -> None:
     encoded = KafkaMessageCoder().encode(message(1))
     assert encoded.hex() == "010301c0843d" + "027b7d" + "00000001" + "0161" + "02c3a4"
-    with pytest.raises(TracecloakError, match="form 3, of a later version"):
-        KafkaMessageCoder().decode(b"\x03" + encoded[1:])
+    with pytest.raises(TracecloakError, match="form 4, of a later version"):
+        KafkaMessageCoder().decode(b"\x04" + encoded[1:])
 
 
 def test_what_checkpoints_keep_are_numbers() -> None:

@@ -1,0 +1,114 @@
+"""The keys of a stream that say what its messages are like, beyond names of fields.
+
+Each of them needs others: a schema of a registry needs the registry, and values of an operation
+need the field that has them. Azure's Event Hubs is refused here, before anything is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.messages import Operations
+from tracecloak.transforms.services.schemes import EVENT_HUBS, KAFKA
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+    from tracecloak.transforms.services.kafka_topic import KafkaTopic
+
+MessageSchema = Literal["avro", "json", "confluent-avro", "confluent-json"]
+
+
+def kind_of(
+    schema: MessageSchema | None, registry: str | None, properties: str | None
+) -> Literal["avro", "json"] | RegistrySchemas | None:
+    """Returns what messages are, as `MessageFormat` is told.
+
+    Args:
+        schema: The key of that name.
+        registry: `schema_registry`.
+        properties: `schema_registry_properties`.
+
+    Raises:
+        UsageError: One lacks another, or the address of the registry is none.
+    """
+    if schema is None or schema == "avro" or schema == "json":
+        if registry is not None:
+            raise UsageError(
+                "schema_registry is for messages in Confluent's frame: give schema confluent-avro "
+                "or confluent-json"
+            )
+        if properties is not None:
+            raise UsageError(
+                "schema_registry_properties are for a schema_registry, and there is none"
+            )
+        return schema
+    if registry is None:
+        raise UsageError(
+            f"schema {schema} needs the registry that has the schemas: name it with "
+            "schema_registry, such as http://localhost:8081"
+        )
+    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+    from tracecloak.transforms.services.schema_registry import SchemaRegistry
+
+    kind: Literal["avro", "json"] = "avro" if schema == "confluent-avro" else "json"
+    return RegistrySchemas(kind, SchemaRegistry(registry, properties))
+
+
+def operations_of(
+    schema: MessageSchema | None, operation: str | None, events: tuple[str, ...]
+) -> Operations | None:
+    """Returns which messages are events, if a field of theirs says it.
+
+    Args:
+        schema: The key of that name.
+        operation: The key of that name.
+        events: `operation_events`.
+
+    Raises:
+        UsageError: One lacks another, or messages have no such field.
+    """
+    if operation is None and not events:
+        return None
+    if operation is None or not events:
+        raise UsageError(
+            "operation names a field, and operation_events its values that are events: give both "
+            "or neither"
+        )
+    if schema == "avro":
+        raise UsageError("operation: an event of schemas/files/event.avsc has no such field")
+    return Operations(operation, events)
+
+
+def check_brokers(read: KafkaTopic | None, written: KafkaTopic | None, token: str | None) -> None:
+    """Makes sure that what is read is no service whose clock nobody has seen, and tokens are known.
+
+    Args:
+        read: The topic of Kafka that is read, if one is.
+        written: That which gets the steps, if one does.
+        token: `kafka_token`.
+
+    Raises:
+        ValueError: It is, or a token is for no topic, or there is none of that name.
+    """
+    servers = [] if read is None else read.servers.lower().split(",")
+    if any(server.strip().rpartition(":")[0].endswith(EVENT_HUBS) for server in servers):
+        raise ValueError(
+            "input_topic: Azure Event Hubs is not read. A stream asks the brokers, in Kafka's "
+            "language, whether they stamp messages and what time it is, and nobody has seen that "
+            "Event Hubs answers that. Copy the messages to a topic of Kafka with "
+            "message.timestamp.type=LogAppendTime, or to Pub/Sub, and name this one"
+        )
+    if token is None:
+        return
+    if read is None and written is None:
+        raise ValueError(
+            f"kafka_token is for topics of Kafka, and there is none: name one as {KAFKA}"
+            "HOST:PORT/NAME in input_topic or output_topic"
+        )
+    from tracecloak.transforms.services.kafka_tokens import TOKENS
+
+    try:
+        TOKENS.named(token)
+    except UsageError as error:
+        raise ValueError(f"kafka_token: {error}") from None

@@ -1,0 +1,489 @@
+"""Messages of schemas of a registry: one identity in every schema, and none that does harm."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import pickle
+import resource
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.certificates import certificate
+from tests.support.registry_double import RegistryDouble, registry_double
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.streams.message_reasons import (
+    MESSAGE_REASONS,
+    NO_FRAME,
+    NOT_OF_SCHEMA,
+    UNFIT_SCHEMA,
+    UNKNOWN_SCHEMA,
+)
+from tracecloak.transforms.formats import registry_messages
+from tracecloak.transforms.formats.messages import MessageFormat, Operations
+from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+from tracecloak.transforms.services import schema_registry
+from tracecloak.transforms.services.schema_registry import SchemaRegistry
+
+NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
+
+
+class Sent(NamedTuple):
+    data: bytes
+    attributes: dict[str, str] = {}  # noqa: RUF012 - never written to
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RegistryDouble]:
+    with registry_double() as double:
+        yield double
+
+
+@pytest.fixture
+def registry(running: RegistryDouble, monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryDouble]:
+    """An empty registry, which clients ask without patience."""
+    fast = {**schema_registry._SETTINGS, "max.retries": 0}
+    monkeypatch.setattr(schema_registry, "_SETTINGS", fast)
+    running.schemas, running.versions, running.asked = {}, {}, []
+    running.away = running.authorization = None
+    registry_messages._readers.cache_clear()
+    yield running
+    registry_messages._readers.cache_clear()
+
+
+def framed(number: int, data: bytes) -> Sent:
+    return Sent(b"\0" + number.to_bytes(4, "big") + data)
+
+
+def datum(schema: Any, number: int, body: Any) -> Sent:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), body)
+    return framed(number, stream.getvalue())
+
+
+def event_schema(case_id: Any = "string", timestamp: Any = "string", *more: Any) -> dict[str, Any]:
+    fields = [("case_id", case_id), ("activity", "string"), ("timestamp", timestamp), *more]
+    return {
+        "type": "record",
+        "name": "Event",
+        "namespace": "ward",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
+
+
+def layout(registry: RegistryDouble, kind: Literal["avro", "json"] = "avro", **more: Any) -> Any:
+    mapping = ColumnMapping(**more.pop("columns", {}))
+    schemas = RegistrySchemas(kind, SchemaRegistry(registry.url))
+    return MessageFormat(mapping, kind=schemas, **more)
+
+
+def decoded(
+    sent: Sequence[Any], message_format: MessageFormat
+) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
+    """Events, and (message, reason) of the rejects."""
+    events, rejects = message_format.decode(sent, range(len(sent)))
+    reasons = [(row["publish_time"], row["reason"]) for row in rejects.to_pylist()]
+    assert {reason for _, reason in reasons} <= set(MESSAGE_REASONS)
+    return events.to_pylist(), reasons
+
+
+AT = "2026-01-01T00:00:00Z"
+
+
+def test_a_schema_that_changes_the_type_of_a_field_changes_no_identity(
+    registry: RegistryDouble,
+) -> None:
+    """Catches a case that falls into several when its sender's schema evolves."""
+    ways: list[tuple[Any, Any]] = [
+        ("string", "5"), ("int", 5), ("long", 5), ("float", 5.0), ("double", 5.0),
+        (["null", "long", "string"], "5"), (["null", "string", "long"], 5),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("5.00")),
+        ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 9,
+          "scale": 0}, Decimal(5)),
+        ({"type": "long", "logicalType": "time-micros"}, 5),
+    ]  # fmt: skip
+    sent = []
+    for kind, value in ways:
+        plain = kind["type"] if isinstance(kind, dict) and "time" in kind["logicalType"] else kind
+        schema = event_schema(kind)
+        body = {"case_id": value, "activity": "A", "timestamp": AT}
+        sent.append(datum(event_schema(plain), registry.add(schema), body))
+    rows, rejects = decoded(sent, layout(registry))
+    assert rejects == []
+    assert [row["case_id"] for row in rows] == ["5"] * len(ways)
+    assert {row["timestamp"] for row in rows} == {NEW_YEAR}
+    text = "6F9619FF-8B86-D011-B42D-00CF4FC964FF"  # as it was sent, and not as a UUID is written
+    body = {"case_id": text, "activity": "A", "timestamp": AT}
+    uuids = registry.add(event_schema({"type": "string", "logicalType": "uuid"}))
+    rows, _ = decoded([datum(event_schema(), uuids, body)], layout(registry))
+    assert rows[0]["case_id"] == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (("double", 5.5), "case id that is no whole number"),
+        (("double", float("inf")), "field that is no scalar"),
+        (("bytes", b"5"), "field that is no scalar"),
+        (({"type": "array", "items": "string"}, ["5"]), "field that is no scalar"),
+        (({"type": "map", "values": "string"}, {"a": "5"}), "field that is no scalar"),
+        ((["null", "string"], None), "no case id"),
+        (({"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 9},
+          Decimal("123456789012345678.123456789")), "field that is no scalar"),
+        (({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+          Decimal("5.25")), "case id that is no whole number"),
+    ],
+)  # fmt: skip
+def test_what_names_nobody_is_a_reject(registry: RegistryDouble, kind: Any, reason: str) -> None:
+    schema = event_schema(kind[0])
+    good = {"case_id": "c", "activity": "A", "timestamp": AT}
+    number, other = registry.add(schema), registry.add(event_schema())
+    sent = [
+        datum(event_schema(), other, good),
+        datum(schema, number, {**good, "case_id": kind[1]}),
+    ]
+    rows, rejects = decoded([*sent, sent[0]], layout(registry))
+    assert ([row["case_id"] for row in rows], rejects) == (["c", "c"], [(1, reason)])
+
+
+def test_a_time_is_of_the_unit_of_its_schema(registry: RegistryDouble) -> None:
+    """Whatever unit is declared for numbers without one, and for a wall clock in the zone."""
+    micros = NEW_YEAR + 1_234_567
+    numbers = {
+        "timestamp-millis": (micros // 1_000, micros // 1_000 * 1_000),
+        "timestamp-micros": (micros, micros),
+        "timestamp-nanos": (micros * 1_000 + 999, micros),
+        "local-timestamp-millis": (micros // 1_000, micros // 1_000 * 1_000 - 3_600_000_000),
+        "local-timestamp-micros": (micros, micros - 3_600_000_000),
+        "date": (NEW_YEAR // 86_400_000_000, NEW_YEAR - 3_600_000_000),
+    }
+    sent, expected = [], []
+    for logical, (number, at_us) in numbers.items():
+        kind = "int" if logical == "date" else "long"
+        written = registry.add(event_schema("string", {"type": kind, "logicalType": logical}))
+        body = {"case_id": "c", "activity": "A", "timestamp": number}
+        sent.append(datum(event_schema("string", kind), written, body))
+        expected.append(at_us)
+    plain = registry.add(event_schema("string", "long"))
+    body = {"case_id": "c", "activity": "A", "timestamp": 7}
+    sent.append(datum(event_schema("string", "long"), plain, body))
+    columns = {"timestamp_unit": "s", "time_zone": "Europe/Berlin", "timestamp_format": "%d.%m.%Y"}
+    rows, rejects = decoded(sent, layout(registry, columns=columns))
+    assert rejects == []
+    assert [row["timestamp"] for row in rows] == [*expected, 7_000_000]
+    _, rejects = decoded(sent[-1:], layout(registry))
+    assert rejects == [(0, "time that is a number without a unit")]
+
+
+@pytest.mark.parametrize("logical", ["timestamp-millis", "local-timestamp-micros"])
+def test_a_time_after_the_year_9999_rejects_no_more_than_it_must(
+    registry: RegistryDouble, logical: str
+) -> None:
+    """Catches a field that nobody asks for, with `never` in it, that takes its message along."""
+    kind = {"type": "long", "logicalType": logical}
+    schema = event_schema("string", kind, ("until", kind))
+    plain = event_schema("string", "long", ("until", "long"))
+    number = registry.add(schema)
+    body = {"case_id": "c", "activity": "A", "timestamp": 0, "until": (1 << 63) - 1}
+    sent = [datum(plain, number, body), datum(plain, number, {**body, "timestamp": 1 << 62})]
+    rows, rejects = decoded(sent, layout(registry))
+    assert [row["timestamp"] for row in rows] == [0]
+    assert rejects == [(1, "time out of range")]
+
+
+def test_a_schema_refers_to_others(registry: RegistryDouble) -> None:
+    """Types of other subjects, one of them by two ways, and of JSON Schema too."""
+    unit = {"type": "record", "name": "ward.Unit", "fields": [{"name": "name", "type": "string"}]}
+    registry.add(unit, subject="unit")
+    to_unit = {"name": "ward.Unit", "subject": "unit", "version": 1}
+    place = {"type": "record", "name": "ward.Place",
+             "fields": [{"name": "unit", "type": "ward.Unit"}]}  # fmt: skip
+    registry.add(place, subject="place", references=[to_unit])
+    to_place = {"name": "ward.Place", "subject": "place", "version": 1}
+    schema = event_schema("string", "string", ("place", "ward.Place"), ("unit", "Unit"))
+    number = registry.add(schema, references=[to_unit, to_place])
+    whole = event_schema("string", "string", ("place", {**place, "fields": [
+        {"name": "unit", "type": unit}]}), ("unit", "ward.Unit"))  # fmt: skip
+    there = {"name": "ICU"}
+    body = {"case_id": "c", "activity": "A", "timestamp": AT, "place": {"unit": there},
+            "unit": there}  # fmt: skip
+    columns = {"individual_id": "place.unit.name"}
+    rows, rejects = decoded([datum(whole, number, body)], layout(registry, columns=columns))
+    assert (rejects, rows[0]["individual_id"]) == ([], "ICU")
+
+    registry.add({"type": "string", "maxLength": 3}, "JSON", "case")
+    other = registry.add(
+        {"type": "object", "properties": {"case_id": {"$ref": "case.json"}}},
+        "JSON",
+        references=[{"name": "case.json", "subject": "case", "version": 1}],
+    )
+    bodies = [{**body, "case_id": name} for name in ("c-1", "c-12")]
+    sent = [framed(other, json.dumps(one).encode()) for one in bodies]
+    rows, rejects = decoded(sent, layout(registry, "json"))
+    assert ([row["case_id"] for row in rows], rejects) == (["c-1"], [(1, NOT_OF_SCHEMA)])
+
+
+def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble) -> None:
+    number = registry.add({"type": "object", "required": ["activity"]}, "JSON")
+    text = json.dumps({"case_id": 5.0, "activity": "A", "timestamp": AT}).encode()
+    sent = [
+        framed(number, text), framed(number, b'{"case_id": "5"}'), framed(number, b"[1]"),
+        framed(number, b"{"), framed(number, b'{"activity": "\xff"}'), framed(number, b"{" * 9_999),
+        Sent(b"\1" + registry.guid(number).bytes + text), framed(99, text), framed(1 << 31, text),
+        Sent(text), Sent(b"\0\0\0\0\1"), Sent(b"\1" + b"0" * 16), Sent(b"\2" + text),
+        Sent(b"\1" + b"0" * 16 + text),
+    ]  # fmt: skip
+    rows, rejects = decoded(sent, layout(registry, "json"))
+    assert [row["case_id"] for row in rows] == ["5", "5"]
+    assert rejects == [
+        *((i, NOT_OF_SCHEMA) for i in (1, 2, 3, 4, 5)),
+        *((i, UNKNOWN_SCHEMA) for i in (7, 8)),
+        *((i, NO_FRAME) for i in (9, 10, 11, 12)),
+        (13, UNKNOWN_SCHEMA),
+    ]
+    # A number that no registry has is not asked for: what answers to it is no schema.
+    assert f"/schemas/ids/{1 << 31}" not in registry.asked
+
+
+def test_a_schema_is_asked_for_once(registry: RegistryDouble) -> None:
+    number = registry.add(event_schema())
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), number, body)] * 50
+    travelled = pickle.loads(pickle.dumps(layout(registry)))  # noqa: S301 - it is our own
+    both = layout(registry), travelled
+    for one in both:
+        assert len(decoded(sent, one)[0]) == 50
+    assert registry.asked == [f"/schemas/ids/{number}"]
+
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+DEEP = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}, *(
+    {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": f"R{i - 1}"}]}
+    for i in range(1, 2_000)
+)]  # fmt: skip
+WIDE = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}, *(
+    {"type": "record", "name": f"R{i}",
+     "fields": [{"name": name, "type": f"R{i - 1}"} for name in "ab"]}
+    for i in range(1, 60)
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (event_schema("string", "string", ("more", NODE)), b"\2c\2A\2t" + b"\2" * 200_000),
+        (event_schema("string", "string", ("more", {"type": "array", "items": "null"})),
+         b"\2c\2A\2t" + b"\xfe\xff\xff\xff\xff\xff\xff\x7f"),
+        (event_schema("string", "string", ("more", {"type": "array", "items": {
+            "type": "record", "name": "E", "fields": []}})), b"\2c\2A\2t" + b"\xff" * 7 + b"\x7f"),
+        (event_schema("string", "string", ("more", {"type": "array", "items": {
+            "type": "fixed", "name": "E", "size": 0}})), b"\2c\2A\2t" + b"\xff" * 7 + b"\x7f"),
+        (event_schema("string", "string", ("more", "null")), b"\2c\2A\2t"),
+        (DEEP, b"\xfe\x1f\2"),
+        (WIDE, b"\x76" + b"\2" * 1_000),
+        ("[" * 100_000, b"\2c"),
+        ("{}", b"\2c"),
+        ('"nothing"', b"\2c"),
+        (event_schema("string", "string", ("more", "Nowhere")), b"\2c\2A\2t\0"),
+        (event_schema("string", "string", *((f"f{i}", "int") for i in range(30_000))), b"\2c\2A"),
+        (event_schema("string", "string", ("x", {"type": "record", "name": "Event",
+                                                  "fields": []})), b"\2c\2A\2t"),
+    ],
+)  # fmt: skip
+def test_a_hostile_schema_harms_nobody(registry: RegistryDouble, schema: Any, data: bytes) -> None:
+    """Catches a message that takes the stack, the memory or the time of the process."""
+    good, bad = registry.add(event_schema()), registry.add(schema)
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), good, body), framed(bad, data), framed(bad, data)]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows, rejects = decoded(sent, layout(registry))
+    assert (len(rows), rejects) == (1, [(1, UNFIT_SCHEMA), (2, UNFIT_SCHEMA)])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
+    assert registry.asked.count(f"/schemas/ids/{bad}") == 1
+    gc.collect()
+
+
+def test_a_schema_that_cannot_be_used_is_refused(registry: RegistryDouble) -> None:
+    """Rules would change what is read; other kinds, loops of references and long ones too."""
+    rule = {"name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "ENCRYPT"}
+    loop = [{"name": "ward.Event", "subject": "loop", "version": 1}]
+    numbers = [
+        registry.add(event_schema(), ruleSet={"domainRules": [rule]}),
+        registry.add({"type": "object"}, "JSON"),
+        registry.add("message Event {}", "PROTOBUF"),
+        registry.add(event_schema(), subject="loop", references=loop),
+        registry.add({**event_schema(), "doc": "x" * (2 << 20)}),
+    ]
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), number, body) for number in numbers]
+    _, rejects = decoded(sent, layout(registry))
+    assert rejects == [(i, UNFIT_SCHEMA) for i in range(len(numbers))]
+    missing = registry.add(
+        event_schema(), references=[{"name": "x", "subject": "none", "version": 1}]
+    )
+    _, rejects = decoded([datum(event_schema(), missing, body)], layout(registry))
+    assert rejects == [(0, UNKNOWN_SCHEMA)]
+
+
+def test_a_schema_of_json_fetches_nothing(registry: RegistryDouble) -> None:
+    """Catches a schema that has this machine ask whatever address its writer likes."""
+    there = f"{registry.url}/elsewhere"
+    number = registry.add({"type": "object", "allOf": [{"$ref": there}]}, "JSON")
+    based = registry.add({"$id": f"{there}/a", "type": "object", "allOf": [{"$ref": "b"}]}, "JSON")
+    endless = registry.add({"$ref": "#"}, "JSON")
+    wrong = registry.add({"type": 5}, "JSON")
+    text = json.dumps({"case_id": "c", "activity": "A", "timestamp": AT}).encode()
+    sent = [framed(one, text) for one in (number, based, endless, wrong)]
+    rows, rejects = decoded(sent, layout(registry, "json"))
+    assert rows == []
+    assert rejects == [*((i, NOT_OF_SCHEMA) for i in range(3)), (3, UNFIT_SCHEMA)]
+    assert not [path for path in registry.asked if path.startswith("/elsewhere")]
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_registry_that_is_away_rejects_nothing(registry: RegistryDouble, status: int) -> None:
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), registry.add(event_schema()), body)]
+    registry.away = status
+    with pytest.raises(RetryLater, match=rf"cannot answer now \(HTTP {status}\)"):
+        decoded(sent, layout(registry))
+    with pytest.raises(RetryLater):
+        SchemaRegistry(registry.url).check()
+    registry.away = None
+    assert len(decoded(sent, layout(registry))[0]) == 1
+
+
+def test_a_registry_where_nobody_listens_is_away(registry: RegistryDouble) -> None:
+    nobody = SchemaRegistry("http://127.0.0.1:9")
+    with pytest.raises(RetryLater, match="does not answer"):
+        nobody.check()
+    message_format = MessageFormat(kind=RegistrySchemas("avro", nobody))
+    with pytest.raises(RetryLater, match="does not answer"):
+        decoded([framed(1, b"\2c")], message_format)
+
+
+def test_a_registry_that_refuses_is_told_without_the_secret(
+    registry: RegistryDouble, tmp_path: Any
+) -> None:
+    registry.authorization = "Basic dXNlcjpzZWNyZXQ="  # user:secret
+    with pytest.raises(UsageError, match=r"refuses this client \(HTTP 401\).*basic\.auth"):
+        SchemaRegistry(registry.url).check()
+    path = tmp_path / "registry.properties"
+    path.write_text("# who we are\nbasic.auth.user.info = user:secret\ntimeout=5\n")
+    known = SchemaRegistry(registry.url, str(path))
+    known.check()
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), registry.add(event_schema()), body)]
+    assert len(decoded(sent, MessageFormat(kind=RegistrySchemas("avro", known)))[0]) == 1
+    for text, told in (
+        ("basic.auth.user.info=secret", "must be in the form"),
+        ("no.such.setting=secret", "Unrecognized properties: no.such.setting"),
+        ("timeout=secret", "timeout must be a number"),
+        ("ssl.ca.location=/secret", "No such file"),
+        ("secret", "line 1 of"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=told) as caught:
+            known.check()
+        assert "secret" not in str(caught.value)
+    registry.authorization = None
+    with pytest.raises(UsageError, match=r"as a schema registry does \(HTTP 404\)"):
+        SchemaRegistry(f"{registry.url}/nowhere").check()
+
+
+def test_a_registry_is_known_by_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_registry, "_SETTINGS", {"timeout": 20.0, "max.retries": 0})
+    private, public = certificate("registry")
+    for name, text in (("tls", private + public), ("ca", public), ("other", certificate("x")[1])):
+        (tmp_path / f"{name}.pem").write_text(text)
+    path = tmp_path / "registry.properties"
+    with registry_double(tmp_path / "tls.pem") as secured:
+        known = SchemaRegistry(secured.url, str(path))
+        path.write_text(f"ssl.ca.location={tmp_path / 'ca.pem'}\n")
+        known.check()
+        path.write_text(f"ssl.ca.location={tmp_path / 'other.pem'}\n")
+        with pytest.raises(UsageError, match=r"certificate verify failed.*ssl\.ca\.location"):
+            known.check()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "registry:8081", "ftp://a", "http://user:pw@a:1", "https://a?key=pw", "http://"]
+)
+def test_an_address_of_a_registry_is_one_and_holds_no_secret(url: str) -> None:
+    with pytest.raises(UsageError, match="schema_registry") as caught:
+        SchemaRegistry(url)
+    assert "pw" not in str(caught.value)
+
+
+def test_a_feed_of_changes_has_its_events_within_objects(registry: RegistryDouble) -> None:
+    row = {"type": "record", "name": "Row", "fields": [
+        {"name": "case_id", "type": "long"}, {"name": "activity", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}  # fmt: skip
+    schema = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]},
+        {"name": "op", "type": "string"}]}  # fmt: skip
+    number = registry.add(schema)
+    after = {"case_id": 7, "activity": "A", "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    changes = [("c", None, after), ("u", after, after), ("d", after, None), ("r", None, after)]
+    sent = [
+        datum(schema, number, {"op": op, "before": before, "after": now})
+        for op, before, now in changes
+    ]
+    columns = {f: f"after.{f}" for f in ("case_id", "activity")} | {"timestamp": "after.at"}
+    operations = Operations("op", ("c", "r"))
+    rows, rejects = decoded(sent, layout(registry, columns=columns, operations=operations))
+    assert [(row["case_id"], row["timestamp"]) for row in rows] == [("7", NEW_YEAR)] * 2
+    assert rejects == [(i, "operation that is no event") for i in (1, 2)]
+
+
+_NAMES = st.sampled_from(["case_id", "activity", "timestamp", "x"])
+_KINDS = st.recursive(
+    st.sampled_from(
+        ["null", "boolean", "int", "long", "float", "double", "bytes", "string", "Event"]
+    )
+    | st.builds(
+        lambda kind, logical: {"type": kind, "logicalType": logical, "precision": 5, "scale": 1},
+        st.sampled_from(["int", "long", "bytes", "string"]),
+        st.sampled_from(["timestamp-millis", "date", "decimal", "uuid", "duration", "?"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.builds(lambda kind: {"type": "array", "items": kind}, inner)
+    | st.builds(lambda kind: {"type": "map", "values": kind}, inner),
+    max_leaves=4,
+)  # fmt: skip
+_SCHEMAS = st.builds(
+    lambda fields: {"type": "record", "name": "Event", "fields": [
+        {"name": name, "type": kind} for name, kind in fields]},
+    st.lists(st.tuples(_NAMES, _KINDS), max_size=4),
+)  # fmt: skip
+
+
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(schema=_SCHEMAS | _KINDS, data=st.binary(min_size=1, max_size=60), kind=st.booleans())
+def test_no_schema_and_no_bytes_make_a_stream_fail(
+    registry: RegistryDouble, schema: Any, data: bytes, kind: bool
+) -> None:
+    """Of schemas that may be none, with bytes that may be of them: an event, or one reject."""
+    number = registry.add(schema, "AVRO" if kind else "JSON")
+    good = registry.add(event_schema() if kind else {}, "AVRO" if kind else "JSON")
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    well = datum(event_schema(), good, body) if kind else framed(good, json.dumps(body).encode())
+    sent = [well, framed(number, data), Sent(data), well]
+    rows, rejects = decoded(sent, layout(registry, "avro" if kind else "json"))
+    assert len(rows) + len(rejects) == 4
+    assert {0, 3} <= {row["publish_time"] for row in rows}

@@ -1,0 +1,250 @@
+"""Messages of schemas of a registry: Confluent's frame, and in it an Avro datum or a JSON object.
+
+Confluent's own deserialisers read them (confluent-kafka, extra `registry`). The frame is the byte
+0 and the number of the schema, or the byte 1 and its GUID. A schema of a number never changes, so a
+message is read in the same way whenever it is read again: by its own schema alone, and by no later
+version of it. Rules of a schema are not run, and a schema with rules is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.streams.message_reasons import (
+    NO_FRAME,
+    NOT_OF_SCHEMA,
+    UNFIT_SCHEMA,
+    UNKNOWN_SCHEMA,
+)
+from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.transforms.formats.message_fields import UnreadError
+from tracecloak.transforms.services.schema_registry import (
+    NotThereError,
+    SchemaRegistry,
+    confluent_registry,
+)
+
+_FRAME_BYTES = {0: 5, 1: 17}
+# A registry has no schema beyond; one that is asked for it answers that it knows no such question.
+_LAST_ID = (1 << 31) - 1
+# Of a schema with all that it refers to.
+_MAX_REFERENCES = 256
+_MAX_SCHEMA_BYTES = 1 << 20
+_MAX_SCHEMAS = 1_000
+
+Reader = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True)
+class RegistrySchemas:
+    """The schemas of messages.
+
+    Attributes:
+        kind: What is in the frame.
+        registry: Where the schemas are.
+    """
+
+    kind: Literal["avro", "json"]
+    registry: SchemaRegistry
+
+    def body(self, data: bytes) -> dict[str, Any]:
+        """Returns the fields of a message.
+
+        Raises:
+            UnreadError: It has no frame, or is no record of its schema; or there is no such schema,
+                or it cannot be used.
+            UsageError: The registry refuses this client, or the library is not installed.
+            RetryLater: The registry is away.
+        """
+        return _readers(self.kind, self.registry).body(data)
+
+
+class _Readers:
+    """What reads messages of each schema, by its frame; for threads.
+
+    What was found out of a schema is kept, as it never changes, but for one that is not there.
+    """
+
+    def __init__(self, kind: Literal["avro", "json"], registry: SchemaRegistry) -> None:
+        self._kind = kind
+        self._registry = registry
+        self._client = registry.client()
+        self._by_frame: dict[bytes, Reader | None] = {}
+
+    def body(self, data: bytes) -> dict[str, Any]:
+        n_bytes = _FRAME_BYTES.get(data[0], len(data))
+        if len(data) <= n_bytes:
+            raise UnreadError(NO_FRAME)
+        frame = data[:n_bytes]
+        try:
+            reader = self._by_frame[frame]
+        except KeyError:
+            reader = self._reader(frame)
+            if len(self._by_frame) >= _MAX_SCHEMAS:
+                self._by_frame.clear()
+            self._by_frame[frame] = reader
+        if reader is None:
+            raise UnreadError(UNFIT_SCHEMA)
+        try:
+            body = reader(data)
+        except Exception:  # whatever a datum leads to
+            raise UnreadError(NOT_OF_SCHEMA) from None
+        if type(body) is not dict:
+            raise UnreadError(NOT_OF_SCHEMA)
+        return body
+
+    def _reader(self, frame: bytes) -> Reader | None:
+        """Returns what reads messages of a schema; None: it cannot be used."""
+        make = _avro_reader if self._kind == "avro" else _json_reader
+        asking = _Asking(self._registry, self._client, self._kind)
+        try:
+            return make(asking, asking.schema_of(frame))
+        except NotThereError:
+            raise UnreadError(UNKNOWN_SCHEMA) from None
+        except TracecloakError:
+            raise
+        except Exception:  # whatever somebody's schema leads to
+            return None
+
+
+@functools.cache
+def _readers(kind: Literal["avro", "json"], registry: SchemaRegistry) -> _Readers:
+    """The readers of this process."""
+    return _Readers(kind, registry)
+
+
+class _Asking:
+    """A registry as a deserialiser of one schema sees it: that schema, and what it refers to.
+
+    Schemas of Avro come rewritten (`transforms.formats.registry_avro`).
+    """
+
+    def __init__(self, registry: SchemaRegistry, client: Any, kind: str) -> None:
+        self._registry = registry
+        self._client = client
+        self._kind = kind
+        self._n_asked = 0
+        self._n_bytes = 0
+        self._schema: Any = None
+        self.avro: Any = None
+        if kind == "avro":
+            from tracecloak.transforms.formats.registry_avro import AvroSchemas
+
+            self.avro = AvroSchemas()
+
+    def schema_of(self, frame: bytes) -> Any:
+        """Returns the schema that a frame names."""
+        if frame[0]:
+            guid = str(uuid.UUID(bytes=frame[1:]))
+            raw = self._registry.asked(lambda: self._client.get_schema_by_guid(guid))
+        else:
+            number = int.from_bytes(frame[1:], "big")
+            if number > _LAST_ID:
+                raise NotThereError
+            raw = self._registry.asked(lambda: self._client.get_schema(number))
+        self._schema = self._usable(raw)
+        return self._schema
+
+    def get_schema(self, *_: Any, **__: Any) -> Any:
+        """Returns the one schema: a deserialiser is made for each."""
+        return self._schema
+
+    get_schema_by_guid = get_schema
+
+    def get_version(self, subject: str, version: int, *_: Any, **__: Any) -> Any:
+        """Returns a version of a subject, also of one that was deleted."""
+        self._n_asked += 1
+        if self._n_asked > _MAX_REFERENCES:
+            raise ValueError("a schema refers to too many")
+        answer = self._registry.asked(lambda: self._client.get_version(subject, version, True))
+        return _With(answer, schema=self._usable(answer.schema))
+
+    def config(self) -> dict[str, Any]:
+        """Returns no settings: rules, which ask for them, are not run."""
+        return {}
+
+    def _usable(self, schema: Any) -> Any:
+        """Returns a schema as it is to be read by.
+
+        Raises:
+            ValueError: It is of another kind, too long, or has rules, which would change what is
+                read.
+        """
+        if schema.schema_type.lower() != self._kind:
+            raise ValueError("a schema is of another kind")
+        rules = schema.rule_set
+        if rules is not None and (rules.domain_rules or getattr(rules, "encoding_rules", None)):
+            raise ValueError("a schema has rules")
+        self._n_bytes += len(schema.schema_str)
+        if self._n_bytes > _MAX_SCHEMA_BYTES:
+            raise ValueError("a schema is too long")
+        if self.avro is None:
+            return schema
+        return type(schema)(self.avro.rewritten(schema.schema_str), "AVRO", schema.references)
+
+
+class _With:
+    """An object but for some of its attributes."""
+
+    def __init__(self, original: Any, **others: Any) -> None:
+        self.__dict__.update(others)
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+def _no_subject(*_: Any) -> None:
+    """Names no subject: a deserialiser that knows one asks for later versions of the schema."""
+
+
+_SETTINGS = {"subject.name.strategy": _no_subject}
+
+
+def _avro_reader(asking: _Asking, schema: Any) -> Reader:
+    reader: Reader = confluent_registry(".avro").AvroDeserializer(asking, schema, conf=_SETTINGS)
+    asking.avro.judge()
+    return reader
+
+
+def _json_reader(asking: _Asking, schema: Any) -> Reader:
+    """Returns a reader that also makes sure that a message is of its schema.
+
+    The deserialiser's own check would fetch what a schema refers to from anywhere. This one knows
+    the schema and its references alone.
+    """
+    from jsonschema.validators import validator_for
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    deserialiser = confluent_registry(".json_schema").JSONDeserializer(
+        schema,
+        schema_registry_client=asking,
+        conf={**_SETTINGS, "validate": False},
+        json_decode=json.loads,
+    )
+    references = {}
+    pending = list(schema.references or ())
+    while pending:
+        reference = pending.pop()
+        referred = asking.get_version(reference.subject, reference.version).schema
+        contents = bounded_json(referred.schema_str)
+        references[reference.name] = Resource.from_contents(contents, DRAFT7)
+        pending += referred.references or ()
+    contents = bounded_json(schema.schema_str)
+    kind = validator_for(contents)
+    kind.check_schema(contents)
+    validator = kind(contents, registry=Registry().with_resources(references.items()))
+
+    def body(data: bytes) -> Any:
+        read = deserialiser(data)
+        validator.validate(read)
+        return read
+
+    return body
