@@ -42,8 +42,8 @@ class SourceFile:
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
             is null. See `partitions_of`.
-        digest: What tells it from any other, where that is known and it cannot change; None: of
-            each run that begins, its bytes are digested.
+        digest: What tells it from any other, where that is known and nothing else can be read
+            under its name; None: of each run that begins, its bytes are digested.
         version: What it is read by, so that it is read as it was listed; see `Listed`.
     """
 

@@ -108,6 +108,7 @@ def test_processes_side_by_side_are_given_the_listing(server: S3Double, tmp_path
     assert set(kinds) == {"LIST", "GET"} and kinds["LIST"] == 4 and kinds["GET"] <= 2 * 9
 
 
+@pytest.mark.slow
 def test_a_window_whose_file_is_replaced_meanwhile_is_left_for_the_next_command(
     server: S3Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
