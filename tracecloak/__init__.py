@@ -3,12 +3,11 @@
 What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
 
 A log in memory, as a frame of pandas, polars, Arrow or DuckDB or a log of pm4py: `release`, `plan`,
-`evaluate` and `vocabulary`. Events in a pipeline of one's own: `ReadEventLog` or own events made
-canonical with `ColumnMapping`, then `AnonymizeEventLog` with a method of `METHODS` and a
-`KeyReference`. Releases of files: `load` a `ReleaseConfig`, `plan_lines`, `run_release`; `verify`
-one that was received; streams likewise. The kernels alone: `source_of`, `group_into_traces`,
-`anonymise`. What a method, a format or a command of one's own is made of is in
-`tracecloak.plugins`.
+`evaluate` and `vocabulary`. In a pipeline of one's own: `ReadEventLog` or own rows, then
+`AnonymizeEventLog` or `WriteRelease` with a method of `METHODS`, or `PublishDirectlyFollows`.
+Releases of files: `load` a `ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was
+received; streams likewise. The kernels alone: `source_of`, `group_into_traces`, `anonymise`. What a
+method, a format or a command of one's own is made of is in `tracecloak.plugins`.
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
     from tracecloak.pipelines.configuration.config import load as load
     from tracecloak.pipelines.configuration.source import source_of as source_of
+    from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog as AnonymizeEventLog
+    from tracecloak.pipelines.embedded.directly_follows import (
+        PublishDirectlyFollows as PublishDirectlyFollows,
+    )
+    from tracecloak.pipelines.embedded.read import ReadEventLog as ReadEventLog
+    from tracecloak.pipelines.embedded.write import WriteRelease as WriteRelease
     from tracecloak.pipelines.frames.doors import plan as plan
     from tracecloak.pipelines.frames.doors import release as release
     from tracecloak.pipelines.frames.doors import vocabulary as vocabulary
@@ -45,8 +50,6 @@ if TYPE_CHECKING:
     from tracecloak.schemas.events.columns import ColumnMapping as ColumnMapping
     from tracecloak.schemas.published.guarantee import Guarantee as Guarantee
     from tracecloak.schemas.published.manifest import ReleaseManifest as ReleaseManifest
-    from tracecloak.transforms.batch.anonymize import AnonymizeEventLog as AnonymizeEventLog
-    from tracecloak.transforms.batch.read import ReadEventLog as ReadEventLog
     from tracecloak.transforms.keys.reference import KeyReference as KeyReference
     from tracecloak.version import __version__ as __version__
 else:
@@ -59,6 +62,10 @@ else:
             "anonymizers.registry": "METHODS",
             "examination.evaluation.of_frames": "evaluate",
             "pipelines.configuration.config": "ReleaseConfig load",
+            "pipelines.embedded.anonymize": "AnonymizeEventLog",
+            "pipelines.embedded.directly_follows": "PublishDirectlyFollows",
+            "pipelines.embedded.read": "ReadEventLog",
+            "pipelines.embedded.write": "WriteRelease",
             "pipelines.frames.doors": "plan release vocabulary",
             "pipelines.frames.released": "Released",
             "pipelines.planning.plan": "plan_lines",
@@ -73,8 +80,6 @@ else:
             "schemas.events.columns": "ColumnMapping",
             "schemas.published.guarantee": "Guarantee",
             "schemas.published.manifest": "ReleaseManifest",
-            "transforms.batch.anonymize": "AnonymizeEventLog",
-            "transforms.batch.read": "ReadEventLog",
             "transforms.keys.reference": "KeyReference",
             "version": "__version__",
         },

@@ -28,7 +28,9 @@ SECTIONS = {
     "A frame": ("release", "Released", "plan", "evaluate", "vocabulary"),
     "In a Beam pipeline of your own": (
         "AnonymizeEventLog",
+        "WriteRelease",
         "ReadEventLog",
+        "PublishDirectlyFollows",
         "KeyReference",
         "ColumnMapping",
     ),

@@ -1,21 +1,16 @@
 """An example: anonymising events inside a Beam pipeline of your own.
 
 Takes claims as dicts, as they may come from any source, and writes each step's released times. Run
-it with `python -m tracecloak.examination.demo.example_pipeline KEY_FILE OUTPUT_PREFIX`; `tracecloak
-key make` makes the key file.
+it with `python -m tracecloak.examination.demo.example_pipeline KEY_STORE OUTPUT_PREFIX`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import apache_beam as beam
-import numpy as np
-import pyarrow as pa
 
-from tracecloak import AnonymizeEventLog, ColumnMapping, KeyReference
+from tracecloak import AnonymizeEventLog
 
 CLAIMS = [
     {"claim": claim, "step": step, "at": f"2026-03-{day:02d}T{hour:02d}:00:00+00:00"}
@@ -30,37 +25,27 @@ CLAIMS = [
 ]
 
 
-def to_canonical(claims: Sequence[dict[str, str]]) -> pa.RecordBatch:
-    """Makes canonical events of a batch of dicts; their order breaks ties of equal stamps."""
-    columns = pa.RecordBatch.from_pylist(list(claims))
-    mapping = ColumnMapping(case_id="claim", activity="step", timestamp="at")
-    resolved = mapping.resolve(columns.schema.names, xes_names=False)
-    none = np.zeros(0, np.int64)
-    events, _ = resolved.canonicalise(columns, np.arange(columns.num_rows), none, file_rank=0)
-    return events
+def line_of(event: beam.Row) -> str:
+    """Returns a released event as a line of text."""
+    return f"{event.case_id} {event.timestamp.to_utc_datetime():%Y-%m-%d %H:%M} {event.activity}"
 
 
-def released_rows(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yields the released events of a batch as dicts."""
-    yield from rows.to_pylist()
-
-
-def run(key: KeyReference, output: str) -> None:
+def run(key_store: str, output: str) -> None:
     """Anonymises the claims and writes one line an event."""
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = (
             pipeline
-            | "Claims" >> beam.Create([CLAIMS])
-            | "ToCanonical" >> beam.Map(to_canonical).with_output_types(pa.RecordBatch)
+            | "Claims" >> beam.Create(CLAIMS)
             | "Anonymize"
             >> AnonymizeEventLog(
-                "amun", {"guessing_advantage": 0.4}, key, release_id="claims-2026-03"
+                "amun", guessing_advantage=0.4, release_id="claims-2026-03",
+                case_id="claim", activity="step", timestamp="at",
+                key_store=key_store, new_ledger=True,
             )
-            | "ToDicts" >> beam.FlatMap(released_rows)
-            | "Format" >> beam.Map("{case_id} {timestamp:%Y-%m-%d %H:%M} {activity}".format_map)
+            | "Lines" >> beam.Map(line_of)
             | "Write" >> beam.io.WriteToText(output, file_name_suffix=".txt")
-        )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
-    run(KeyReference(f"file:{sys.argv[1]}"), sys.argv[2])
+    run(sys.argv[1], sys.argv[2])

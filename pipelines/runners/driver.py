@@ -69,5 +69,6 @@ def driver_of(runner: str, beam_arguments: Sequence[str]) -> Driver:
 
         return InMemoryDriver()
     from tracecloak.pipelines.runners.on_beam import BeamDriver
+    from tracecloak.pipelines.runners.options import pipeline_options
 
-    return BeamDriver(runner, beam_arguments)
+    return BeamDriver(runner, pipeline_options(runner, beam_arguments))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from tracecloak.pipelines.runners.names import is_local
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
+from tracecloak.pipelines.runners.options import check_ready, version
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.read import EVENTS, ReadEventLog
+from tracecloak.transforms.batch.read import EVENTS, ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.batch.validate import CheckRejects
-from tracecloak.transforms.batch.write import WriteRelease
+from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
 if TYPE_CHECKING:
@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 class BeamDriver:
     """The driver of one of Beam's runners; see `driver.Driver`."""
 
-    def __init__(self, runner: str, beam_arguments: Sequence[str]) -> None:
-        """Reads Beam's flags, which from now on also say how to reach inputs elsewhere.
-
-        Raises:
-            UsageError: They ask for what loses data, or for no run to its end.
-        """
+    def __init__(self, runner: str, options: PipelineOptions) -> None:
+        """Keeps Beam's options, which from now on also say how to reach inputs elsewhere."""
         self.runner = runner
         self.is_local = is_local(runner)
         self.beam_version = version()
-        self._options = pipeline_options(runner, beam_arguments)
+        self._options = options
         FileSystems.set_options(self._options)
 
     def check_ready(self) -> None:
@@ -70,7 +66,7 @@ class BeamDriver:
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
     spec = job.target.spec
-    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         job.n_shards, wait_on=checked, by_individual=spec.by_individual
@@ -81,7 +77,7 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
 
         traces = traces | "Window" >> KeepCounted(job.part)
     release = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
-    _ = release["traces"] | "WriteRelease" >> WriteRelease(
+    _ = release["traces"] | "WriteRelease" >> WriteTraces(
         job.target, release["products"], wait_on=checked
     )
 
@@ -90,7 +86,7 @@ def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
     from tracecloak.transforms.batch.window_stages import WriteUnits
 
-    read = pipeline | "ReadEventLog" >> ReadEventLog(job.source, job.dead_letter.folder)
+    read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         job.n_shards, wait_on=checked, by_individual=part.by_individual

@@ -36,7 +36,7 @@ _LOG = logging.getLogger("tracecloak")
 # of the first bundle. Operators are not chained: if they were, their names in a savepoint would
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
 # on by default is for Beam a flag that turns it off.
-_OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
+OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
 
 
 def run_stream(
@@ -90,8 +90,8 @@ def run_stream(
                 f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
                 "with: name that runner, or begin another epoch, which is another spend"
             )
-        _check_decided(epoch)
-        _warn_without_state(options, epoch)
+        check_decided(epoch)
+        warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
@@ -224,13 +224,33 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     Raises:
         UsageError: The runner runs no streams, or it would keep no state.
     """
+    require_runs(runner)
+    of_runner = OF_FLINK if runner == FLINK else ()
+    options = pipeline_options(runner, [*arguments, *of_runner], must_end=False)
+    require_checkpoints(runner, options)
+    options.view_as(StandardOptions).streaming = True
+    return options
+
+
+def require_runs(runner: str) -> None:
+    """Makes sure that a runner runs streams.
+
+    Raises:
+        UsageError: It runs none.
+    """
     if runner not in RUNNERS:
         known = [name for name in RUNNERS if name != FED]
         raise UsageError(
             f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
         )
-    of_runner = _OF_FLINK if runner == FLINK else ()
-    options = pipeline_options(runner, [*arguments, *of_runner], must_end=False)
+
+
+def require_checkpoints(runner: str, options: PipelineOptions) -> None:
+    """Makes sure that a runner keeps the state of a stream.
+
+    Raises:
+        UsageError: It would keep none.
+    """
     given = options.get_all_options(retain_unknown_options=True)
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
@@ -238,11 +258,9 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
             "distance in milliseconds, such as --checkpointing_interval 60000, and name a folder "
             "for them in Flink's configuration"
         )
-    options.view_as(StandardOptions).streaming = True
-    return options
 
 
-def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
+def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
     given = options.get_all_options(retain_unknown_options=True)
     if epoch.config.runner == FLINK and "savepoint_path" not in given:
@@ -255,7 +273,7 @@ def _warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
             )
 
 
-def _check_decided(epoch: Epoch) -> None:
+def check_decided(epoch: Epoch) -> None:
     """Makes sure that all decided steps are kept, so that none is drawn a second time.
 
     Raises:

@@ -31,18 +31,23 @@ _STARTS = attribute_column(START_TIMESTAMP)
 _FIRST = (CASE_ID, TIMESTAMP, ACTIVITY, _STARTS)
 
 
-def in_content_order(events: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def in_content_order(
+    events: Sequence[pa.RecordBatch], keeps_numbers: bool = False
+) -> pa.RecordBatch:
     """Returns all events in the order of their content, numbered in EVENT_INDEX from 0.
 
     They are ordered by case, time, activity and start, and then by the other columns by name, each
     by value: texts by their bytes in UTF-8, what is missing first. A start that is a record of its
     own comes before all other starts, so that its completion comes after it. Two rows that are
-    equal in all of it are interchangeable. What EVENT_INDEX was before has no say, nor have the
-    order, the number and the dictionaries of the batches: the same events give the same batch.
+    equal in all of it are interchangeable. What EVENT_INDEX was before has no say unless asked for,
+    nor have the order, the number and the dictionaries of the batches: the same events give the
+    same batch.
 
     Args:
         events: Batches of canonical events of one schema, up to the order of its columns. Copies
             stay copies.
+        keeps_numbers: Whether events of one case and time are in the order of their EVENT_INDEX
+            first, as those of files are among those of rows, which all have 0.
 
     Returns:
         One batch of n rows with the columns of the first one given, EVENT_SCHEMA if there is none.
@@ -61,9 +66,10 @@ def in_content_order(events: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         if pa.types.is_dictionary(values.type):
             columns[name] = _with_sorted_dictionary(values)
             keys[name] = [np.asarray(pc.fill_null(columns[name].indices, -1))]
-        elif name != EVENT_INDEX:
+        else:
             keys[name] = _keys_of_numbers(values, name)
-    names = [*(n for n in _FIRST if n in keys), *sorted(keys.keys() - set(_FIRST))]
+    first = [*_FIRST[:2], EVENT_INDEX, *_FIRST[2:]] if keeps_numbers else _FIRST
+    names = [*(n for n in first if n in keys), *sorted(keys.keys() - {*first, EVENT_INDEX})]
     order = np.lexsort([key for name in reversed(names) for key in reversed(keys[name])])
     columns = {name: values.take(pa.array(order)) for name, values in columns.items()}
     columns[EVENT_INDEX] = pa.array(np.arange(len(order), dtype=np.int64))

@@ -35,7 +35,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
-from tracecloak.transforms.batch.read import ReadEventLog
+from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
@@ -85,7 +85,7 @@ def _finish(once: None, totals: Iterable[Chunk]) -> None:
 def columnar_beam(path: str, shards: int) -> Counts:
     """The same on Beam, as tracecloak does it."""
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        read = pipeline | ReadEventLog(source_of(path))
+        read = pipeline | ReadFiles(source_of(path))
         grouped = read["events"] | GroupIntoTraces(shards)
         kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
         totals = (

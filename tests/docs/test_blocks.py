@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 import yaml
 
+import tracecloak as package
 from tests.engines.__main__ import NAMES
 from tests.support.documents import (
     DOCUMENTS,
@@ -135,6 +136,16 @@ def test_every_configuration_is_one(block: Block, name: str, text: str, place: P
     if "accounts" in body:
         (place / "accounts.yaml").write_text(text)
         assert load_accounts("accounts.yaml")
+        return
+    if "pipeline" in body:  # of Beam YAML, whose constructors check their keys
+        write_vocabulary("activities.txt")
+        known = yaml.safe_load((ROOT / "pipelines/embedded/providers.yaml").read_text())
+        doors = known[0]["transforms"]
+        ours = [t for t in body["pipeline"]["transforms"] if t["type"] in doors]
+        assert ours
+        for one in ours:
+            name = doors[one["type"]].removeprefix("tracecloak.")
+            assert getattr(package, name)(**one["config"])
         return
     kind = "release" if "method" in body else "stream"
     schema = json.loads((ROOT / "schemas" / "files" / f"{kind}.schema.json").read_text())

@@ -16,10 +16,15 @@ SECRET = b"k" * 32
 DAY = "2026-11-23"
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the command with the key and on the day of `tests.support.releasing.fix_key`."""
+def fix() -> None:
+    """Has every release of this process use the key and the day of `fix_key`."""
     ReleaseKey.generate = classmethod(lambda cls: cls(SECRET))  # type: ignore[method-assign]
     key_store.today = lambda: DAY
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command with the key and on the day of `tests.support.releasing.fix_key`."""
+    fix()
     return cli.main(arguments)
 
 

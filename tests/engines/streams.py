@@ -95,6 +95,12 @@ class StreamOnFlink:
         self.config: StreamConfig = load_stream(None, self._given)
 
     @property
+    def keys(self) -> dict[str, str]:
+        """What it is given, as a pipeline of somebody's own gives it: workers are threads of it."""
+        apart = ("runner", "output_topic", "worker_keys")
+        return {name: value for name, value in self._given.items() if name not in apart}
+
+    @property
     def topic(self) -> KafkaTopic:
         """That of the events."""
         assert self.config.input_kafka is not None

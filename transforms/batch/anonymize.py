@@ -1,4 +1,4 @@
-"""AnonymizeEventLog: count, decide and what follows, for any method, in one transform."""
+"""AnonymizeTraces: count, decide and what follows, for any method, in one transform."""
 
 from __future__ import annotations
 
@@ -9,90 +9,26 @@ from functools import partial
 from typing import Any, ClassVar
 
 import apache_beam as beam
-import pyarrow as pa
-import pydantic
 from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.draws import decided
-from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Counter
-from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch, with_attributes
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import ReleaseSpec
-from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
-from tracecloak.transforms.batch.traces import GroupIntoTraces
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.batch.shards import BATCH_BYTES
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-
-
-class AnonymizeEventLog(beam.PTransform):
-    """Anonymises canonical events inside any pipeline.
-
-    Takes PCollection[pa.RecordBatch] of canonical events (schemas.events.events.EVENT_SCHEMA, with
-    the attributes that the method's parameters declare, see ColumnMapping; others are dropped) and
-    returns PCollection[pa.RecordBatch]: of released rows (RELEASED_SCHEMA and those attributes),
-    or, of a method that releases no log, the rows of the product named `product`. What the method
-    guarantees is `method_named(method).guarantee(params)`; keeping it takes a key that is used for
-    this input and configuration only, and a single use of the output per release id.
-
-    Example:
-        released = events | AnonymizeEventLog(
-            "amun", {"guessing_advantage": 0.2}, KeyReference("env:RELEASE_KEY"), "claims-2026-11")
-    """
-
-    def __init__(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        key: KeyReference,
-        release_id: str,
-        n_shards: int = DEFAULT_SHARDS,
-        product: str | None = None,
-    ) -> None:
-        super().__init__()
-        try:
-            checked = method_named(method).Params(**params)
-        except pydantic.ValidationError as error:
-            known = method_named(method).Params.model_fields
-            raise usage_error(error, method, known) from None
-        config = config_digest({"method": method, "params": checked.given()})
-        anonymizer = method_named(method)
-        digest = noise_digest(config, anonymizer.version, anonymizer.inner_versions(checked))
-        self._run = ReleaseSpec(method, checked, release_id, key, digest)
-        self._n_shards = n_shards
-        self._product = product
-        if product is None and method_named(method).log == "none":
-            raise UsageError(f"{method} releases no log: name the product to return")
-
-    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[pa.RecordBatch]:
-        """Wires grouping, the method's rounds, and the rows of the release."""
-        carried = method_named(self._run.method).carried(self._run.params)
-        events = events | "DeclaredOnly" >> beam.Map(
-            with_attributes, list(carried)
-        ).with_output_types(pa.RecordBatch)
-        grouped = events | "GroupIntoTraces" >> GroupIntoTraces(
-            self._n_shards, by_individual=self._run.by_individual
-        )
-        parts = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(self._run, self._n_shards)
-        if self._product is None:
-            source, to_rows = parts["traces"], beam.Map(_to_rows)
-        else:
-            source = events.pipeline | "Product once" >> beam.Create([None])
-            to_rows = beam.FlatMap(_to_batches, self._product, pvalue.AsIter(parts["products"]))
-        return source | "ToRows" >> to_rows.with_output_types(pa.RecordBatch)
 
 
 class AnonymizeTraces(beam.PTransform):
@@ -341,15 +277,3 @@ class _MakeProducts(_Keyed):
     def process(self, once: None, *known: Any) -> Iterator[Chunk]:
         _, decisions = self._split(known)
         yield from cut(self._method.products(decisions, self._run.params))
-
-
-def _to_rows(traces: TraceBatch) -> pa.RecordBatch:
-    return traces.to_rows()
-
-
-def _to_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
-    return only(products).by_name[name].to_table().to_batches(max_chunksize=_PRODUCT_ROWS)
-
-
-# Those of one element.
-_PRODUCT_ROWS = 1 << 14

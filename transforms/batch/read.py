@@ -1,4 +1,4 @@
-"""ReadEventLog: files of any format to canonical events and rejects."""
+"""ReadFiles: files of any format to canonical events and rejects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_BYTES = 8 << 20
 _FULL_ROWS = 1 << 15
 
 
-class ReadEventLog(beam.PTransform):
+class ReadFiles(beam.PTransform):
     """Reads an event log; returns a dict of PCollections.
 
     `events` holds batches of canonical events, `rejects` batches of the places and reasons of

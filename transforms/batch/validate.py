@@ -24,7 +24,7 @@ class CheckRejects(beam.PTransform):
         self._dead_letter = dead_letter
 
     def expand(self, read: dict[str, beam.PCollection[Any]]) -> beam.PCollection[bool]:
-        """Takes the outputs of ReadEventLog."""
+        """Takes the outputs of ReadFiles."""
         tally = (
             read["tallies"]
             | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))

@@ -1,4 +1,4 @@
-"""WriteRelease: released cases to the files of a release, and the commit that makes them one."""
+"""WriteTraces: released cases to the files of a release, and the commit that makes them one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 _LOG = logging.getLogger("tracecloak")
 
 
-class WriteRelease(beam.PTransform):
+class WriteTraces(beam.PTransform):
     """Writes PCollection[TraceBatch] of released cases; returns one element once all is committed.
 
     A batch without cases gives its attributes' columns to every part (`released.no_traces`). A

@@ -1,6 +1,6 @@
-"""The files that a release reads: which ones its patterns match, and their bytes.
+"""The events that a release reads: which files its patterns match, their bytes, and rows of Python.
 
-Here: this machine's, object stores by their own clients, others of Beam's file systems, tables of a
-lake, whose files are no log, and streams of gzip. Not here: what the bytes hold, which is the
-formats' affair, and what is written.
+Here: this machine's files, object stores by their own clients, others of Beam's file systems,
+tables of a lake, whose files are no log, streams of gzip, and rows of Python values. Not here: what
+bytes hold, which is the formats' affair, and what is written.
 """

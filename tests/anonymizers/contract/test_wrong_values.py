@@ -115,7 +115,7 @@ def test_a_long_value_is_shown_in_part() -> None:
 
 
 def test_a_wrong_parameter_of_the_transform_is_told_so_too() -> None:
-    from tracecloak import AnonymizeEventLog, KeyReference
+    from tracecloak import AnonymizeEventLog
 
     with pytest.raises(UsageError, match=r"^guessing_advantage: must be below 1, got 2$"):
-        AnonymizeEventLog("amun", {"guessing_advantage": 2}, KeyReference("env:K"), "r")
+        AnonymizeEventLog("amun", {"guessing_advantage": 2}, release_id="r")

@@ -26,9 +26,9 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_trac
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.configuration.config import load, load_log
 from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
-from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.reference import KeyReference
@@ -346,7 +346,15 @@ def test_the_composite_transform_takes_the_declared_attributes_and_drops_others(
         released = (
             pipeline
             | beam.Create(events).with_output_types(pa.RecordBatch)
-            | AnonymizeEventLog("passing", {"attributes": wanted}, key, "r", 3)
+            | AnonymizeEventLog(
+                "passing",
+                {"attributes": wanted},
+                key=key,
+                release_id="r",
+                shards=3,
+                unaccounted=True,
+                output="batches",
+            )
         )
         assert_that(released | "Rows" >> beam.FlatMap(rows_of), equal_to(expected), "same rows")
         schemas = released | beam.Map(lambda rows: rows.schema.names) | beam.combiners.ToList()
@@ -377,7 +385,8 @@ def test_the_composite_transform_misses_what_the_events_lack(
                 | AnonymizeEventLog(
                     "passing",
                     {"attributes": {"amount": DECLARED["amount"]}},
-                    KeyReference("env:TEST_KEY"),
-                    "r",
+                    key="env:TEST_KEY",
+                    release_id="r",
+                    unaccounted=True,
                 )
             )

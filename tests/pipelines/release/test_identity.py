@@ -29,6 +29,7 @@ from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.configuration import config as release_module
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import _origin
@@ -37,8 +38,6 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published import manifest as manifest_module
 from tracecloak.schemas.streams.stream_cases import ClosedCases
-from tracecloak.transforms.batch.anonymize import AnonymizeEventLog
-from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------
@@ -561,8 +560,8 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
         monkeypatch.setattr(mine, "version", version, raising=False)
         with pytest.raises(InterruptedError):
             steps.made_product().publish(0, counted, (), steps.name, release_key(1))
-        made = AnonymizeEventLog("private-log", WITH_MINE["params"], KeyReference("env:X"), "r")
-        drawn.append(made._run.noise_digest)
+        made = AnonymizeEventLog("private-log", WITH_MINE["params"], release_id="r")
+        drawn.append(made._config.noise_digest)
         origins.append(_origin(steps))
     assert len(set(drawn)) == 4
     assert not origins[0].is_drawn_alike(origins[1])

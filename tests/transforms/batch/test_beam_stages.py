@@ -15,6 +15,7 @@ from apache_beam.testing.util import assert_that, equal_to
 import tracecloak.transforms.arrow_coder as arrow_coder
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
+from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
@@ -22,11 +23,11 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import NO_CASE, Finding, TallyOfFile
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.anonymize import AnonymizeEventLog, AnonymizeTraces
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import ReleaseSpec
-from tracecloak.transforms.batch.read import ReadEventLog
+from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files, open_source
@@ -87,7 +88,7 @@ def test_a_pipeline_is_built_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(KeyReference, "resolve", resolved)
     pipeline = beam.Pipeline(runner="FnApiRunner")
     created = pipeline | beam.Create(events(3)).with_output_types(pa.RecordBatch)
-    _ = created | AnonymizeEventLog("amun", {}, KeyReference("env:TEST_KEY"), "r")
+    _ = created | AnonymizeEventLog("amun", key="env:TEST_KEY", release_id="r", unaccounted=True)
     assert pipeline.to_runner_api().components.transforms
 
 
@@ -187,7 +188,14 @@ def test_the_composite_transform_equals_the_in_memory_driver(
         released = (
             pipeline
             | beam.Create(batches).with_output_types(pa.RecordBatch)
-            | AnonymizeEventLog("amun", {"guessing_advantage": 0.4}, key, "r")
+            | AnonymizeEventLog(
+                "amun",
+                guessing_advantage=0.4,
+                key=key,
+                release_id="r",
+                unaccounted=True,
+                output="batches",
+            )
             | beam.FlatMap(_rows)
         )
         assert_that(released, equal_to(expected))
@@ -257,7 +265,7 @@ def test_reading_gives_each_file_its_rank(tmp_path: Path) -> None:
         tuple(match_files([str(tmp_path / "*.csv")])), SourceFormat(), ColumnMapping()
     )
     with beam.Pipeline("FnApiRunner") as pipeline:
-        read = pipeline | ReadEventLog(source)
+        read = pipeline | ReadFiles(source)
         rows = read["events"] | beam.FlatMap(_rows)
         stamp = 1_767_225_600_000_000
         assert_that(rows, equal_to([("a", "A", stamp, 0), ("b", "A", stamp, 1 << 40)]))
@@ -317,13 +325,10 @@ def test_decisions_are_decoded_without_copying_and_sent_on_as_they_came() -> Non
     assert not value.counts.flags.writeable
 
 
-def test_the_example_of_the_documentation_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     from tracecloak.examination.demo import example_pipeline
 
-    monkeypatch.setenv("TEST_KEY", "ef" * 32)
-    example_pipeline.run(KeyReference("env:TEST_KEY"), str(tmp_path / "out"))
+    example_pipeline.run(str(tmp_path / "keys"), str(tmp_path / "out"))
     lines = list(itertools.chain(*(p.read_text().splitlines() for p in tmp_path.glob("out*.txt"))))
     assert lines
     steps = {line.split()[-1] for line in lines}

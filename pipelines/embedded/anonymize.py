@@ -1,0 +1,204 @@
+"""AnonymizeEventLog: rows of events in, released rows out, and the ledger charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.embedded.asked import OF_ROWS, PAYING, columns_of, config_of
+from tracecloak.pipelines.embedded.canonical import (
+    EVENTS,
+    REJECTS,
+    TALLIES,
+    CheckMalformed,
+    MakeCanonical,
+)
+from tracecloak.pipelines.embedded.claiming import Settling, claim, require_payer, rows_output
+from tracecloak.pipelines.embedded.elements import Elements, elements_of
+from tracecloak.pipelines.embedded.released_rows import (
+    ReleasedRows,
+    product_schema,
+    released_once,
+)
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import released_schema
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces
+from tracecloak.transforms.batch.job import ReleaseSpec
+from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.keys.reference import KeyReference
+
+Output = Literal["rows", "batches"]
+RELEASED = "released"
+
+
+class AnonymizeEventLog(beam.PTransform):
+    """Anonymises the events of a finished log inside any pipeline, and pays for it.
+
+    Takes a PCollection of rows with a schema (NamedTuple, beam.Row), of dicts, or of
+    pyarrow.RecordBatch, bounded and in the global window. Returns the released rows with a schema:
+    case_id, activity, timestamp and the declared attributes, or the columns of a product.
+
+    Rows have no numbers, so events of a case with equal stamps are in the order of their content
+    (`schemas.events.content_order`): the release is the same however rows are shuffled or retried.
+    Batches of `ReadEventLog` keep the order of their files.
+
+    Example:
+        claims | AnonymizeEventLog(
+            "private-log", epsilon=1, vocabulary="activities.txt", release_id="claims-2026-11",
+            case_id="claim", activity="step", timestamp="at", account="claims")
+    """
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        columns: ColumnMapping | Mapping[str, Any] | None = None,
+        product: str | None = None,
+        output: Output = "rows",
+        with_rejects: bool = False,
+        unaccounted: bool = False,
+        key: KeyReference | str | None = None,
+        **keys: Any,
+    ) -> None:
+        """Checks what is asked for; nothing is paid before the pipeline is built.
+
+        Args:
+            method: Name of a method.
+            params: Its parameters; each can be a keyword as well.
+            columns: Which column plays which part; the keys can be keywords as well.
+            product: Name of the product to return in place of the log; a method without a log
+                needs it.
+            output: `rows`, or `batches` of Arrow.
+            with_rejects: Whether to return a dict of `released` and `rejects`: a row with the
+                reason of each malformed record, which is exact and for the operator alone.
+            unaccounted: Whether no ledger is asked: then `key` says where the key of the release
+                is, which must be used for one input and one configuration, and nothing is noted.
+            key: Where that key is.
+            keys: Keys of a configuration: `release_id`, those of `columns`, `where`,
+                `max_error_ratio`, `expected_cases`, `shards`, and who pays (`ledger`, `account`,
+                `dataset`, `key_store`, …), or parameters of the method.
+
+        Raises:
+            UsageError: A key is unknown, missing or wrong.
+        """
+        super().__init__()
+        self._config = config_of(method, params, {**columns_of(columns), **keys}, OF_ROWS)
+        self._product = product
+        self._with_rejects = with_rejects
+        self._key = KeyReference(key) if isinstance(key, str) else key
+        self._unaccounted = unaccounted
+        if unaccounted:
+            require_payer(keys, PAYING)
+        if unaccounted != (key is not None):
+            raise UsageError(
+                "key is for unaccounted=True, and unaccounted=True needs it: without both, the "
+                "ledger is charged and the key store makes the key"
+            )
+        anonymizer = method_named(method)
+        if product is None and anonymizer.log == "none":
+            raise UsageError(f"{method} releases no log: name the product to return")
+        if output not in ("rows", "batches"):
+            raise UsageError(f"output must be rows or batches, got {output!r}")
+        self._rows: ReleasedRows | None = None
+        if output == "rows":
+            carried = anonymizer.carried(self._config.method_params)
+            self._rows = ReleasedRows(
+                released_schema(carried) if product is None else product_schema(product)
+            )
+
+    def expand(self, events: beam.PCollection[Any]) -> Any:
+        """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
+        elements = elements_of(events, self._config)
+        spec, settling = self._spec(elements, events.pipeline)
+        parts, rejects = add_release(events, elements, spec, self._config)
+        if self._product is None:
+            released = parts["traces"] | "ToBatches" >> beam.Map(
+                TraceBatch.to_rows
+            ).with_output_types(pa.RecordBatch)
+        else:
+            released = released_once(events.pipeline, self._product, parts["products"])
+        if settling is not None:
+            _ = (
+                events.pipeline
+                | "Settle once" >> beam.Create([settling])
+                | "NoteCases" >> beam.Map(_note_cases, pvalue.AsIter(parts["products"]))
+            )
+        if self._rows is not None:
+            released = released | "ReleasedRows" >> self._rows
+        if not self._with_rejects:
+            return released
+        rows = rejects | "RejectRows" >> beam.Map(_reject_row).with_output_types(
+            RowTypeConstraint.from_fields([("reason", str)])
+        )
+        return {RELEASED: released, REJECTS: rows}
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns what a runner shows of the transform: no value of a filter, and no key."""
+        facts = shown(self._config)
+        if self._unaccounted:
+            del facts["account"]
+        return facts | {"unaccounted": self._unaccounted}
+
+    def _spec(
+        self, elements: Elements, pipeline: beam.Pipeline
+    ) -> tuple[ReleaseSpec, Settling | None]:
+        config = self._config
+        if self._key is not None:
+            release_id = str(config.release_id)
+            return ReleaseSpec(
+                config.method, config.method_params, release_id, self._key, config.noise_digest
+            ), None
+        placed = config.model_copy(update={"output": rows_output(config), "staging_area": None})
+        paid = claim(placed, elements, pipeline)
+        assert paid is not None  # no such release has files that could be there
+        return paid.job.target.spec, paid.settling
+
+
+def add_release(
+    events: beam.PCollection[Any], elements: Elements, spec: ReleaseSpec, config: ReleaseConfig
+) -> tuple[dict[str, beam.PCollection[Any]], beam.PCollection[str]]:
+    """Adds a release up to its rows to a pipeline.
+
+    Returns:
+        What AnonymizeTraces returns, with what must be complete before anything appears under
+        `checked`; and the reasons of malformed records.
+    """
+    read = events | "MakeCanonical" >> MakeCanonical(elements)
+    checked = read[TALLIES] | "CheckMalformed" >> CheckMalformed(config.largest_error_ratio)
+    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+        config.shards, wait_on=checked, by_individual=spec.by_individual, by_content=True
+    )
+    parts = grouped["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
+        spec, config.shards, wait_on=checked
+    )
+    return {**parts, "checked": checked}, read[REJECTS]
+
+
+def shown(config: ReleaseConfig) -> dict[str, Any]:
+    """Returns what a runner may show of a release."""
+    guarantee = config.guarantee
+    return {
+        "method": config.method,
+        "release_id": str(config.release_id),
+        "guarantee": guarantee.kind,
+        "unit": guarantee.unit,
+        "account": config.account,
+    }
+
+
+def _note_cases(settling: Settling, products: Any) -> None:
+    settling.note_cases()
+
+
+def _reject_row(reason: str) -> beam.Row:
+    return beam.Row(reason=reason)

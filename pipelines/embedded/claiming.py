@@ -1,0 +1,145 @@
+"""A release in somebody's own pipeline is claimed and paid when the pipeline is built.
+
+What it costs is reserved then, and the gate before its noise is passed as by the command: where the
+first round decides, if the runner ends with this process, and before the pipeline is submitted
+elsewhere. The input has no digest before it is read: it is compared where a round decides.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import StandardOptions
+
+from tracecloak.pipelines.budget.books import Books
+from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.embedded.elements import Elements
+from tracecloak.pipelines.release.claiming import claimed, job_of
+from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.runners.on_beam import BeamDriver
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.transforms.batch.job import Job
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
+
+_DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What is told to the books of a release from within its pipeline; it pickles.
+
+    Attributes:
+        gate: Where its workers on this machine find key store and ledger.
+        folder: Where the release lies.
+    """
+
+    gate: Gate
+    folder: ReleaseFolder
+
+    @property
+    def books(self) -> Books:
+        """The books of the release, opened anew in the worker."""
+        return Books(self.gate.store(), self.gate.ledger(), self.folder)
+
+    def finish(self) -> None:
+        """Does what comes after the release is visible; done once, does nothing."""
+        if self.books.look().state == "visible":
+            self.books.finish(self.gate.key_fingerprint)
+
+    def note_cases(self) -> None:
+        """Notes in the ledger which cases were read, of a release that has no files."""
+        self.books.note_cases(self.gate.key_fingerprint)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A release that is paid.
+
+    Attributes:
+        job: What its stages are given.
+        settling: How its pipeline ends it; None: workers do not reach the key store.
+    """
+
+    job: Job
+    settling: Settling | None
+
+
+def runner_of(pipeline: beam.Pipeline) -> str:
+    """Returns the name of the runner that a pipeline was made for."""
+    name = type(pipeline.runner).__name__
+    return _DIRECT.get(name, name)
+
+
+def rows_output(config: ReleaseConfig) -> str:
+    """Returns the folder by which ledger and key store know releases whose rows go on.
+
+    Nothing appears in it. What their rounds decide lies beside it until they are ended.
+    """
+    place = config.staging_area or str(store_at(config.key_store).path.absolute())
+    return cast(str, FileSystems.join(place, "rows"))
+
+
+def claim(config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline) -> Claim | None:
+    """Pays for a release, or goes on with what was paid; returns None if it is there already.
+
+    Args:
+        config: What it is to make, and where it goes.
+        elements: How its events are read.
+        pipeline: The pipeline that it will be part of.
+
+    Raises:
+        TracecloakError: It may not be made, or not be finished, or not be paid.
+    """
+    runner = runner_of(pipeline)
+    options = copy.deepcopy(pipeline.options)
+    options.view_as(StandardOptions).runner = runner
+    config = config.model_copy(update={"runner": runner})
+    source = EventSource((), config.source_format, elements.mapping)
+    run = opened(config, BeamDriver(runner, options), source)
+    books, folder = run.books, run.folder
+    with books.store.alone(folder.output, folder.release_id):
+        standing = books.look()
+        if standing.state in ("visible", "released"):
+            from tracecloak.pipelines.release.going_on import recognised
+
+            recognised(run, standing)
+            return None
+        run = claimed(run, standing)
+        try:
+            # Another pipeline of this release may be at work: each builds in a place of its own.
+            folder = replace(run.folder, attempt=uuid.uuid4().hex[:16])
+            job = job_of(replace(run, books=replace(run.books, folder=folder)))
+        except BaseException:
+            assert run.key is not None  # the run is claimed
+            run.books.void(run.key.fingerprint)
+            raise
+    return Claim(job, _settling_of(job) if run.driver.is_local else None)
+
+
+def _settling_of(job: Job) -> Settling:
+    draws: Any = job.target.spec.draws
+    assert isinstance(draws, KeptDraws) and isinstance(draws.before, Gate)  # as of a local run
+    return Settling(draws.before, replace(job.target.folder, attempt=""))
+
+
+def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    """Makes sure that who does not pay names nobody who does.
+
+    Raises:
+        UsageError: A key says who pays.
+    """
+    for name in allowed:
+        if config_keys.get(name) is not None:
+            raise UsageError(
+                f"{name} is for a release that a ledger accounts for: leave it out, or leave out "
+                "unaccounted=True"
+            )

@@ -1,0 +1,217 @@
+"""PublishDirectlyFollows: an unbounded stream of events in, a directly-follows graph a period."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Optional
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.io.gcp.pubsub import PubsubMessage
+from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
+
+from tracecloak.pipelines.embedded.asked import ROWS, columns_of, with_filters
+from tracecloak.pipelines.embedded.claiming import runner_of
+from tracecloak.pipelines.embedded.elements import kind_of, require_fields
+from tracecloak.pipelines.embedded.row_messages import TIME, RowMessage, ToMessage
+from tracecloak.pipelines.runners.names import FED, FLINK
+from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.run import (
+    OF_FLINK,
+    build_stream,
+    check_decided,
+    require_checkpoints,
+    require_reads,
+    require_runs,
+    source_of,
+    warn_without_state,
+)
+from tracecloak.pipelines.stream.services import is_begun
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import TIMESTAMP
+from tracecloak.schemas.published.step import Step
+
+_NO_KEYS = (
+    *("product", "log_params", "runner", "output_topic", "reject_topic", "input_subscription"),
+    *("message_schema", "schema", "time_attribute", "id_attribute"),
+)
+# Runners of Beam on this machine, which run a stream whose messages the pipeline gives.
+_HERE = ("DirectRunner", FED)
+_ROW = RowTypeConstraint.from_fields(
+    [
+        *(("release_id", str), ("epoch", str), ("step", int), ("view", str)),
+        *(("start", Timestamp), ("end", Timestamp), ("source", str), ("target", str)),
+        *(("count", int), ("low", Optional[int]), ("high", Optional[int])),  # noqa: UP045
+        ("standard_error", float),
+    ]
+)
+
+
+class PublishDirectlyFollows(beam.PTransform):
+    """Publishes a directly-follows graph with a true epsilon of every period of a stream.
+
+    Takes an unbounded PCollection in the global window of rows with a schema, of dicts or of
+    messages (PubsubMessage), each with the time of its publishing for its element time; or begins a
+    pipeline and reads `input_topic`, a topic of Kafka. Returns rows, one an edge and step, and
+    writes the files that the command `tracecloak stream` does.
+
+    The cost of the whole horizon is charged when the pipeline is built, once an epoch. The same
+    epoch built again goes on and pays nothing.
+
+    Example:
+        events | PublishDirectlyFollows(
+            output="released", release_id="ward", epoch="2026", epsilon=1, period="1h",
+            horizon=24, start="2026-11-01", gap="2h", max_lifetime="2d",
+            vocabulary="activities.txt", case_id="patient", activity="step", timestamp="at")
+    """
+
+    def __init__(
+        self,
+        *,
+        columns: ColumnMapping | Mapping[str, Any] | None = None,
+        output_steps: Literal["rows", "steps"] = "rows",
+        **keys: Any,
+    ) -> None:
+        """Checks what is asked for; nothing is paid before the pipeline is built.
+
+        Args:
+            columns: Which field plays which part; the keys can be keywords as well.
+            output_steps: `rows`, or `steps`: the releases themselves, each with its JSON.
+            keys: Keys of the configuration of a stream, such as `output`, `release_id`, `epoch`,
+                `epsilon`, `vocabulary`, `period`, `horizon`, `start`, `gap`, `max_lifetime`, and
+                who pays.
+
+        Raises:
+            UsageError: A key is unknown, missing or wrong.
+        """
+        super().__init__()
+        if output_steps not in ("rows", "steps"):
+            raise UsageError(f"output_steps must be rows or steps, got {output_steps!r}")
+        self._has_rows = output_steps == "rows"
+        given = {n: v for n, v in {**columns_of(columns), **keys}.items() if v is not None}
+        for name in _NO_KEYS:
+            if name in given:
+                raise UsageError(
+                    f"{name} is a key of a stream that a command runs, and has no meaning here: "
+                    "leave it out"
+                )
+        self._reads = "input_topic" in given
+        if not self._reads:
+            given |= {"input_subscription": ROWS, "time_attribute": TIME}
+        self._config = load_stream(None, with_filters(given))
+
+    def expand(self, events: Any) -> beam.PCollection[Any]:
+        """Pays, and wires all of the stream up to its steps."""
+        config = self._of_runner(events.pipeline)
+        messages = self._messages(events, config)
+        with paid_epoch(config) as epoch:
+            is_spent = epoch.is_spent  # its key goes at the end of the block
+            if not is_spent:
+                check_decided(epoch)
+                warn_without_state(events.pipeline.options, epoch)
+                steps = build_stream(events.pipeline, messages, epoch)
+        if is_spent:
+            raise BudgetExhausted(
+                f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
+                "step is published. Begin another epoch, which is another spend"
+            )
+        if not self._has_rows:
+            return steps
+        return steps | "ToRows" >> beam.FlatMap(_rows_of).with_output_types(_ROW)
+
+    def display_data(self) -> dict[str, Any]:
+        """Returns what a runner shows of the transform: no value of a filter, and no key."""
+        config = self._config
+        return {
+            "release_id": config.release_id,
+            "epoch": config.epoch,
+            "epsilon": str(config.epsilon),
+            "horizon": config.horizon,
+            "account": config.account,
+        }
+
+    def _of_runner(self, pipeline: beam.Pipeline) -> StreamConfig:
+        """Returns the configuration for the runner of a pipeline.
+
+        Raises:
+            UsageError: It runs no streams, or would lose the state of this one.
+        """
+        runner, options = runner_of(pipeline), pipeline.options
+        if runner in _HERE:
+            return self._config.model_copy(update={"runner": FED})
+        require_runs(runner)
+        require_checkpoints(runner, options)
+        given = options.get_all_options(retain_unknown_options=True)
+        missing = [flag for flag in OF_FLINK if flag.removeprefix("--") not in given]
+        if runner == FLINK and missing:
+            raise UsageError(
+                f"runner {runner} loses messages of a stream between checkpoints without "
+                f"{' '.join(OF_FLINK)}: give the pipeline these flags"
+            )
+        options.view_as(StandardOptions).streaming = True
+        return self._config.model_copy(update={"runner": runner})
+
+    def _messages(self, events: Any, config: StreamConfig) -> Any:
+        """Returns the messages of the collection, or what reads them.
+
+        Raises:
+            UsageError: It is windowed, or its type is none that can be read.
+            InputSchemaError: Its rows lack a field that is mapped.
+        """
+        if isinstance(events, pvalue.PBegin):
+            if not self._reads:
+                raise UsageError(
+                    "there are no events: apply the transform to a collection, or name the topic "
+                    "of Kafka that it reads with input_topic"
+                )
+            require_reads(config)
+            return source_of(config, not is_begun(config))
+        if self._reads:
+            raise UsageError(
+                "input_topic is for a transform that begins a pipeline: leave it out, or apply "
+                "the transform to the pipeline itself"
+            )
+        if not events.windowing.is_default():
+            raise UsageError(
+                "the events are windowed, and this transform cuts time into steps itself: leave "
+                "the windows out, and say the length of a step with period"
+            )
+        if events.element_type is PubsubMessage:
+            return events
+        kind, fields = kind_of(events.element_type)
+        if kind == "batches":
+            raise UsageError(
+                "the events have the type RecordBatch, and a stream takes rows with a schema, "
+                "dicts or messages, each with a time of its own"
+            )
+        resolved = config.layout.mapping.resolve(None if fields is None else list(fields), False)
+        if fields is not None:
+            require_fields(resolved, fields)
+        names = resolved.wanted + (
+            (config.event_id,) if fields is None or config.event_id in fields else ()
+        )
+        to_message = ToMessage(names, resolved.names[TIMESTAMP], kind == "dicts")
+        return events | "ToMessages" >> beam.Map(to_message).with_output_types(RowMessage)
+
+
+def _rows_of(step: Step) -> Iterator[beam.Row]:
+    for row in step.to_rows().to_pylist():
+        source, target = row["cell"]
+        yield beam.Row(
+            release_id=row["release_id"],
+            epoch=row["epoch"],
+            step=row["step"],
+            view=row["view"],
+            start=Timestamp(micros=row["start_us"]),
+            end=Timestamp(micros=row["end_us"]),
+            source=source,
+            target=target,
+            count=row["count"],
+            low=row.get("low"),
+            high=row.get("high"),
+            standard_error=row["standard_error"],
+        )

@@ -1,0 +1,187 @@
+"""What a collection holds, told by its type when a pipeline is built, and how it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, get_type_hints
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.typehints import typehints
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.source import mapping_of
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
+from tracecloak.schemas.events.events import START_TIMESTAMP, TIMESTAMP
+from tracecloak.transforms.inputs.python_rows import RowReader
+
+Kind = Literal["rows", "dicts", "batches"]
+_OF_TIMES = (Timestamp, datetime.date)  # of which datetime is one
+_OF_NUMBERS = (int, float, Decimal, np.number)
+_SCALARS = (str, bytes, *_OF_NUMBERS, bool, np.bool_)
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Elements:
+    """How the elements of a collection are read; it pickles.
+
+    Attributes:
+        kind: What they are: rows with a schema, dicts, or Arrow record batches.
+        mapping: What their columns mean.
+        carried: Names of the attributes that the method reads, starts of events among them.
+        reader: Reads rows and dicts; None: they are batches.
+    """
+
+    kind: Kind
+    mapping: ColumnMapping
+    carried: tuple[str, ...]
+    reader: RowReader | None
+
+
+def elements_of(events: beam.PCollection[Any], config: ReleaseConfig) -> Elements:
+    """Returns how the events of a finished log are read.
+
+    Args:
+        events: Of a pipeline that is being built.
+        config: What is to be released of them.
+
+    Raises:
+        UsageError: The collection is unbounded or windowed, or its type is none that can be read.
+        InputSchemaError: Its rows lack a column that is mapped, or have a type that cannot be what
+            it is mapped to.
+    """
+    require_whole(events)
+    mapping = mapping_of(config)
+    carried = tuple(method_named(config.method).carried(config.method_params))
+    kind, fields = kind_of(events.element_type)
+    if kind == "batches":
+        return Elements(kind, mapping, carried, None)
+    if fields is None:
+        return Elements(kind, mapping, carried, RowReader.of_unknown_names(mapping))
+    resolved = mapping.resolve(list(fields), xes_names=False)
+    require_fields(resolved, fields)
+    return Elements(kind, mapping, carried, RowReader(resolved))
+
+
+def require_whole(events: beam.PCollection[Any]) -> None:
+    """Makes sure that a collection is a whole log: a case counts once, in one place.
+
+    Raises:
+        UsageError: It is unbounded, or windowed, or its runner loses data.
+    """
+    if not events.is_bounded:
+        raise UsageError(
+            "the events are unbounded, and this transform releases a finished log once: use "
+            "PublishDirectlyFollows, which publishes a release every period"
+        )
+    if not events.windowing.is_default():
+        raise UsageError(
+            "the events are windowed, and a case can have events in several windows, which would "
+            "each release it again: leave the windows out (beam.WindowInto(GlobalWindows())), "
+            "release windows of time by a schedule with the command `tracecloak windows`, or "
+            "publish a release every period with PublishDirectlyFollows"
+        )
+    options = events.pipeline.options.view_as(DirectOptions)
+    if options.direct_running_mode == "multi_threading":
+        raise UsageError(
+            "direct_running_mode multi_threading silently loses data in Beam 2.77; use in_memory "
+            "or multi_processing"
+        )
+
+
+def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
+    """Returns what elements of a type are, and the types of their fields if it tells them.
+
+    Raises:
+        UsageError: They are nothing that can be read; names the type.
+    """
+    if element_type is pa.RecordBatch:
+        return "batches", None
+    if _is_dict(element_type):
+        return "dicts", None
+    rows = element_type
+    if not isinstance(rows, RowTypeConstraint) and isinstance(rows, type):
+        has_fields = hasattr(rows, "_fields") or dataclasses.is_dataclass(rows)
+        rows = RowTypeConstraint.from_user_type(rows) if has_fields else None
+    if isinstance(rows, RowTypeConstraint):
+        return "rows", _fields_of(rows)
+    shown = getattr(element_type, "__name__", None) or repr(element_type)
+    raise UsageError(
+        f"the events have the type {shown}, and can be rows with a schema (beam.Row, NamedTuple), "
+        "dicts or pyarrow.RecordBatch: name the type where they are made, such as "
+        "beam.Map(…).with_output_types(dict[str, Any])"
+    )
+
+
+def _fields_of(rows: RowTypeConstraint) -> dict[str, Any]:
+    """Returns the types of the fields of rows by their names."""
+    fields = dict(rows._fields)
+    # Of a class whose module postpones annotations, Beam knows them as texts.
+    with contextlib.suppress(NameError, TypeError):
+        fields |= {n: t for n, t in get_type_hints(rows.user_type).items() if n in fields}
+    return fields
+
+
+def _is_dict(element_type: Any) -> bool:
+    if isinstance(
+        element_type, typehints.DictHint.DictConstraint | typehints.MappingTypeConstraint
+    ):
+        return True
+    return any(kind in (dict, Mapping) for kind in getattr(element_type, "__mro__", ()))
+
+
+def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None:
+    """Makes sure that rows have the columns that are mapped, of types that can be read.
+
+    Raises:
+        InputSchemaError: They have not; names the column.
+    """
+    of_times = (TIMESTAMP, START_TIMESTAMP)
+    times = {resolved.names.get(name, "") for name in of_times}
+    texts = {source for name, source in resolved.names.items() if name not in of_times}
+    for name in resolved.required:
+        if name not in fields:
+            shown = ", ".join(map(repr, list(fields)[:_SHOWN])) or "none"
+            raise InputSchemaError(
+                f"the rows have no field {name!r}; their fields are {shown}. Map the columns with "
+                "case_id, activity and timestamp, each by the name of a field"
+            )
+        kinds = _kinds(fields[name])
+        known = _SCALARS + (() if name in texts else _OF_TIMES)
+        if wrong := [kind for kind in kinds if not _is_one_of(kind, known)]:
+            raise InputSchemaError(
+                f"the field {name!r} has the type {getattr(wrong[0], '__name__', wrong[0])}, which "
+                "cannot be what it is mapped to: convert it, or map another field"
+            )
+        if name in times and resolved.mapping.timestamp_unit is None:
+            if any(isinstance(kind, type) and issubclass(kind, _OF_NUMBERS) for kind in kinds):
+                raise InputSchemaError(
+                    f"the field {name!r} holds numbers; say their unit since 1970 with "
+                    "timestamp_unit: s, ms or us"
+                )
+
+
+def _kinds(field: Any) -> list[Any]:
+    """Returns the types of a field's values but None's, as Beam has them."""
+    kind = convert_to_beam_type(field)
+    return [one for one in getattr(kind, "union_types", (kind,)) if one is not type(None)]
+
+
+def _is_one_of(kind: Any, known: tuple[type, ...]) -> bool:
+    """Whether values of a type are of known classes, as far as the type tells."""
+    return isinstance(kind, typehints.AnyTypeConstraint) or (
+        isinstance(kind, type) and issubclass(kind, known)
+    )

@@ -1,0 +1,233 @@
+"""Rows in, rows out: whatever they come as, in whatever order, they are one release."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
+
+from tests.support.embedded import (
+    ACTIVITIES,
+    AMUN,
+    COLUMNS,
+    UNPAID,
+    canonical,
+    claims,
+    fields,
+    in_memory,
+    paid,
+    raw,
+    typed,
+)
+from tests.support.logs import trace_batch
+from tests.support.releasing import ledger_entries, tracecloak
+from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
+from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import released_schema
+
+RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "ab" * 32)
+
+
+def _noted(row: Any, path: str) -> None:
+    with Path(path).open("a") as stream:
+        stream.write(f"{fields(row)}\n")
+
+
+def test_dicts_are_paid_once_and_released_as_rows(tmp_path: Path) -> None:
+    """One pipeline twice: its types, its metrics, its rejects, its ledger, its noise."""
+    rows: list[dict[str, Any]] = [*claims(), {"claim": "c-x", "step": "Pay", "at": "soon"}]
+    released = []
+    for attempt in ("first", "second"):
+        options = PipelineOptions(["--runtime_type_check"])
+        pipeline = beam.Pipeline(runner="FnApiRunner", options=options)
+        outputs = (
+            pipeline
+            | beam.Create(rows)
+            | AnonymizeEventLog(**AMUN, **paid(tmp_path, with_rejects=True, max_error_ratio=0.1))
+        )
+        types = dict(outputs["released"].element_type._fields)
+        assert types == {"case_id": str, "activity": str, "timestamp": Timestamp}
+        reasons = outputs["rejects"] | beam.Map(lambda row: row.reason)
+        assert_that(reasons, equal_to(["unparsable time"]))
+        _ = outputs["released"] | beam.Map(_noted, str(tmp_path / attempt))
+        result = pipeline.run()
+        result.wait_until_finish()
+        counters = result.metrics().query(MetricsFilter().with_namespace("tracecloak"))["counters"]
+        counted = {counter.key.metric.name: counter.committed for counter in counters}
+        assert counted == {"records read": 61, "records rejected: unparsable time": 1}
+        released.append(sorted((tmp_path / attempt).read_text().splitlines()))
+    assert len(released[0]) >= 30 and released[0] == released[1]
+    entries = ledger_entries(tmp_path / "keys")
+    assert [entry.action for entry in entries] == ["reserve", "draw"]
+
+
+@pytest.mark.slow
+def test_a_ledger_says_that_rows_were_paid_once_and_how_they_are_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Built twice and not run: reserved once, and free again for whoever says so."""
+    for _ in range(2):
+        _ = (
+            beam.Pipeline(runner="FnApiRunner")
+            | beam.Create(claims(2))
+            | AnonymizeEventLog(**AMUN, **paid(tmp_path, dataset="claims"))
+        )
+    assert tracecloak("ledger", "show", "--key_store", tmp_path / "keys") == 0
+    assert "1 release, 1 of them open" in " ".join(capsys.readouterr().out.split())
+    ended = (
+        "--output",
+        tmp_path / "keys" / "rows",
+        "--release_id",
+        "r",
+        "--by",
+        "N",
+        "--reason",
+        "R",
+    )
+    assert tracecloak("ledger", "forfeit", "--key_store", tmp_path / "keys", *ended) == 0
+    assert tracecloak("ledger", "list-unfinished", "--key_store", tmp_path / "keys") == 0
+    assert "rows" not in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_another_configuration_under_the_same_name_is_another_release(tmp_path: Path) -> None:
+    """Nothing was drawn for the first, so what it reserved is given back."""
+    for advantage in (0.4, 0.3):
+        door = AnonymizeEventLog(**{**AMUN, "guessing_advantage": advantage}, **paid(tmp_path))
+        _ = beam.Pipeline(runner="FnApiRunner") | beam.Create(claims(2)) | door
+    entries = ledger_entries(tmp_path / "keys")
+    assert [entry.action for entry in entries] == ["reserve", "void", "reserve"]
+
+
+@pytest.mark.slow
+def test_every_kind_of_element_is_the_release_of_the_in_memory_driver() -> None:
+    """Stamps differ, so their order is that of the numbers in memory."""
+    rows = claims()
+    expected = in_memory(rows)
+    kinds: dict[str, tuple[list[Any], Any]] = {
+        "dicts": (rows, None),
+        "named tuples": (typed(rows), None),
+        "rows": ([beam.Row(**row) for row in rows], RowTypeConstraint.from_fields(
+            [("claim", str), ("step", str), ("at", str)])),
+        "batches": ([raw(rows[:7]), raw(rows[7:])], pa.RecordBatch),
+    }  # fmt: skip
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        for name, (elements, element_type) in kinds.items():
+            created = pipeline | f"Create {name}" >> beam.Create(elements)
+            if element_type is not None:
+                created = created | f"Type {name}" >> beam.Map(_same).with_output_types(
+                    element_type
+                )
+            released = created | f"Anonymize {name}" >> AnonymizeEventLog(**AMUN, **UNPAID)
+            found = released | f"Fields {name}" >> beam.Map(fields)
+            assert_that(found, equal_to(expected), name)
+        ours = (
+            pipeline
+            | "Create ours" >> beam.Create([canonical(rows)]).with_output_types(pa.RecordBatch)
+            | "Anonymize ours" >> AnonymizeEventLog(**AMUN, **UNPAID, output="batches")
+            | beam.FlatMap(lambda batch: batch.column("activity").to_pylist())
+        )
+        assert_that(ours, equal_to([activity for _, activity, _ in expected]), "ours")
+
+
+def _same(row: Any) -> Any:
+    return row
+
+
+class FailsOnce(beam.DoFn):
+    """Fails a bundle once, after it gave some of it."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = str(marker)
+
+    def process(self, row: dict[str, Any]) -> Any:
+        yield row
+        if row["claim"] == "c-7" and not Path(self._marker).exists():
+            Path(self._marker).touch()
+            raise RuntimeError("try again")
+
+
+def shuffled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return random.Random(1).sample(rows, len(rows))
+
+
+def reversed_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return rows[::-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("delivered", [shuffled, reversed_rows])
+def test_a_shuffled_or_retried_delivery_is_the_same_release(
+    tmp_path: Path, runner: str, delivered: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """All events of a case have one stamp, so nothing but their content orders them."""
+    rows = claims(ties=True)
+    expected = in_memory(sorted(rows, key=lambda row: sorted(row.items())))
+    with beam.Pipeline(runner=runner) as pipeline:
+        created = pipeline | beam.Create(delivered(rows))
+        if runner == "BundleBasedDirectRunner":
+            created = created | beam.ParDo(FailsOnce(tmp_path / "failed")).with_output_types(dict)
+        released = created | AnonymizeEventLog(**AMUN, **UNPAID) | beam.Map(fields)
+        assert_that(released, equal_to(expected))
+
+
+@pytest.mark.slow
+def test_rows_come_of_a_product_and_malformed_batches_end_nothing(tmp_path: Path) -> None:
+    batches = [raw(claims(300)), raw([{"claim": "c", "step": "Pay", "at": "soon"}])]
+    keys = {**COLUMNS, "vocabulary": list(ACTIVITIES), "epsilon": 2, **paid(tmp_path)}
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        created = pipeline | beam.Create(batches).with_output_types(pa.RecordBatch)
+        edges = created | AnonymizeEventLog("private-dfg", product="dfg", **keys)
+        assert [name for name, _ in edges.element_type._fields] == [*PRODUCT_COLUMNS["dfg"]]
+        starts = (
+            edges
+            | beam.Filter(lambda edge: (edge.source, edge.target) == ("▶", "Register"))
+            | beam.Map(lambda edge: 200 < edge.count < 400 and edge.low <= edge.count <= edge.high)
+        )
+        assert_that(starts, equal_to([True]))
+
+
+@pytest.mark.slow
+def test_the_columns_of_every_product_are_known_when_a_pipeline_is_built() -> None:
+    """Of whatever method; a product that is new needs its columns in the table."""
+    log = {f"c{i}": "A B C" if i % 2 else "A C" for i in range(30)}
+    key, seen = KeyReference("env:TEST_KEY").resolve(), set()
+    for name, method in METHODS.items():
+        for example in method.examples[:2]:
+            if "max_cases_per_individual" in example:
+                continue
+            made = anonymise([trace_batch(log)], method, method.Params(**example), key, "r", name)
+            for product, released in made.products.by_name.items():
+                known = PRODUCT_COLUMNS[product]
+                table = released.to_table()
+                in_order = [column for column in known if column in table.column_names]
+                assert table.column_names == in_order, (name, product)
+                assert [known[column] for column in in_order] == table.schema.types
+                seen.add(product)
+    assert seen == set(PRODUCT_COLUMNS) - {"groups"}
+
+
+def test_attributes_have_fields_of_their_types() -> None:
+    kinds = {"case:amount": pa.int64(), "ward": pa.string(), "share": pa.float64()}
+    row_type = dict(ReleasedRows(released_schema(kinds))._type._fields)
+    assert list(row_type)[3:] == ["case_amount", "ward", "share"]
+    assert row_type["share"] == float | None
+    with pytest.raises(UsageError, match="one name in a row"):
+        ReleasedRows(released_schema({"a:b": pa.string(), "a.b": pa.string()}))

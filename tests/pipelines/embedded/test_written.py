@@ -1,0 +1,136 @@
+"""Rows in, a release out: the files of the command, paid once, whatever cuts the pipeline off."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from tests.support.embedded import AMUN, COLUMNS, GRAPH, claims, paid
+from tests.support.releasing import digests, fix_key, ledger_entries, manifest, tracecloak
+from tracecloak import ReadEventLog, WriteRelease, verify
+
+KEYS = {**GRAPH, "epsilon": 2}
+
+
+def written(
+    folder: Path, rows: Sequence[dict[str, Any]], keys: dict[str, Any] | None = None
+) -> dict[str, str]:
+    """Digests of the files of the release that a pipeline writes."""
+    out = folder / "out"
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        ended = (
+            pipeline
+            | beam.Create(rows)
+            | WriteRelease(**(keys or KEYS), **paid(folder, output=str(out)))
+            | beam.Map(lambda row: (row.release_id, row.folder))
+        )
+        assert_that(ended, equal_to([("r", str(out / "run_id=r"))]))
+    return digests(out / "run_id=r")
+
+
+def csv_of(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    lines = ["claim,step,at", *(",".join(row.values()) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def actions(folder: Path) -> list[str]:
+    return [entry.action for entry in ledger_entries(folder / "keys")]
+
+
+def test_rows_are_written_as_the_command_writes_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under one key: also its statement and its page."""
+    fix_key(monkeypatch)
+    rows = claims(60)
+    flags = [
+        "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
+        "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
+        "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
+        *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
+    ]  # fmt: skip
+    assert tracecloak("release", *flags) == 0
+    command = tmp_path / "other" / "run_id=r"
+    assert written(tmp_path, rows) == digests(command)
+    assert actions(tmp_path) == ["reserve", "draw", "commit"]
+    found, expected = (manifest(one) for one in (tmp_path / "out" / "run_id=r", command))
+    assert found == expected
+    assert verify(str(tmp_path / "out" / "run_id=r")).holds
+    assert written(tmp_path, rows[:3]) == digests(command)  # it is there: nothing is read or paid
+    assert actions(tmp_path) == ["reserve", "draw", "commit"]
+
+
+_CUT_OFF = """
+import os, sys
+from tests.pipelines.embedded.test_written import claims, written
+from pathlib import Path
+import tracecloak.transforms.batch.write as write
+write.commit = lambda *given: os.kill(os.getpid(), 9)
+written(Path(sys.argv[1]), claims(60))
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_is_killed_is_finished_by_the_next_and_paid_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drew, wrote and was killed before its commit."""
+    killed = subprocess.run([sys.executable, "-c", _CUT_OFF, tmp_path], timeout=300, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert actions(tmp_path) == ["reserve", "draw"]
+    assert not (tmp_path / "out").exists()
+
+    other = [{**row, "step": "Pay"} for row in claims(60)]
+    with pytest.raises(Exception, match="decided on another input"):
+        written(tmp_path, other)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(Exception, match="drew noise before it was cut off, and the configuration"):
+        written(tmp_path, claims(60), {**KEYS, "epsilon": 1})
+
+    assert written(tmp_path, claims(60))
+    assert actions(tmp_path) == ["reserve", "draw", "commit"]
+    assert not list(tmp_path.glob("_incomplete*/*"))
+
+
+@pytest.mark.slow
+def test_too_many_malformed_records_end_a_syntactic_release_and_no_rigorous_one(
+    tmp_path: Path,
+) -> None:
+    rows = [*claims(60), *({"claim": "c-1", "step": "Pay", "at": "soon"} for _ in range(20))]
+    with pytest.raises(Exception, match=r"more than max_error_ratio=0\.01 of the records") as told:
+        written(tmp_path, rows, AMUN)
+    assert "soon" not in str(told.value) and re.search(r"\b20\b", str(told.value)) is None
+    assert actions(tmp_path) == ["reserve"]  # nothing was drawn: another release may begin
+    assert written(tmp_path, rows)
+    assert actions(tmp_path)[:3] == ["reserve", "void", "reserve"]
+
+
+@pytest.mark.slow
+def test_files_are_read_into_a_pipeline_as_the_command_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal stamps are in the order of the file then, and not of their content."""
+    fix_key(monkeypatch)
+    rows = claims(60, ties=True)
+    log = csv_of(tmp_path / "claims.csv", rows)
+    keys = ["--key_store", tmp_path / "others", "--method", "amun", "--guessing_advantage", "0.4"]
+    columns = [word for name, value in COLUMNS.items() for word in (f"--{name}", value)]
+    places = ["--log", log, "--output", tmp_path / "other", "--release_id", "r"]
+    assert tracecloak("release", *places, *keys, *columns) == 0
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        events = pipeline | ReadEventLog(str(log), **COLUMNS)
+        _ = events | WriteRelease(**AMUN, **paid(tmp_path, output=str(tmp_path / "out")))
+        steps = pipeline | "Rows" >> ReadEventLog(str(log), **COLUMNS, output="rows")
+        found = steps | beam.Map(lambda row: (row.case_id, row.activity))
+        assert_that(found, equal_to([(row["claim"], row["step"]) for row in rows]))
+    assert digests(tmp_path / "out" / "run_id=r") == digests(tmp_path / "other" / "run_id=r")
