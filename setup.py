@@ -17,6 +17,7 @@ def _version() -> str:
 # What one command, runner or method needs, each by the name to install it by.
 EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
+    "azure": ["apache-beam[azure]>=2.77,<2.78"],
     "delta": ["deltalake>=1.6,<2"],
     "embedding": ["gensim>=4.3,<5"],
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
@@ -41,7 +42,7 @@ EXTRAS = {
 # What the tests, the linters and a release of tracecloak itself need. The libraries of clouds are
 # not among it: the tests that need them say that they were skipped. Nor is Beam's extra for YAML,
 # which holds pandas back below 2.4: our pipeline files need one of its libraries.
-APART = ("aws", "gcp", "msk", "snowflake", "yaml")
+APART = ("aws", "azure", "gcp", "msk", "snowflake", "yaml")
 DEVELOPMENT = [
     *(need for extra, needs in EXTRAS.items() if extra not in APART for need in needs),
     "axe-playwright-python>=0.1.4",
@@ -54,6 +55,7 @@ DEVELOPMENT = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.6,<10",
     "mkdocstrings[python]>=0.29",
+    "moto[s3,server]>=5",  # S3 for tests, with the boto3 of the extra aws
     "mpmath>=1.3",
     "mypy>=1.10",
     "nbformat>=5.10",

@@ -154,6 +154,7 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
 # hands over to Dataflow, SQLAlchemy reaches PostgreSQL by the driver that a URL names.
 LOADED_BY_OTHERS = {
     "aws": ("transforms/file_systems.py", "boto3"),
+    "azure": ("transforms/file_systems.py", "azure.storage.blob"),
     "gcp": ("pipelines/runners/options.py", "apache_beam.runners.dataflow.internal.apiclient"),
     "postgresql": ("pipelines/ledger/database.py", "psycopg"),
 }

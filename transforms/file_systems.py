@@ -1,42 +1,22 @@
-"""Beam's file systems elsewhere: whether they can be reached, and what they hold."""
+"""Beam's file systems elsewhere: whether they can be reached, and what their errors may tell."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import UsageError, missing_extra
 
-
-def listed_by_beam(
-    pattern: str, listed: Sequence[str], limit: int | None = None
-) -> Iterator[tuple[str, int]]:
-    """Yields the paths and sizes of the files that match one of the patterns in `listed`."""
-    from apache_beam.io.filesystem import BeamIOError
-    from apache_beam.io.filesystems import FileSystems
-
-    if not listed:
-        return
-    try:
-        limits = None if limit is None else [limit] * len(listed)
-        results = FileSystems.match(list(listed), limits)
-    except (BeamIOError, ValueError) as error:
-        raise UsageError(
-            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
-            "this machine's rights and credentials there"
-        ) from error
-    for matched in results:
-        yield from ((file.path, file.size_in_bytes) for file in matched.metadata_list)
-
-
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
 _FILE_SYSTEMS = {
+    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
     "gs": ("google.cloud.storage", "google-cloud-storage", "gcp"),
     "s3": ("boto3", "boto3", "aws"),
 }
+# Beam moves a blob by a copy that Azure may still be making when it deletes what is copied, so
+# these are what may lie there.
+_OF_AZURE = ("log", "release")
 # Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
 _OF_BEAM = {
-    "azfs": ("azure.storage.blob", "azure-storage-blob", "azure"),
     "hdfs": ("hdfs", "hdfs", "hadoop"),
 }
 _OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
@@ -55,6 +35,11 @@ def require_known(name: str, path: str) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     scheme = str(FileSystems.get_scheme(path)).strip()
+    if scheme == "azfs" and name not in _OF_AZURE:
+        raise UsageError(
+            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as "
+            f"Beam does not wait until what it moves is there; {_OFFERED}"
+        )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]
         try:

@@ -170,7 +170,7 @@ class EventSource:
         """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
         reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file.path))
+            stream = opened.enter_context(open_source(file))
             declared = reader.column_names(stream)
             if declared is None:
                 return None
@@ -238,7 +238,7 @@ class EventSource:
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self.format.reader_of(file.path, file.seen)
         with _named(file), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file.path))
+            stream = opened.enter_context(open_source(file))
             declared = reader.column_names(stream)
             file_columns = _FileColumns(file)
             columns = self._resolve(file, declared)
@@ -306,7 +306,7 @@ def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitS
     if not stream.closed and stream.seekable():
         stream.seek(0)
         return stream
-    return opened.enter_context(open_source(file.path))
+    return opened.enter_context(open_source(file))
 
 
 class _FileColumns:

@@ -27,7 +27,7 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
     n_left = max_records
     try:
         names = [name for name in _names(reader, file) if _is_plain(reader, file, name)]
-        with contextlib.closing(open_source(file.path)) as stream:
+        with contextlib.closing(open_source(file)) as stream:
             for raw in reader.read(stream, names, (), min(_BATCH_ROWS, max_records)):
                 yield raw
                 n_left -= len(raw.records)
@@ -38,11 +38,11 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
 
 
 def _names(reader: Reader, file: SourceFile) -> list[str]:
-    with contextlib.closing(open_source(file.path)) as stream:
+    with contextlib.closing(open_source(file)) as stream:
         declared = reader.column_names(stream)
     if declared is not None or not isinstance(reader, ListingReader):
         return declared or []
-    with contextlib.closing(open_source(file.path)) as stream:
+    with contextlib.closing(open_source(file)) as stream:
         return reader.names_in(stream, _LISTED_RECORDS)
 
 
@@ -50,7 +50,7 @@ def _is_plain(reader: Reader, file: SourceFile, name: str) -> bool:
     """Returns whether a column can be read: of files that declare types, one that is not nested."""
     if not isinstance(reader, TypedReader):
         return True
-    with contextlib.closing(open_source(file.path)) as stream:
+    with contextlib.closing(open_source(file)) as stream:
         try:
             return bool(reader.empty(stream, (name,)).num_columns)
         except InputSchemaError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from tracecloak.transforms.sources import EventSource
 _CHECKED_FILES = 20
 
 
-def source_of(config: SourceConfig) -> EventSource:
+def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
     Files whose partitions cannot pass the filters, or hold no event that the window needs, are left
@@ -30,6 +30,7 @@ def source_of(config: SourceConfig) -> EventSource:
 
     Args:
         config: What says where the files are.
+        listed: The files that it names, as `match_files` returned them; None: it is asked.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
@@ -40,7 +41,9 @@ def source_of(config: SourceConfig) -> EventSource:
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     may_be_none = isinstance(config, ReleaseConfig)
     tables = config.tables
-    if not tables:
+    if listed is not None:
+        files = list(listed)
+    elif not tables:
         files = match_files(config.log, may_be_none)
     else:
         from tracecloak.transforms.lakes.tables import files_and_tables

@@ -17,18 +17,25 @@ from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 
-def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = None) -> Run:
+def opened(
+    config: ReleaseConfig,
+    driver: Driver,
+    source: EventSource | None = None,
+    listed: Sequence[SourceFile] | None = None,
+) -> Run:
     """Returns a run of which everything is there, before anything is paid.
 
     Args:
         config: What it is to make.
         driver: What runs it.
         source: What it reads; None: the files that the configuration names.
+        listed: These files, if they are known; see `source_of`.
 
     Raises:
         TracecloakError: Something is not.
@@ -40,7 +47,7 @@ def opened(config: ReleaseConfig, driver: Driver, source: EventSource | None = N
     try:
         for concern in concerns:
             config = concern.located(config)
-        source = source_of(config) if source is None else source
+        source = source_of(config, listed) if source is None else source
         return _opened(config, driver, source, concerns)
     except BaseException:
         for concern in concerns:

@@ -19,16 +19,19 @@ from typing import Literal
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.run import run_release
+from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key
+from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.pipelines.windows.watched import lineage_sent
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.files import absolute
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -122,7 +125,13 @@ def release_windows(
             yield Ended(window, window_config, day.status)
         else:
             left.append(window)
-    make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage)
+    if not left:
+        return
+    listed = None
+    if not config.tables and not all(map(is_on_this_machine, config.log)):
+        # Elsewhere each look is a question to a store. What is replaced later is not read.
+        listed = match_files(config.log, may_be_none=True)
+    make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage, listed=listed)
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
         for window in left:
@@ -166,7 +175,11 @@ def exit_code_of(ended: Sequence[Ended]) -> int:
 
 
 def _ended(
-    config: ReleaseConfig, window: Window, beam_arguments: Sequence[str], lineage: str | None
+    config: ReleaseConfig,
+    window: Window,
+    beam_arguments: Sequence[str],
+    lineage: str | None,
+    listed: Sequence[SourceFile] | None,
 ) -> Ended:
     began = time.monotonic()
     outcome: Outcome | None = None
@@ -175,7 +188,9 @@ def _ended(
     try:
         watched = lineage_sent(config, lineage) if lineage else nullcontext(_LOG.debug)
         with watched as noted:
-            outcome = run_release(config, beam_arguments)
+            with told_apart():
+                driver = driver_of(config.runner, beam_arguments)
+                outcome = released(opened(config, driver, listed=listed))
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except BudgetExhausted as error:

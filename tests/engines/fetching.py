@@ -25,6 +25,8 @@ POMS = Path(__file__).parent / "poms"
 FLINK = "1.19.3"
 BEAM = version("apache-beam")
 AIRFLOW = "3.3.2"
+FAKE_GCS = "1.56.1"
+AZURITE = "3.35.0"
 _LIMIT_SECONDS = 300
 _ASKED_AGAIN_SECONDS = 3600
 
@@ -66,6 +68,18 @@ def airflow() -> Path:
     return _kept("airflow", AIRFLOW, _airflow) / "bin" / "python"
 
 
+def fake_gcs() -> Path:
+    """Returns the program fake-gcs-server, a double of Google Cloud Storage."""
+    _need("go")
+    return _kept("fake-gcs", FAKE_GCS, _fake_gcs) / "fake-gcs-server"
+
+
+def azurite() -> Path:
+    """Returns the program of Azurite that is a double of Azure Blob Storage."""
+    _need("npm")
+    return _kept("azurite", AZURITE, _azurite) / "node_modules" / ".bin" / "azurite-blob"
+
+
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
     "flink": flink_class_path,
@@ -73,6 +87,8 @@ FETCHES: Mapping[str, Callable[[], object]] = {
     "prism": prism,
     "kafka": kafka_class_path,
     "airflow": airflow,
+    "fake-gcs": fake_gcs,
+    "azurite": azurite,
 }
 
 
@@ -167,6 +183,15 @@ _OF_CLUSTER = ("flink-dist", "flink-scala", "flink-connector-files", "log4j")
 def _prism(place: Path) -> None:
     module = "github.com/apache/beam/sdks/v2/go/cmd/prism"
     _run("go", "install", f"{module}@v{BEAM}", GOBIN=str(place))
+
+
+def _fake_gcs(place: Path) -> None:
+    module = "github.com/fsouza/fake-gcs-server"
+    _run("go", "install", f"{module}@v{FAKE_GCS}", GOBIN=str(place))
+
+
+def _azurite(place: Path) -> None:
+    _run("npm", "install", "--no-audit", "--no-fund", f"--prefix={place}", f"azurite@{AZURITE}")
 
 
 def _airflow(place: Path) -> None:

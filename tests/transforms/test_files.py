@@ -188,8 +188,7 @@ def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetada
             r"google-cloud-storage.*pip install 'apache-beam\[gcp\]<2.*the extra gcp",
         ),
         ("s3://bucket/a/", r"boto3.*pip install 'apache-beam\[aws\]<2.*the extra aws"),
-        ("azfs://account/logs/a.csv", r"azure-storage-blob.*not tested.*'apache-beam\[azure\]'"),
-        ("azfs://account/logs/*", r"azure-storage-blob.*one of gs:// and s3://"),
+        ("azfs://account/logs/a.csv", r"azure-storage-blob.*the extra azure|writes nothing there"),
         ("hdfs://host/a.csv", r"needs hdfs.*not tested.*'apache-beam\[hadoop\]'"),
         ("floppy://a", "does not know.*one of gs:// and s3://"),
     ],
@@ -207,6 +206,12 @@ def test_a_file_system_whose_library_is_missing_names_the_extra(
         with pytest.raises(UsageError, match=told) as raised:
             look()
         assert str(raised.value).startswith(f"{name} {path!r}")
+
+
+@pytest.mark.parametrize("name", ["output", "dead_letter", "book", "worker_keys"])
+def test_nothing_is_written_to_azure(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{name} 'azfs://a/b/c'.*one of gs:// and s3://"):
+        require_file_system(name, "azfs://a/b/c")
 
 
 def test_what_a_file_system_says_of_a_pattern_is_told_by_its_class_and_not_by_beams(

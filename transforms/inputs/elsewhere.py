@@ -1,20 +1,17 @@
-"""The files that patterns match on file systems of Beam's, such as an object store."""
+"""The files that patterns match elsewhere: on object stores, and on Beam's other file systems."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.file_systems import listed_by_beam
+from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
-from tracecloak.transforms.inputs.listing import Listing, first_wildcard, is_passed_over
-from tracecloak.transforms.inputs.tables import (
-    Table,
-    patterns_of_markers,
-    table_told_by,
-)
+from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.stores import has_versions, listed_by_store
+from tracecloak.transforms.inputs.tables import Table, patterns_of_markers, table_told_by
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -23,7 +20,7 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
     """Asks for one file of each kind of marker: above an input can lie a whole lake."""
     marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
     try:
-        paths = [path for path, _ in listed_by_beam(pattern, marks, 1)]
+        paths = [path for path, _ in matching_elsewhere(pattern, marks, 1)]
     except UsageError:  # who may read an input need not be allowed to list what is around it
         _LOG.warning(
             "the folders around log %r cannot be listed, so it is not known whether it is a part "
@@ -36,14 +33,14 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
 
 
 def listed_elsewhere(pattern: str) -> Listing:
-    """Lists what Beam would for a pattern, by one question of its file system.
+    """Lists what Beam would for a pattern, by one question of its store.
 
     What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
     """
     require_file_system("log", pattern)
     first = first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
-        file = dict(listed_by_beam(pattern, [pattern]))
+        file = dict(matching_elsewhere(pattern, [pattern]))
         if file:
             return Listing(pattern.rpartition("/")[0], file, is_root_seen=False)
     folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
@@ -53,12 +50,46 @@ def listed_elsewhere(pattern: str) -> Listing:
     listed = whole if first is None else f"{pattern[:first]}**"
     test = _expression_of_beam(pattern, whole)
     listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
-    for path, n_bytes in listed_by_beam(pattern, [listed]):
+    for path, one in matching_elsewhere(pattern, [listed]):
         listing.note(path)
         is_file = test.match(path) and not path.endswith("/")
         if is_file and not is_passed_over(path, folder, whole):
-            listing.sizes[path] = n_bytes
+            listing.files[path] = one
     return listing
+
+
+def matching_elsewhere(
+    pattern: str, patterns: Sequence[str], limit: int | None = None
+) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of `patterns`, up to a limit of each.
+
+    Args:
+        pattern: The input, for the error.
+        patterns: Of one file system, in Beam's words.
+        limit: None: all of them.
+
+    Raises:
+        UsageError: They cannot be listed.
+    """
+    if not patterns:
+        return
+    try:
+        ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
+        yield from ask(patterns, limit)
+    except Exception as error:  # each file system has its own
+        raise UsageError(
+            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
+            "this machine's rights and credentials there"
+        ) from error
+
+
+def _listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
+    from apache_beam.io.filesystems import FileSystems
+
+    limits = None if limit is None else [limit] * len(patterns)
+    for matched in FileSystems.match(list(patterns), limits):
+        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
 
 
 def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:

@@ -22,19 +22,35 @@ def is_passed_over(path: str, folder: str, pattern: str) -> bool:
     return hidden and _HIDDEN.search(pattern[len(folder) :]) is None
 
 
+@dataclass(frozen=True)
+class Listed:
+    """What a listing says of a file.
+
+    Attributes:
+        n_bytes: Its size.
+        version: What tells it from what was there before or will be there, so that it can be read
+            as it was listed or not at all; None: its file system has nothing like that.
+        digest: See `SourceFile`.
+    """
+
+    n_bytes: int
+    version: str | None = None
+    digest: str | None = None
+
+
 @dataclass
 class Listing:
     """What one look at a pattern finds.
 
     Attributes:
         root: The folder that was listed with all below it; of a single file the one it lies in.
-        sizes: The size of each file that matches, by its path.
+        files: The files that match, by their paths.
         tables: What tells of tables, wherever it lies.
         is_root_seen: Whether a table that is the root would be among them.
     """
 
     root: str
-    sizes: dict[str, int] = field(default_factory=dict)
+    files: dict[str, Listed] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     is_root_seen: bool = True
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.files import is_on_this_machine, open_raw
-from tracecloak.transforms.inputs.listing import Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
 from tracecloak.transforms.inputs.tables import (
     FOLDERS,
     Table,
@@ -42,10 +42,11 @@ class SourceFile:
         n_bytes: Its size.
         partitions: The columns that its path gives all of its records, with their value; None: it
             is null. See `partitions_of`; a table says itself which they are.
-        digest: What tells it from any other, where that is known and it cannot change; None: of
-            each run that begins, its bytes are digested.
+        digest: What tells it from any other, where that is known and nothing else can be read
+            under its name; None: of each run that begins, its bytes are digested.
         seen: How the table sees it that it belongs to, see `transforms.lakes.seen.Seen`; None: it
             belongs to none.
+        version: What it is read by, so that it is read as it was listed; see `Listed`.
     """
 
     rank: int
@@ -54,6 +55,7 @@ class SourceFile:
     partitions: tuple[tuple[str, str | None], ...] = ()
     digest: str | None = None
     seen: Any = None
+    version: str | None = None
 
     @property
     def folder(self) -> str:
@@ -105,7 +107,7 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             or what is there is a table of a lake (`tables.py`).
         UsageError: A pattern cannot be listed.
     """
-    sizes: dict[str, int] = {}
+    listed: dict[str, Listed] = {}
     looked_into: dict[str, Table | None] = {}  # as many patterns can lie in one folder
     for pattern in patterns:
         if len(pattern) > _LONGEST_PATTERN:
@@ -114,13 +116,15 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
                 f"{_LONGEST_PATTERN:,} at most, and several are a list"
             )
         listing = _listed(pattern)
-        if not listing.sizes and not (may_be_none and _may_be_empty(pattern)):
+        if not listing.files and not (may_be_none and _may_be_empty(pattern)):
             raise InputSchemaError(_nothing_at(pattern, may_be_none))
         around = _tables_around(pattern, listing, looked_into)
-        refuse_tables(pattern, listing.root, listing.sizes, listing.tables, around)
-        sizes.update(listing.sizes)
-    paths = enumerate(sorted(sizes))
-    return [SourceFile(i, path, sizes[path], partitions_of(path)) for i, path in paths]
+        refuse_tables(pattern, listing.root, listing.files, listing.tables, around)
+        listed.update(listing.files)
+    return [
+        SourceFile(i, path, one.n_bytes, partitions_of(path), one.digest, version=one.version)
+        for i, (path, one) in enumerate(sorted(listed.items()))
+    ]
 
 
 def _nothing_at(pattern: str, may_be_none: bool) -> str:
@@ -152,9 +156,9 @@ def _may_be_empty(pattern: str) -> bool:
         # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
         return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
     # There, folders are but the beginnings of names: one is there if anything is in it.
-    from tracecloak.transforms.file_systems import listed_by_beam
+    from tracecloak.transforms.inputs.elsewhere import matching_elsewhere
 
-    return any(listed_by_beam(pattern, [f"{folder.rstrip('/')}/**"], 1))
+    return any(matching_elsewhere(pattern, [f"{folder.rstrip('/')}/**"], 1))
 
 
 def _listed(pattern: str) -> Listing:
@@ -172,8 +176,8 @@ def _listed_here(pattern: str) -> Listing:
         if os.path.isdir(pattern):
             return _below(pattern)
         is_there = os.path.exists(pattern)
-        sizes = {pattern: os.path.getsize(pattern)} if is_there else {}
-        return Listing(os.path.dirname(pattern), sizes, is_root_seen=False)
+        files = {pattern: Listed(os.path.getsize(pattern))} if is_there else {}
+        return Listing(os.path.dirname(pattern), files, is_root_seen=False)
     if pattern.endswith(("/", "\\")):  # what lies in the folders that match
         pattern += "*"
     try:
@@ -198,7 +202,7 @@ def _listed_here(pattern: str) -> Listing:
                 and os.path.isfile(path)
                 and not is_passed_over(path, folder, pattern)
             ):
-                listing.sizes[path] = os.path.getsize(path)
+                listing.files[path] = Listed(os.path.getsize(path))
     return listing
 
 
@@ -214,7 +218,7 @@ def _below(folder: str) -> Listing:
             path = os.path.join(parent, name)
             listing.note(path)
             if not name.startswith((".", "_")) and os.path.isfile(path):
-                listing.sizes[path] = os.path.getsize(path)
+                listing.files[path] = Listed(os.path.getsize(path))
     return listing
 
 
@@ -268,13 +272,20 @@ def _expression(pattern: str) -> str:
     return expression + re.escape(pattern[end:])
 
 
-def open_source(path: str) -> BinaryIO:
+def open_source(file: SourceFile) -> BinaryIO:
     """Opens a file for reading, decompressed if its name ends in `.gz`.
+
+    One that was listed with a version is read as that version, or ends with a RetryLater.
 
     Beam's own decompression takes a file that ends too early for a whole one, so it is not used.
     """
-    raw = open_raw(path)
-    if not path.endswith(".gz"):
+    if file.version is None:
+        raw = open_raw(file.path)
+    else:
+        from tracecloak.transforms.inputs.object_reader import open_version
+
+        raw = open_version(file.path, file.version, file.n_bytes)
+    if not file.path.endswith(".gz"):
         return raw
     from tracecloak.transforms.inputs.gunzipped import Gunzipped
 

@@ -33,6 +33,7 @@ _MARKER = re.compile(
     r"|(metadata)/[^/]+\.metadata\.json(?:\.gz)?$)"
 )
 _IS_PARTITION = re.compile(r"[^/=]+=[^/]*")
+_ACCOUNT = re.compile(r"azfs://[^/]*")
 # Folders above the input that are looked into, such as that of a table whose partition is read.
 _N_ABOVE = 2
 
@@ -82,7 +83,8 @@ def folders_above(root: str) -> Iterator[str]:
     while left:
         left -= _IS_PARTITION.fullmatch(root.rpartition("/")[2]) is None
         root = root.rpartition("/")[0]
-        if not root or root.endswith(("/", ":")):  # there is no folder above, or scheme:// is left
+        # There is no folder above, or scheme:// is left, or an account, which holds containers.
+        if not root or root.endswith(("/", ":")) or _ACCOUNT.fullmatch(root):
             return
         yield root
 

@@ -13,7 +13,7 @@ from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.transforms.formats.xes import XesReader
-from tracecloak.transforms.inputs.source_files import open_source
+from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 
 SECRET = "patient-4711"  # stands for data: no error and no log line may show it
 
@@ -225,9 +225,8 @@ def test_every_unicode_plane_survives_in_names(tmp_path: Path, out: Path) -> Non
     assert set(released(out)["activity"]) == set(names)
     assert set(pd.read_csv(out / "run_id=r" / "log.csv.gz")["activity"]) == set(names)
     from tracecloak.transforms.formats.xes import XesReader
-    from tracecloak.transforms.inputs.source_files import open_source
 
-    with open_source(str(out / "run_id=r" / "log.xes.gz")) as stream:
+    with open_source(SourceFile(0, str(out / "run_id=r" / "log.xes.gz"), 0)) as stream:
         read = [
             b
             for raw in XesReader().read(stream, ["concept:name"], [], 99)
@@ -248,7 +247,7 @@ def test_names_that_only_control_characters_tell_apart_are_not_merged_in_xml(
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert release(path, out) == 0
     assert released(out)["activity"].nunique() == 2
-    with open_source(str(out / "run_id=r" / "log.xes.gz")) as stream:
+    with open_source(SourceFile(0, str(out / "run_id=r" / "log.xes.gz"), 0)) as stream:
         read = [
             name
             for raw in XesReader().read(stream, ["concept:name"], [], 99)

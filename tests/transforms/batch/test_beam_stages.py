@@ -30,7 +30,7 @@ from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.source_files import match_files, open_source
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files, open_source
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -253,7 +253,7 @@ def test_gzip_is_told_by_the_name_and_read_in_pieces(tmp_path: Path) -> None:
 
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"x" * 1_000_000) + gzip.compress(b"second member"))
-    with open_source(str(path)) as stream:
+    with open_source(SourceFile(0, str(path), 0)) as stream:
         assert stream.read(3) == b"xxx"
         assert stream.read() == b"x" * 999_997 + b"second member"
 
