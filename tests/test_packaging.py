@@ -151,11 +151,13 @@ def test_what_is_imported_is_what_is_asked_for() -> None:
 
 
 # Libraries that one of ours loads, and where we ask whether they are there: Beam opens `s3://` and
-# hands over to Dataflow, SQLAlchemy reaches PostgreSQL by the driver that a URL names.
+# hands over to Dataflow, SQLAlchemy reaches PostgreSQL by the driver that a URL names. One is a
+# cloud's, so its module is not there to tell which distribution has it.
 LOADED_BY_OTHERS = {
     "aws": ("transforms/file_systems.py", "boto3"),
     "azure": ("transforms/file_systems.py", "azure.storage.blob"),
     "gcp": ("pipelines/runners/options.py", "apache_beam.runners.dataflow.internal.apiclient"),
+    "msk": ("transforms/services/msk_token.py", "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"),
     "postgresql": ("pipelines/ledger/database.py", "psycopg"),
 }
 
