@@ -51,7 +51,8 @@ def run(given: Given) -> int:
     from tracecloak.transforms.files import write_private
 
     flags = dict(given.flags)
-    max_records = flags.pop("max_records", None) or _MAX_RECORDS
+    given_records = flags.pop("max_records", None)
+    max_records = _MAX_RECORDS if given_records is None else given_records
     if max_records < 1:
         raise UsageError(f"max_records must be at least 1, got {max_records}")
     path = _place(flags.pop("output", None), flags.pop("key_store", None), flags["log"])

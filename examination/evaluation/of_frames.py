@@ -13,6 +13,7 @@ from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.doors import frame_source
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.frames.words import told_in_python
+from tracecloak.pipelines.release.run import told_apart
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +46,7 @@ def evaluate(frame: Any, released: Released | str | os.PathLike[str], **keys: An
             installed, which a release with a log needs.
         InputSchemaError: The frame lacks a column.
     """
-    with told_in_python():
+    with told_in_python(), told_apart():
         if isinstance(released, Released):
             given, folder = {**released.keys, **keys}, str(released.folder)
         else:

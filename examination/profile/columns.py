@@ -111,7 +111,8 @@ class ColumnFacts:
     ) -> pa.Array | None:
         clock = WallClock(mapping.time_zone)
         try:
-            times = column.times(clock, mapping.timestamp_format, mapping.timestamp_unit)
+            # Numbers are times in the columns of times alone: ids are numbers, too.
+            times = column.times(clock, mapping.timestamp_format, None)
         except InputSchemaError:
             return None
         self.n_times += len(times) - times.null_count
@@ -157,7 +158,7 @@ class ColumnFacts:
     @property
     def person(self) -> str:
         """Why its values look like persons; else empty."""
-        if self.n_times or not self.n_values:
+        if self.n_times == self.n_values:
             return ""
         if self.n_emails >= _MOSTLY * self.n_values:
             return "its values are written as e-mail addresses"

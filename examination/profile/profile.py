@@ -80,14 +80,14 @@ def profile(source: EventSource, max_records: int) -> Profile:
 
     Args:
         source: The log.
-        max_records: As many records are read, from the first file on.
+        max_records: As many records are read, from the first file on, and the rest of their batch.
 
     Raises:
         InputSchemaError: A file cannot be read.
     """
-    columns, names, is_whole = _columns(source, max_records)
+    columns, names = _columns(source, max_records)
     read = replace(source, drops_duplicates=False)
-    events, tally = _events(read, max_records)
+    events, tally, is_whole = _events(read, max_records)
     batches = group_into_traces(events)
     traces = batches[0] if batches else TraceBatch.from_events([])
     counts: Counter[str] = Counter()
@@ -111,33 +111,37 @@ def profile(source: EventSource, max_records: int) -> Profile:
 
 def _columns(
     source: EventSource, max_records: int
-) -> tuple[dict[str, ColumnFacts], dict[str, str], bool]:
-    """Returns what the columns hold, the mapped ones by their names here, and if all was read."""
+) -> tuple[dict[str, ColumnFacts], dict[str, str]]:
+    """Returns what the columns hold, and the source columns by what they are read as."""
     facts: dict[str, ColumnFacts] = {}
     names: dict[str, str] = {}
     n_left = max_records
     for file in source.files:
+        if n_left <= 0:
+            break
         names = source.names_of(file, source.columns_of(file))
         for raw in all_columns(source, file, n_left):
             add_batch(facts, raw.columns, names, source.mapping)
             n_left -= len(raw.records) + len(raw.malformed)
-            if n_left <= 0:
-                return facts, names, False
-    return facts, names, True
+    return facts, names
 
 
-def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally]:
+def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally, bool]:
+    """Returns events, what was found of their records, and whether these are all.
+
+    The last batch is taken whole, so there can be more than `max_records`.
+    """
     events: list[pa.RecordBatch] = []
-    tallies = []
+    tallies: list[ReadTally] = []
     n_left = max_records
     for file in source.files:
         tally = TallyOfFile(file.rank)
+        read = tally.result()
         for batch, rejects in source.read(file, tally):
-            events.append(batch)
-            n_left -= batch.num_rows + rejects.num_rows
             if n_left <= 0:
-                break
+                return events, ReadTally.merge([*tallies, read]), False
+            events.append(batch)
+            read = tally.result()
+            n_left -= batch.num_rows + rejects.num_rows
         tallies.append(tally.result())
-        if n_left <= 0:
-            break
-    return events, ReadTally.merge(tallies)
+    return events, ReadTally.merge(tallies), True

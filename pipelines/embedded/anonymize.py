@@ -107,6 +107,11 @@ class AnonymizeEventLog(beam.PTransform):
         anonymizer = method_named(method)
         if product is None and anonymizer.log == "none":
             raise UsageError(f"{method} releases no log: name the product to return")
+        products = anonymizer.writes(self._config.method_params)
+        if product is not None and product not in products:
+            raise UsageError(
+                f"{method} has no product {product!r}; it has {', '.join(products) or 'none'}"
+            )
         if output not in ("rows", "batches"):
             raise UsageError(f"output must be rows or batches, got {output!r}")
         self._rows: ReleasedRows | None = None

@@ -22,6 +22,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.embedded.elements import Elements
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import renamed
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     EVENT_SCHEMA,
@@ -121,7 +122,12 @@ class _ReadBatches(_Counted):
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
         tally, mapping = TallyOfFile(0), self._elements.mapping
         is_ours = all(field in batch.schema for field in EVENT_SCHEMA)
-        if is_ours and not mapping.filters:
+        if is_ours:
+            if mapping.filters:
+                raise InputSchemaError(
+                    "where filters columns as they are read, and canonical events are read "
+                    "already: give it to ReadEventLog, and leave it out here"
+                )
             yield from self._checked(batch, tally)
             return
         resolved = mapping.resolve(batch.schema.names, xes_names=False)
@@ -146,6 +152,10 @@ class _ReadBatches(_Counted):
                 "the canonical events name no individuals, whom the method protects: read them "
                 "with individual_id"
             )
+        if mapping.renames:
+            names = renamed(events.column(ACTIVITY).cast("string"), mapping.renames)
+            index = events.schema.get_field_index(ACTIVITY)
+            events = events.set_column(index, events.schema.field(index), names.dictionary_encode())
         reason = np.full(events.num_rows, "", object)
         if mapping.activities is not None:
             known = pc.is_in(events.column(ACTIVITY).cast("string"), pa.array(mapping.activities))

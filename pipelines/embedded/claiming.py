@@ -8,6 +8,7 @@ elsewhere. The input has no digest before it is read: it is compared where a rou
 from __future__ import annotations
 
 import copy
+import logging
 import uuid
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -29,6 +30,8 @@ from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
+
+_LOG = logging.getLogger("tracecloak")
 
 _DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
 
@@ -112,6 +115,12 @@ def claim(config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline) ->
             from tracecloak.pipelines.release.going_on import recognised
 
             recognised(run, standing)
+            _LOG.warning(
+                "release %s is in %s already: nothing is read or paid, and whether it was made of "
+                "these rows is not known",
+                folder.release_id,
+                folder.output,
+            )
             return None
         run = claimed(run, standing)
         try:

@@ -62,6 +62,14 @@ class ReadEventLog(beam.PTransform):
         super().__init__()
         if output not in ("rows", "batches"):
             raise UsageError(f"output must be rows or batches, got {output!r}")
+        for name in ("rename", "drop_duplicates"):
+            if name in keys:
+                raise UsageError(
+                    f"{name} changes what counts, so the transform that pays says it: give it to "
+                    "AnonymizeEventLog or WriteRelease"
+                )
+        if attributes and output == "rows":
+            raise UsageError("attributes are in the batches; leave out output, or attributes")
         self._config = load_log(with_filters({**columns_of(columns), **keys, "log": log}))
         named = attributes if isinstance(attributes, Mapping) else {n: n for n in attributes}
         self._attributes = tuple(named.items())
@@ -70,6 +78,8 @@ class ReadEventLog(beam.PTransform):
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)
+        # No record decides whether there is a release: what cannot be read is left out.
+        source = replace(source, format=replace(source.format, goes_on=True))
         if self._attributes:
             source = replace(source, mapping=replace(source.mapping, attributes=self._attributes))
             source.check(source.files)

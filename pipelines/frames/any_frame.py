@@ -15,7 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.scalars import texts_of_scalars
+from tracecloak.transforms.inputs.python_rows import (
+    UnreadError,
+    iso_of,
+    scalar_or_time,
+    texts_of_values,
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class AnyFrame:
             series = eager.get_column(name)
             try:
                 values = None if series.dtype == nw.Object else _whole(series)
+                if isinstance(values, pa.ExtensionArray):
+                    values = _plain(values, name)
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
@@ -120,29 +127,35 @@ def _whole(series: nw.Series[Any]) -> pa.Array:
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if isinstance(whole, pa.ChunkedArray):  # of no chunk, or of more text than one may have
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
-    return whole.storage if isinstance(whole, pa.ExtensionArray) else whole
+    return whole
+
+
+def _plain(values: pa.ExtensionArray, name: str) -> pa.Array:
+    """Returns what an extension of Arrow's own is made of, and UUIDs as text.
+
+    Raises:
+        InputSchemaError: It is another library's, whose numbers mean something else.
+    """
+    if values.type.extension_name == "arrow.uuid":
+        texts = [None if value is None else str(value) for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
+    if not values.type.extension_name.startswith("arrow."):
+        raise InputSchemaError(
+            f"column {name!r} has type {values.type.extension_name}, which only its own library "
+            "reads; convert it to texts or to times, or map another column"
+        )
+    return values.storage
 
 
 def _texts_of_objects(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
-    """Returns the texts of Python's objects, null for what is none, and which are fractions."""
-    return texts_of_scalars([_scalar(value) for value in values])
+    """Returns the texts of Python's objects, null for what has none, and which are fractions."""
+    return texts_of_values([_scalar(value) for value in values])
 
 
-def _scalar(value: Any) -> str | bool | int | float | None:
-    """Returns a value as a plain scalar of Python; None for what has no text of its own."""
-    if hasattr(value, "isoformat"):  # a date, or a time on one; NaT is none
-        return str(value.isoformat()) if value == value else None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, bytes | str):
-        try:
-            text = value.decode() if isinstance(value, bytes) else value
-            text.encode()
-        except UnicodeError:
-            return None
-        return str(text)
-    if type(value) in (bool, int, float) or value is None:
-        return value
-    if hasattr(value, "as_integer_ratio"):  # such as a decimal
-        return int(value) if value.is_finite() and value == int(value) else float(value)
-    return None
+def _scalar(value: Any) -> Any:
+    """Returns a value as a scalar of Python, a time as its text; None for what has no text."""
+    try:
+        kind, scalar = scalar_or_time(value)
+    except UnreadError:
+        return None
+    return scalar if kind == "text" else iso_of(scalar, kind)

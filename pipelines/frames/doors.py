@@ -6,11 +6,14 @@ configuration file has, or the texts of flags.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
 from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
-from tracecloak.pipelines.frames.words import told_in_python
+from tracecloak.pipelines.frames.words import in_python, told_in_python
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan, plan_of
 from tracecloak.pipelines.release.opening import opened
@@ -41,7 +44,10 @@ from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 
 _LOG = logging.getLogger("tracecloak")
 # Keys that say where files are and how their bytes are read, or what runs the work.
-_OF_FILES = ("log", "input_format", "delimiter", "encoding", "header", "runner", "schedule")
+_OF_FILES = (
+    *("log", "query", "database", "input_format", "delimiter", "encoding", "header", "runner"),
+    "schedule",
+)
 _OF_WINDOWS = ("window", "book", "book_key", "jobs")
 # Those that whoever compares a release with its frame needs again.
 _OF_EVALUATION = (
@@ -88,7 +94,8 @@ def release(
             run = opened(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in _BEGINS:
                 _LOG.warning("%s", _asks(run))
-            outcome = released(run)
+            with _operator_alone():
+                outcome = released(run)
         return _released(named, source, outcome, began_s, keys)
 
 
@@ -116,9 +123,10 @@ def plan(
     Raises:
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
-    with told_in_python():
+    with told_in_python(), told_apart():
         config = _config(method, {"output": os.fspath(output), **keys})
-        return plan_of(config, _source(frame, config))
+        whole = plan_of(config, _source(frame, config))
+        return replace(whole, lines=tuple(map(in_python, whole.lines)))
 
 
 def vocabulary(frame: Any, **keys: Any) -> list[str]:
@@ -133,7 +141,7 @@ def vocabulary(frame: Any, **keys: Any) -> list[str]:
     Raises:
         TracecloakError: A key is wrong, or the frame lacks a column.
     """
-    with told_in_python():
+    with told_in_python(), told_apart():
         return list(names_of(frame_source(frame, keys)).names)
 
 
@@ -150,6 +158,8 @@ def _source(frame: Any, config: SourceConfig) -> FrameSource:
 def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     _check_keys(keys)
     given = {name: value for name, value in keys.items() if value is not None}
+    if isinstance(given.get("where"), str):
+        given["where"] = [given["where"]]
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, "formats": (), **given}
     formats = whole["formats"]
@@ -175,9 +185,25 @@ def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig
         return
     store = open_store(config)
     ledger = open_ledger(config, store)
-    with store.locked("frames.lock"):
+    which = store.digest(f"{source.files[0].digest}\n{config.digest}")[:16]
+    with store.locked(f"frame-{which}.lock"):
         name = name_of(config, source, store, ledger)
         yield config.model_copy(update={"release_id": name})
+
+
+@contextlib.contextmanager
+def _operator_alone() -> Iterator[None]:
+    """Keeps exact numbers from the log of a service, which others read; its folder has them.
+
+    Somebody who sits at a terminal or a notebook is the operator.
+    """
+    logger = logging.getLogger("tracecloak.operator")
+    before = logger.propagate
+    logger.propagate = sys.stderr.isatty() or hasattr(builtins, "__IPYTHON__")
+    try:
+        yield
+    finally:
+        logger.propagate = before
 
 
 def _asks(run: Run) -> str:
@@ -203,7 +229,10 @@ def _released(
 ) -> Released:
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
-    rows = release_rows(config, outcome, time.monotonic() - began_s, is_private=False)
+    rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
+    if outcome.malformed is not None:
+        # Without a number: a notebook is shown to others.
+        rows.append(("left out", f"malformed records; {outcome.dead_letter} says which and why"))
     return Released(
         Path(outcome.folder.final),
         outcome.folder.release_id,

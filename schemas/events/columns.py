@@ -362,7 +362,7 @@ class ResolvedColumns:
             if c not in (TIMESTAMP, START_TIMESTAMP)
         }
         if self.mapping.renames:
-            text[ACTIVITY] = _renamed(text[ACTIVITY], self.mapping.renames)
+            text[ACTIVITY] = renamed(text[ACTIVITY], self.mapping.renames)
         stamps = read.get(self.names[TIMESTAMP])
         clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
         time = _time_of(stamps, n, self.mapping, clock)
@@ -542,7 +542,7 @@ def _count_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nd
             tally.add(name, records[is_so[np.asarray(case_ids.indices)]])
 
 
-def _renamed(text: pa.Array, renames: Sequence[tuple[str, str]]) -> pa.Array:
+def renamed(text: pa.Array, renames: Sequence[tuple[str, str]]) -> pa.Array:
     """string[n]: texts with the new name of each that has one."""
     old, new = (pa.array(names, pa.string()) for names in zip(*renames, strict=True))
     return pc.coalesce(new.take(pc.index_in(text, value_set=old)), text)

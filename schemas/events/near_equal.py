@@ -7,7 +7,8 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-_SIGNS = re.compile(r"[\W_]+")
+# A sign such as + or < can be all of a difference; a hyphen is none between letters.
+_SIGNS = re.compile(r"[\s_.,:;/]+|(?<=\w)-(?=\w)")
 # One letter of a shorter word is too much of it.
 _SHORTEST_MISSPELT = 5
 # Comparing all pairs takes the square of this.

@@ -56,10 +56,11 @@ class JsonLinesReader:
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the keys of the first objects; see `ListingReader`."""
+        """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
         keys: dict[str, None] = {}
         for line in islice(_lines(stream), max_records):
-            keys.update(dict.fromkeys((None if line is None else _parse(line)) or ()))
+            row = (None if line is None else _parse(line)) or {}
+            keys.update(dict.fromkeys(n for n, v in row.items() if type(v) not in (dict, list)))
         return list(keys)
 
     def read(

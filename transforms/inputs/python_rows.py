@@ -9,6 +9,7 @@ stops no other. Rows have no numbers; `schemas.events.content_order` orders thos
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -160,7 +161,7 @@ class RowReader:
             values = [row[i] for row in rows]
             kind = of_times.get(name, "text")
             if kind == "text":
-                columns[name], fractional[name] = _texts(values)
+                columns[name], fractional[name] = texts_of_values(values)
             else:
                 columns[name] = pa.array(values, pa.int64()).cast(_KINDS[kind])
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
@@ -180,6 +181,8 @@ def scalar_or_time(value: Any) -> tuple[str, Any]:
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise UnreadError
         return "text", str.__str__(value)  # of a member of an enumeration, too
+    if isinstance(value, uuid.UUID):
+        return "text", str(value)
     if isinstance(value, bytes):
         try:
             return "text", value.decode()
@@ -231,7 +234,7 @@ def iso_of(micros: int, kind: str) -> str | None:
     return f"{text}Z" if kind == "moment" else text
 
 
-def _texts(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
+def texts_of_values(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
     """Returns string[n], the texts of scalars, and bool[n], those that are numbers of nobody."""
     plain = [v if type(v) in (str, bool, int, float) else None for v in values]
     text, fractional = texts_of_scalars(plain)

@@ -153,8 +153,16 @@ def test_it_is_for_the_operator_alone(capsys: pytest.CaptureFixture[str], place:
 
 def test_no_more_is_read_than_was_asked_for() -> None:
     code, body = profiled("jsonl", "--max_records", "50")
-    assert code == 0 and not body["is_whole"]
-    assert body["columns"][0]["records"] <= 50
+    assert code == 0 and body["columns"][0]["records"] == 50
+    Path("more").mkdir()
+    for name in ("a", "b"):
+        as_csv(Path(f"more/{name}.csv"))
+    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "q.json"]
+    for n, is_whole in ((242, False), (484, True)):
+        assert as_typed("profile", "--log", "more", "--max_records", n, *flags) == 0
+        body = json.loads(Path("q.json").read_text())
+        assert (body["is_whole"], body["records"]["records"]) == (is_whole, n)
+    assert as_typed("profile", "--log", "more", "--max_records", "0", *flags) == 2
 
 
 def test_a_plan_names_it_where_it_sees_such_a_thing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,6 +183,6 @@ def test_a_plan_names_it_where_it_sees_such_a_thing(capsys: pytest.CaptureFixtur
 
 def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text('{"a": 1}\nno json\n{"b": {"c": 1}}\n{"d": 1}\n')
+    path.write_text('{"a": 1}\nno json\n{"b": 1, "nested": {"c": 1}}\n{"d": 1}\n')
     with path.open("rb") as stream:
         assert JsonLinesReader().names_in(stream, 3) == ["a", "b"]

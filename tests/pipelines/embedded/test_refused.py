@@ -139,7 +139,7 @@ def publish(**keys: Any) -> Any:
         (anonymize, {"unaccounted": True}, "unaccounted=True needs it"),
         (anonymize, {"key": "env:K"}, "key is for unaccounted=True"),
         (anonymize, {"unaccounted": True, "key": "env:K", "account": "a"}, "account is for a rel"),
-        (anonymize, {"product": "graph"}, "product must be one of dfg, .* got 'graph'"),
+        (anonymize, {"product": "graph"}, "amun has no product .graph.; it has none"),
         (anonymize, {"columns": ColumnMapping(needs_individual=True, individual_id="i")},
          "columns has needs_individual"),
         (anonymize, {"timestamp_unit": "h"}, "timestamp_unit"),
@@ -165,6 +165,11 @@ def test_a_wrong_key_is_refused_at_construction(
 def test_reading_refuses_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="epsilon"):
         ReadEventLog("a.csv", epsilon=1)
+    for key in ("rename", "drop_duplicates"):
+        with pytest.raises(UsageError, match="give it to AnonymizeEventLog or WriteRelease"):
+            ReadEventLog("a.csv", **{key: {"a": "b"}})
+    with pytest.raises(UsageError, match="attributes are in the batches"):
+        ReadEventLog("a.csv", attributes=["x"], output="rows")
     with pytest.raises(UsageError, match="output must be rows or batches"):
         ReadEventLog("a.csv", output="dicts")  # type: ignore[arg-type]
     with pytest.raises(InputSchemaError, match="nothing there"):

@@ -90,7 +90,25 @@ def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
     ]  # fmt: skip
     assert tracecloak("release", *flags) == 0
     keys = {**KEYS, "rename": rename, "drop_duplicates": True}
-    assert written(tmp_path, rows, keys) == digests(tmp_path / "other" / "run_id=r")
+    expected = digests(tmp_path / "other" / "run_id=r")
+    assert written(tmp_path, rows, keys) == expected
+    out = tmp_path / "read"
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        events = pipeline | ReadEventLog(str(tmp_path / "claims.csv"), **COLUMNS)
+        _ = events | WriteRelease(**keys, **paid(out, output=str(out / "out")))
+    assert digests(out / "out" / "run_id=r") == expected
+
+
+def test_a_filter_of_events_that_are_read_already_is_refused(tmp_path: Path) -> None:
+    """Catches events whose order is lost, as their columns are read a second time."""
+    log = csv_of(tmp_path / "claims.csv", claims(9))
+    filtered = {**KEYS, "where": "activity = Pay"}
+    with (
+        pytest.raises(Exception, match="give it to ReadEventLog"),
+        beam.Pipeline(runner="FnApiRunner") as pipeline,
+    ):
+        events = pipeline | ReadEventLog(str(log), **COLUMNS)
+        _ = events | WriteRelease(**filtered, **paid(tmp_path, output=str(tmp_path / "out")))
 
 
 _CUT_OFF = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import uuid
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,30 @@ def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
     assert alone.column("c").cast("string").to_pylist() == ["1"]
 
 
+def test_no_value_ends_the_reading_of_the_others() -> None:
+    """Catches what one record of a frame could refuse a whole release with."""
+    uuid_text = "12345678-1234-5678-1234-567812345678"
+    odd = [decimal.Decimal("sNaN"), decimal.Decimal("1e300000"), 10**5000, uuid.UUID(uuid_text)]
+    columns, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([*odd, "x"], dtype=object)})).columns(
+        ["c"]
+    )
+    assert columns.column("c").to_pylist() == [None, None, None, uuid_text, "x"]
+
+
+def test_a_type_of_another_library_is_refused_by_its_column() -> None:
+    """Catches periods that are read as the numbers by which pandas counts them."""
+    months = pd.DataFrame({"month": pd.period_range("2026-01", periods=2, freq="M")})
+    with pytest.raises(InputSchemaError, match=r"'month' has type pandas\.period"):
+        AnyFrame.of(months).columns(["month"])
+
+
 def test_times_among_objects_are_texts_in_iso_8601() -> None:
     """Catches a stamp that is lost because another row has a text."""
     day, moment = datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02T03:04:05Z")
     mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03"], dtype=object)})
     columns, _ = AnyFrame.of(mixed).columns(["t"])
     assert columns.column("t").to_pylist() == [
-        "2026-01-02", "2026-01-02T03:04:05+00:00", "2026-01-03",
+        "2026-01-02T00:00:00", "2026-01-02T03:04:05Z", "2026-01-03",
     ]  # fmt: skip
 
 

@@ -18,6 +18,8 @@ def test_the_more_frequent_spelling_stays() -> None:
 def test_forms_of_letters_and_signs_alone() -> None:
     assert plain("ﬁle") == plain("FILE") and plain("e\u0301") == plain("é")
     assert plain("++") != plain("--") and plain("Straße") == plain("STRASSE")
+    assert plain("X-Ray") == plain("x ray") and plain("Grade A-") != plain("Grade A+")
+    assert len({plain(name) for name in ("C", "C++", "Score < 5", "Score > 5", "का", "की")}) == 6
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers(1, 9), max_size=9))
