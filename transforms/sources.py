@@ -16,7 +16,12 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
-from tracecloak.schemas.events.events import CASE_ID, TIMESTAMP, is_case_attribute
+from tracecloak.schemas.events.events import (
+    CASE_ID,
+    TIMESTAMP,
+    is_case_attribute,
+    without_numbers,
+)
 from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
@@ -67,6 +72,9 @@ class EventSource:
         n_passed_over: How many files were left out of `files` by their paths alone.
         drops_duplicates: Whether equal events of a case count once, which whoever groups them into
             cases sees to, see `schemas.events.duplicates`.
+        by_content: Whether the order of its records says nothing, as in a table, whose engine
+            rewrites files at will: equal stamps are in the order of the content then, see
+            `schemas.events.content_order`.
     """
 
     files: tuple[SourceFile, ...]
@@ -75,6 +83,7 @@ class EventSource:
     span_us: tuple[int, int] | None = None
     n_passed_over: int = 0
     drops_duplicates: bool = False
+    by_content: bool = False
 
     def narrowed(self, keeps: Callable[[SourceFile], bool] | None = None) -> EventSource:
         """Returns this source without the files that its filters leave out; opens none.
@@ -255,7 +264,7 @@ class EventSource:
                     reported_at_s = time.monotonic()
                     self._report_progress(file, stream)
                 joined = file_columns.joined(raw.columns, columns, len(raw.records))
-                yield columns.canonicalise(
+                events, rejects = columns.canonicalise(
                     joined,
                     raw.records,
                     raw.malformed,
@@ -264,6 +273,7 @@ class EventSource:
                     self.span_us,
                     raw.fractional,
                 )
+                yield (without_numbers(events) if self.by_content else events), rejects
 
     def _raw(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +42,10 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
     may_be_none = isinstance(config, ReleaseConfig)
     tables = config.tables
-    if listed is not None:
+    if isinstance(config, ReleaseConfig) and config.query is not None:
+        # One file, whose path is no pattern, and whose folders say nothing of its records.
+        files = [SourceFile(0, path, os.path.getsize(path)) for path in config.log]
+    elif listed is not None:
         files = list(listed)
     elif not tables:
         files = match_files(config.log, may_be_none)
@@ -49,14 +53,17 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
         from tracecloak.transforms.lakes.tables import files_and_tables
 
         files = files_and_tables(config.log, tables, config.input_format, may_be_none)
-    if isinstance(config, ReleaseConfig) and config.query is not None:
-        # The folders around the result of a query say nothing of its records.
-        files = [replace(file, partitions=()) for file in files]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
+    is_query = isinstance(config, ReleaseConfig) and config.query is not None
     every_file = EventSource(
-        tuple(files), source_format, mapping, span_us, drops_duplicates=config.drop_duplicates
+        tuple(files),
+        source_format,
+        mapping,
+        span_us,
+        drops_duplicates=config.drop_duplicates,
+        by_content=is_query or bool(tables),
     )
     every_file.check_partitions()
     source = every_file.narrowed(_of_span(config, span_us))

@@ -52,6 +52,13 @@ ATTRIBUTE_PREFIX = "attribute "
 CASE_PREFIX = "case:"
 
 
+def without_numbers(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns canonical events with an EVENT_INDEX of 0, as their source has no order."""
+    index = events.schema.get_field_index(EVENT_INDEX)
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), events.num_rows)
+    return events.set_column(index, events.schema.field(index), zeros)
+
+
 def attribute_column(name: str) -> str:
     """Returns the column of canonical events that holds an attribute."""
     return ATTRIBUTE_PREFIX + name

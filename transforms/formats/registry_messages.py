@@ -142,7 +142,8 @@ class _Asking:
         """Returns the schema that a frame names."""
         if frame[0]:
             guid = str(uuid.UUID(bytes=frame[1:]))
-            raw = self._registry.asked(lambda: self._client.get_schema_by_guid(guid))
+            # Not every registry has GUIDs, and any message can begin as if it had one.
+            raw = self._registry.asked(lambda: self._client.get_schema_by_guid(guid), True)
         else:
             number = int.from_bytes(frame[1:], "big")
             if number > _LAST_ID:

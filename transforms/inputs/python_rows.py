@@ -24,9 +24,9 @@ from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
-    EVENT_INDEX,
     START_TIMESTAMP,
     TIMESTAMP,
+    without_numbers,
 )
 from tracecloak.schemas.events.scalars import joined, text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import TallyOfFile
@@ -113,10 +113,7 @@ class RowReader:
             reasons += rejects.column("reason").to_pylist()
         whole = pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
         (events,) = whole.to_batches() or [parts[0]]
-        index = events.schema.get_field_index(EVENT_INDEX)
-        return events.set_column(
-            index, events.schema.field(index), pa.array(np.zeros(events.num_rows, np.int64))
-        ), reasons
+        return without_numbers(events), reasons
 
     @cached_property
     def _times(self) -> tuple[str, ...]:

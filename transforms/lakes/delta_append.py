@@ -7,8 +7,21 @@ commit of somebody else in between makes ours fail, and the log is looked at aga
 
 from __future__ import annotations
 
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError, missing_extra
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tracecloak.schemas.errors import (
+    InputSchemaError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+    missing_extra,
+)
 from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 def append(place: str, release: AppendedRelease) -> bool:
@@ -23,7 +36,6 @@ def append(place: str, release: AppendedRelease) -> bool:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
         from deltalake.exceptions import (
             CommitFailedError,
-            DeltaError,
             SchemaMismatchError,
             TableNotFoundError,
         )
@@ -42,6 +54,8 @@ def append(place: str, release: AppendedRelease) -> bool:
                 table = None
             if table is not None and table.transaction_version(release.key) is not None:
                 return False
+            if table is not None and not _fits(table, release):
+                raise _other_columns(place)
             write_deltalake(
                 place if table is None else table,
                 release.rows(),
@@ -52,11 +66,10 @@ def append(place: str, release: AppendedRelease) -> bool:
         except CommitFailedError:
             continue
         except SchemaMismatchError:
-            raise UsageError(
-                f"the table delta:{place} has other columns than the log of the release; name a "
-                "table of releases of this configuration, or one that is not there yet"
-            ) from None
-        except (DeltaError, OSError, ValueError) as error:
+            raise _other_columns(place) from None
+        except TracecloakError:
+            raise
+        except Exception as error:  # some of the library's are of no class of its own
             raise InputSchemaError(
                 f"the table delta:{place} cannot be read or written ({type(error).__name__}); "
                 "nothing is appended unless it was before. Correct the path, or let this user "
@@ -64,4 +77,22 @@ def append(place: str, release: AppendedRelease) -> bool:
             ) from None
     raise RetryLater(
         f"others write to the table delta:{place} all the time; run the same command again later"
+    )
+
+
+def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
+    """Returns whether a table has the columns of a release, by name and type: none is cast."""
+    theirs, ours = pa.schema(table.schema()), release.rows().schema
+    return {f.name: _kind(f.type) for f in theirs} == {f.name: _kind(f.type) for f in ours}
+
+
+def _kind(of: pa.DataType) -> str:
+    is_text = pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of)
+    return "text" if is_text else str(of)
+
+
+def _other_columns(place: str) -> UsageError:
+    return UsageError(
+        f"the table delta:{place} has other columns than the log of the release, or of other "
+        "types; name a table of releases of this configuration, or one that is not there yet"
     )

@@ -114,10 +114,18 @@ class SeenReader:
         """Yields the records of some row groups; see `transforms.formats.base.GroupedReader`."""
         self.check(self.column_names(stream), required)
         columns = self._columns(stream, wanted)
-        name = next((name for seen, name in columns if seen.name == column), None)
-        if name is None:  # the file is older than the column
+        asked = next((pair for pair in columns if pair[0].name == column), None)
+        if asked is None or asked[1] is None:  # the file is older than the column
             return self._seen(self.inner.read(stream, _names(columns), (), batch_rows), columns)
-        batches = self.inner.read_groups(stream, _names(columns), (), batch_rows, name, can_hold)
+        kind, name = asked[0].type, asked[1]
+        batches = self.inner.read_groups(
+            stream,
+            _names(columns),
+            (),
+            batch_rows,
+            name,
+            lambda ends: can_hold(_widened(ends, kind)),
+        )
         return self._seen(batches, columns)
 
     def _columns(self, stream: BinaryIO, wanted: Sequence[str]) -> _Columns:
@@ -201,4 +209,7 @@ def _widened(column: pa.Array, to: pa.DataType) -> pa.Array:
         or (types.is_decimal(of) and types.is_decimal(to) and of != to)
         or (types.is_date(of) and types.is_timestamp(to))
     )
+    if types.is_timestamp(of) and types.is_timestamp(to) and of.tz is None and to.tz is not None:
+        # Stamps of INT96, as Spark writes them, say no zone, and are UTC by their table.
+        return column.cast(pa.timestamp(of.unit, to.tz))
     return column.cast(to) if is_wider else column

@@ -204,3 +204,12 @@ def test_an_append_that_is_killed_at_any_time_is_finished_by_the_next_one(
         process.wait()
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     assert in_order(rows_of(table)) == released(release)
+
+
+def test_a_table_whose_columns_are_of_other_types_is_refused(release: Path, tmp_path: Path) -> None:
+    """Catches times that become dates, as the library casts what it writes."""
+    place = tmp_path / "dates"
+    rows = pa.table({"case_id": ["c"], "activity": ["A"], "timestamp": pa.array([0], pa.date32())})
+    deltalake.write_deltalake(str(place), rows)
+    assert tracecloak("append", release, "--table", f"delta:{place}") == 2
+    assert len(deltalake.DeltaTable(str(place)).to_pyarrow_table()) == 1

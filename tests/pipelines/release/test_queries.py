@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -121,6 +122,14 @@ def test_the_input_is_the_rows_of_the_result(
     )
     assert asked == [QUERY]
     assert not list(tmp_path.rglob("_incomplete-*"))
+
+
+def test_a_path_that_looks_like_a_pattern_is_a_path(tmp_path: Path, visits: Path) -> None:
+    """Catches a release of no case at the full price."""
+    folder = tmp_path / "out[1]"
+    assert release(folder, database=f"sqlite:///{visits}") == 0
+    (body,) = folder.rglob("run_id=*/manifest.json")
+    assert json.loads(body.read_text())["came_out"]["n_cases"] > 0
 
 
 def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,8 +72,9 @@ def test_rows_of_a_deletion_vector_are_not_read_and_the_others_keep_their_number
     read = source(f"delta:{table}", resource="ward")
     assert events_of(read) == pairs(rows_without(rows, deleted))
     assert {ward for *_, ward in events_of(read, "resource")} <= {"A/B %20"}
+    numbered = replace(read, by_content=False)
     index = [
-        row for batch, _ in read.read(read.files[0]) for row in batch["event_index"].to_pylist()
+        row for batch, _ in numbered.read(read.files[0]) for row in batch["event_index"].to_pylist()
     ]
     numbers = [place for place in range(len(rows)) if place not in deleted]
     assert [one - index[0] for one in index] == [one - numbers[0] for one in numbers]
@@ -223,3 +225,29 @@ def test_any_address_is_read_or_refused_with_a_mend(text: str, kind: str) -> Non
     else:
         assert address.kind == kind and address.place
         assert address_of(str(address).replace("@", "@", 1)).kind == kind
+
+
+def test_stamps_without_a_zone_are_utc_as_their_table_says(tmp_path: Path) -> None:
+    """Catches INT96, as Spark writes it, which is read by the clock of the configuration."""
+    table = tmp_path / "t"
+    stamps = pa.array([1_767_268_800_000_000], pa.timestamp("us", "UTC"))  # 2026-01-01T12:00Z
+    rows = pa.table({"case_id": ["c"], "activity": ["A"], "timestamp": stamps})
+    write(table, rows)
+    (data,) = table.glob("*.parquet")
+    pq.write_table(rows, data, use_deprecated_int96_timestamps=True)
+    read = source(f"delta:{table}", time_zone="Europe/Berlin")
+    ((events, _),) = read.read(read.files[0])
+    assert events.column("timestamp").to_pylist() == [1_767_268_800_000_000]
+
+
+def test_equal_stamps_of_a_table_are_in_no_order_of_its_files(tmp_path: Path) -> None:
+    """Catches an order by random names of files, which a deleted row of another case changes."""
+    for name in "ABC":
+        write(
+            tmp_path / "t",
+            pa.table({"case_id": ["c"], "activity": [name], "timestamp": ["2026-01-01"]}),
+        )
+    read = source(f"delta:{tmp_path / 't'}")
+    assert read.by_content
+    numbers = [e.column("event_index").to_pylist() for f in read.files for e, _ in read.read(f)]
+    assert numbers == [[0], [0], [0]]
