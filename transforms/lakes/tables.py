@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
-from tracecloak.transforms.files import absolute
+from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
 if TYPE_CHECKING:
@@ -180,6 +180,9 @@ def files_and_tables(
     files = match_files([text for text in log if text not in tables], may_be_none)
     for address in addresses:
         files += address.snapshot().files
+    elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
+    for path in elsewhere[:1]:  # all tables of a log lie on one store, as a rule
+        require_file_system("log", path)
     files.sort(key=lambda file: file.path)
     return [replace(file, rank=rank) for rank, file in enumerate(files)]
 

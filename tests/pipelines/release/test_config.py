@@ -211,7 +211,10 @@ def test_a_filter_with_a_million_blanks_is_read_at_all(text: str) -> None:
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)
-    assert not params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields))
+    # Two published methods had a query before a log could be one's result. With them the flag is
+    # theirs, and the other stands in the configuration file, as the page on queries says.
+    known = {"query"} if name in ("pripel", "sapa") else set()
+    assert params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields)) == known
 
 
 def test_names_in_place_of_the_vocabularys_file_are_told_how_to_be_given() -> None:
