@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,6 @@ from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
-_LOG = logging.getLogger("tracecloak")
 _WRITTEN = RowTypeConstraint.from_fields([("release_id", str), ("folder", str)])
 
 
@@ -72,7 +70,6 @@ class WriteRelease(beam.PTransform):
         release_id = str(config.release_id)
         row = (release_id, ReleaseFolder(absolute(config.output), release_id).final)
         if paid is None:
-            _LOG.info("release %s is there already: nothing is drawn or paid", release_id)
             done = pipeline | "There" >> beam.Create([row])
         else:
             parts, _ = add_release(events, elements, paid.job.target.spec, config)

@@ -35,6 +35,7 @@ from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan, plan_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
+from tracecloak.pipelines.release.usable import BEGINS
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.names import IN_MEMORY
@@ -54,7 +55,6 @@ _OF_EVALUATION = (
     *("key_store", "ledger", "where", "rename", "drop_duplicates"),
     *Columns.model_fields,
 )
-_BEGINS = ("new", "reserved", "given up", "key lost")
 
 
 def release(
@@ -92,7 +92,7 @@ def release(
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
-            if run.books.look().state in _BEGINS:
+            if run.books.look().state in BEGINS:
                 _LOG.warning("%s", _asks(run))
             with _operator_alone():
                 outcome = released(run)

@@ -10,7 +10,7 @@ from tracecloak.schemas.errors import UnusableRelease
 
 _LOG = logging.getLogger("tracecloak")
 # In these states a run would begin a release, and pay for it.
-_BEGINS = ("new", "reserved", "given up", "key lost")
+BEGINS = ("new", "reserved", "given up", "key lost")
 
 
 class UsableConcern(Concern):
@@ -25,7 +25,7 @@ class UsableConcern(Concern):
         Raises:
             UnusableRelease: Nobody could use it, and `even_if_unusable` is not set.
         """
-        if run.books.look().state not in _BEGINS:
+        if run.books.look().state not in BEGINS:
             return
         verdict = unusable(run.config)
         if verdict is None:

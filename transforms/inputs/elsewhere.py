@@ -6,10 +6,11 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.store_errors import status_of
 from tracecloak.transforms.inputs.stores import has_versions, listed_by_store
 from tracecloak.transforms.inputs.tables import Table, patterns_of_markers, table_told_by
 
@@ -21,7 +22,15 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
     marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
     try:
         paths = [path for path, _ in matching_elsewhere(pattern, marks, 1)]
-    except UsageError:  # who may read an input need not be allowed to list what is around it
+    except UsageError as error:
+        cause = error.__cause__
+        status = status_of(cause) if isinstance(cause, Exception) else None
+        if status is not None and (status >= 500 or status == 429):
+            raise RetryLater(
+                f"log {pattern!r} cannot be listed now (status {status}); run the same command "
+                "again"
+            ) from None
+        # Who may read an input need not be allowed to list what is around it.
         _LOG.warning(
             "the folders around log %r cannot be listed, so it is not known whether it is a part "
             "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
