@@ -11,7 +11,7 @@ from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.inputs import elsewhere
 
 
-class _Answer(Exception):
+class _AnswerError(Exception):
     def __init__(self, status: int) -> None:
         self.status_code = status
 
@@ -36,7 +36,7 @@ def test_who_may_not_list_the_folders_around_reads_all_the_same(
 
 def _answer_with(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     def ask(*_: Any) -> Iterator[Any]:
-        raise _Answer(status)
+        raise _AnswerError(status)
 
     monkeypatch.setattr(elsewhere, "has_versions", lambda path: True)
     monkeypatch.setattr(elsewhere, "listed_by_store", ask)
