@@ -20,10 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
+from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
-    ACTIVITY,
-    CASE_ID,
     START_TIMESTAMP,
     TIMESTAMP,
     without_numbers,
@@ -32,11 +30,6 @@ from tracecloak.schemas.events.scalars import joined, text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import TallyOfFile
 
 _OF_TIMES = (TIMESTAMP, START_TIMESTAMP)
-_XES_NAMES = {
-    CASE_ID: "case:concept:name",
-    ACTIVITY: "concept:name",
-    TIMESTAMP: "time:timestamp",
-}
 # How a value of a column of times came, and the type in which all that came so are read.
 _KINDS = {"text": pa.string(), "moment": pa.timestamp("us", "UTC"), "wall": pa.timestamp("us")}
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -73,7 +66,7 @@ class RowReader:
         Where the mapping leaves the default, a row may have our name or that of XES.
         """
         resolved = mapping.resolve(None, xes_names=False)
-        default = {name: xes for name, xes in _XES_NAMES.items() if getattr(mapping, name) is None}
+        default = {name: xes for name, xes in XES_NAMES.items() if getattr(mapping, name) is None}
         return cls(resolved, default)
 
     def read(self, rows: Sequence[Row], tally: TallyOfFile) -> tuple[pa.RecordBatch, list[str]]:
