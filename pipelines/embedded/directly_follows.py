@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.embedded.asked import ROWS, columns_of, with_filters
+from tracecloak.pipelines.embedded.asked import ROWS, columns_of
 from tracecloak.pipelines.embedded.claiming import runner_of
 from tracecloak.pipelines.embedded.elements import kind_of, require_fields
 from tracecloak.pipelines.embedded.row_messages import TIME, RowMessage, ToMessage
@@ -102,7 +102,7 @@ class PublishDirectlyFollows(beam.PTransform):
         self._reads = "input_topic" in given
         if not self._reads:
             given |= {"input_subscription": ROWS, "time_attribute": TIME}
-        self._config = load_stream(None, with_filters(given))
+        self._config = load_stream(None, given)
 
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""

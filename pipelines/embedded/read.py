@@ -12,7 +12,7 @@ from apache_beam import pvalue
 
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.embedded.asked import columns_of, with_filters
+from tracecloak.pipelines.embedded.asked import columns_of
 from tracecloak.pipelines.embedded.canonical import count_records
 from tracecloak.pipelines.embedded.released_rows import ReleasedRows
 from tracecloak.schemas.errors import UsageError
@@ -68,7 +68,7 @@ class ReadEventLog(beam.PTransform):
                 )
         if attributes and output == "rows":
             raise UsageError("attributes are in the batches; leave out output, or attributes")
-        self._config = load_log(with_filters({**columns_of(columns), **keys, "log": log}))
+        self._config = load_log({**columns_of(columns), **keys, "log": log})
         named = attributes if isinstance(attributes, Mapping) else {n: n for n in attributes}
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None

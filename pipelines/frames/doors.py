@@ -158,8 +158,6 @@ def _source(frame: Any, config: SourceConfig) -> FrameSource:
 def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     _check_keys(keys)
     given = {name: value for name, value in keys.items() if value is not None}
-    if isinstance(given.get("where"), str):
-        given["where"] = [given["where"]]
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, "formats": (), **given}
     formats = whole["formats"]

@@ -67,9 +67,9 @@ def test_what_elements_are_is_told_by_their_type(element_type: Any, kind: str) -
     assert kind_of(typed(element_type).element_type)[0] == kind
 
 
-@pytest.mark.parametrize("element_type", [Any, str, bytes, int, tuple[str, str], list[str]])
+@pytest.mark.parametrize("element_type", [Any, beam.Row, str, int, tuple[str, str], list[str]])
 def test_another_type_is_refused_by_its_name(element_type: Any) -> None:
-    with pytest.raises(UsageError, match=r"the events have the type \w.*with_output_types"):
+    with pytest.raises(UsageError, match=r"have the type \w.*with_output_types.*NamedTuple"):
         _ = typed(element_type) | AnonymizeEventLog(**AMUN, **UNPAID)
 
 
@@ -146,6 +146,8 @@ def publish(**keys: Any) -> Any:
         (anonymize, {"method": "private-dfg", "guessing_advantage": None, "epsilon": 1,
                      "vocabulary": ["A"]}, "private-dfg releases no log: name the product"),
         (anonymize, {"where": [{"column": "step"}]}, "where takes texts"),
+        (write, {"where": {"step": "Check"}}, "where takes texts"),
+        (publish, {"where": {"step": "Check"}}, "where takes texts"),
         (write, {"schedule": {}}, "schedule is a key of a release that a command makes"),
         (write, {"runner": "FnApiRunner"}, "runner is a key of a release that a command makes"),
         (write, {"formats": ["wasm"]}, "formats"),

@@ -176,7 +176,10 @@ def test_a_vocabulary_lists_what_a_frame_has() -> None:
     """Catches names that are left out, or that a filter should have left out."""
     df = events()
     assert tracecloak.vocabulary(df) == NAMES
-    assert tracecloak.vocabulary(df, where=["org:resource = nobody"]) == []
+    for one_or_more in ("org:resource = nobody", ["org:resource = nobody"]):
+        assert tracecloak.vocabulary(df, where=one_or_more) == []
+    with pytest.raises(UsageError, match="where takes texts, such as 'step = Check'"):
+        tracecloak.vocabulary(df, where={"org:resource": "ann"})
     with pytest.raises(InputSchemaError, match=r"has no column 'step'.*with case_id=, activity="):
         tracecloak.vocabulary(df, activity="step")
 
