@@ -12,6 +12,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.embedded.asked import OF_ROWS, PAYING, columns_of, config_of
 from tracecloak.pipelines.embedded.canonical import (
     EVENTS,
@@ -57,6 +58,7 @@ class AnonymizeEventLog(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", account="claims")
     """
 
+    @told_in_python()
     def __init__(
         self,
         method: str,
@@ -121,6 +123,7 @@ class AnonymizeEventLog(beam.PTransform):
                 released_schema(carried) if product is None else product_schema(product)
             )
 
+    @told_in_python()
     def expand(self, events: beam.PCollection[Any]) -> Any:
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         elements = elements_of(events, self._config)

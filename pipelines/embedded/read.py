@@ -11,6 +11,7 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.asked import columns_of
 from tracecloak.pipelines.embedded.canonical import count_records
@@ -34,6 +35,7 @@ class ReadEventLog(beam.PTransform):
         pipeline | ReadEventLog("lake/*.csv", case_id="claim", activity="step", timestamp="at")
     """
 
+    @told_in_python()
     def __init__(
         self,
         log: str | Sequence[str],
@@ -73,6 +75,7 @@ class ReadEventLog(beam.PTransform):
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None
 
+    @told_in_python()
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)

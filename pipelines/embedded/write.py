@@ -8,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.embedded.anonymize import add_release, shown
 from tracecloak.pipelines.embedded.asked import OF_FILES, columns_of, config_of
 from tracecloak.pipelines.embedded.claiming import Settling, claim
@@ -36,6 +37,7 @@ class WriteRelease(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", output="released")
     """
 
+    @told_in_python()
     def __init__(
         self,
         method: str,
@@ -62,6 +64,7 @@ class WriteRelease(beam.PTransform):
         given = {**columns_of(columns), **keys, "output": output}
         self._config = config_of(method, params, given, OF_FILES)
 
+    @told_in_python()
     def expand(self, events: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline

@@ -71,6 +71,10 @@ class FrameSource(EventSource):
         """Returns the frame's columns."""
         return list(self.frame.names)
 
+    def place_of(self, rank: int, record: int) -> str:
+        """Returns which row of the frame a record is, as its first one has the number 1."""
+        return f"row {record + 1:,} of the frame"
+
     def title_of(self, file: SourceFile) -> str:
         """Returns what the frame is, for people."""
         return "the frame"

@@ -49,7 +49,7 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
         if finding.what == WHOLE_KEY:
             continue  # told with those of the other form
         what, mend = _words(finding, by_what, source.mapping)
-        place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
+        place = source.place_of(finding.file, finding.record)
         yield f"{finding.n_records:,} of {n_records:,}: {what}, first at {place}; {mend}"
 
 

@@ -154,6 +154,7 @@ def publish(**keys: Any) -> Any:
         (publish, {"runner": "FlinkRunner"}, "runner is a key of a stream that a command runs"),
         (publish, {"horizon": None}, "horizon: required"),
         (publish, {"output_steps": "json"}, "output_steps must be rows or steps"),
+        (write, {"vocabulary": "no file"}, "names as JSON: vocabulary= "),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
@@ -174,6 +175,9 @@ def test_reading_refuses_what_is_no_log(tmp_path: Path) -> None:
         ReadEventLog("a.csv", attributes=["x"], output="rows")
     with pytest.raises(UsageError, match="output must be rows or batches"):
         ReadEventLog("a.csv", output="dicts")  # type: ignore[arg-type]
+    (tmp_path / "a.csv").write_text("case_id,activity,timestamp\n")
+    with pytest.raises(InputSchemaError, match=r"Map the column with case_id=, .*timestamp=$"):
+        _ = beam.Pipeline() | ReadEventLog(str(tmp_path / "a.csv"), attributes=["x"])
     with pytest.raises(InputSchemaError, match="nothing there"):
         _ = beam.Pipeline(runner="FnApiRunner") | ReadEventLog(str(tmp_path / "nothing there.csv"))
 
@@ -196,13 +200,17 @@ def test_a_stream_refuses_a_runner_that_runs_none_and_what_is_no_source(tmp_path
         _ = rows | "Published" >> PublishDirectlyFollows(**keys)
     flink = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
     events = flink | beam.Create([{"claim": 1}])
-    with pytest.raises(UsageError, match="--checkpointing_interval"):
+    with pytest.raises(UsageError, match="such as `--checkpointing_interval 60000`"):
         _ = events | PublishDirectlyFollows(**keys)
 
 
 def test_nothing_is_paid_for_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputSchemaError):
         _ = typed(row_of(claim=str)) | AnonymizeEventLog(**AMUN, **paid(tmp_path))
+    unbegun = {**paid(tmp_path), "new_ledger": None}
+    for door in (anonymize(**unbegun), write(**unbegun)):  # whose user has keywords and no flags
+        with pytest.raises(UsageError, match=r"or with new_ledger=True at the first release$"):
+            _ = typed(dict) | door
     assert not (tmp_path / "keys").exists()
 
 

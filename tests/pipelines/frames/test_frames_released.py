@@ -20,7 +20,7 @@ from tests.support.releasing import counting_charges
 from tests.support.releasing import tracecloak as command
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
-from tracecloak.pipelines.frames.words import in_python
+from tracecloak.pipelines.frames.words import of_frame
 from tracecloak.schemas.errors import BudgetExhausted, InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 
@@ -169,6 +169,13 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     """Catches a plan that needs a ledger, or names files that there are not."""
     plan = tracecloak.plan(events(), **GRAPH)
     assert "of the first" in repr(plan) and "the frame: case:concept:name" in repr(plan)
+    wrong = pd.concat([events(4)] * 2)
+    wrong.iloc[3, 2] = None
+    told = repr(tracecloak.plan(wrong, **GRAPH))
+    assert "first at row 4 of the frame; mend the source, or map another column with tim" in told
+    assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
+    with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
+        tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
     assert not Path("keys/ledger.db").exists()
 
 
@@ -218,12 +225,12 @@ def test_all_of_it_is_without_beam() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "False"
+    assert done.stdout.startswith("False\n")
 
 
 def test_flags_are_keywords_but_in_commands() -> None:
     """Catches a mend that Python does not take."""
-    assert in_python("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
+    assert of_frame("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
         "give release_id=, or `tracecloak plan --log x`, or new_ledger=True"
     )
 
