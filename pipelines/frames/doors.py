@@ -50,6 +50,10 @@ _OF_FILES = (
     *("log", "query", "database", "input_format", "delimiter", "encoding", "header", "runner"),
     "schedule",
 )
+_NOTHING_READ = (
+    "EVERY ROW: not one could be read or passed the filters. What is released is noise, and it is "
+    "paid for all the same; `tracecloak plan` says what to correct"
+)
 _OF_WINDOWS = ("window", "book", "book_key", "jobs")
 # Those that whoever compares a release with its frame needs again.
 _OF_EVALUATION = (
@@ -198,10 +202,16 @@ def _operator_alone() -> Iterator[None]:
     """
     logger, before = _OPERATOR, _OPERATOR.propagate
     logger.propagate = sys.stderr.isatty() or hasattr(builtins, "__IPYTHON__")
+    # Python shows warnings that nobody handles. The folder's file handles these, and shows nothing.
+    screen = None if logger.hasHandlers() else logging.lastResort
+    if logger.propagate and screen is not None:
+        logger.addHandler(screen)
     try:
         yield
     finally:
         logger.propagate = before
+        if screen is not None:
+            logger.removeHandler(screen)
 
 
 def _asks(run: Run) -> str:
@@ -229,6 +239,8 @@ def _released(
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
     rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
     # Without a number: a notebook is shown to others.
+    if not source.files[0].n_bytes:
+        rows.append(("left out", _NOTHING_READ))
     if outcome.malformed is not None:
         rows.append(("left out", f"malformed records; {outcome.dead_letter} says which and why"))
     return Released(

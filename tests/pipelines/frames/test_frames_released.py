@@ -212,7 +212,7 @@ def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
 def test_all_of_it_is_without_beam() -> None:
     """Catches a module on the way that loads it: a notebook waits for Beam for seconds."""
     program = (
-        "import sys, pyarrow as pa, tracecloak\n"
+        "import builtins, sys, pyarrow as pa, tracecloak\n"
         "t = pa.table({'case_id': ['a', 'b'] * 60, 'activity': ['X', 'Y'] * 60,\n"
         "              'timestamp': ['2026-01-01', '2026-01-02'] * 60})\n"
         "keys = {'method': 'private-dfg', 'epsilon': 4, 'vocabulary': ['X', 'Y']}\n"
@@ -221,11 +221,16 @@ def test_all_of_it_is_without_beam() -> None:
         "released.graph, released._repr_html_(), tracecloak.vocabulary(t)\n"
         "tracecloak.evaluate(t, released)\n"
         "print('apache_beam' in sys.modules)\n"
+        "builtins.__IPYTHON__ = True\n"
+        "broken = t.set_column(2, 'timestamp', [['soon'] * 120])\n"
+        "print(tracecloak.release(broken, **keys))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("False\n")
+    assert done.stdout.startswith("False\n") and "  EVERY ROW: not one could be" in done.stdout
+    # A notebook shows what else lies in a folder, of that release alone.
+    assert done.stderr.count("NOT ONE RECORD") == done.stderr.count("at row 1 of the frame") == 1
 
 
 def test_flags_are_keywords_but_in_commands() -> None:
