@@ -14,6 +14,7 @@ from tracecloak.schemas.events.tally import (
     NO_CASE,
     NO_INDIVIDUAL,
     NO_RECORD,
+    NO_SCALAR,
     NO_START,
     NO_TIME,
     OTHER_ACTIVITY,
@@ -80,6 +81,10 @@ _REJECTED = {
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
         _SOURCE,
+    ),
+    NO_SCALAR: (
+        "a value that is no text, no number and no time, such as a list, a mapping or a period",
+        "convert it, or map another column",
     ),
     OTHER_ACTIVITY: (
         OTHER_ACTIVITY,

@@ -321,6 +321,7 @@ class ResolvedColumns:
         tally: TallyOfFile | None = None,
         span_us: tuple[int, int] | None = None,
         fractional: Mapping[str, np.ndarray] | None = None,
+        malformed_as: str = NO_RECORD,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -335,6 +336,7 @@ class ResolvedColumns:
                 exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
             fractional: For columns of text, bool[n_rows]: which values are numbers that can name
                 nobody, see `schemas.events.scalars.fractions`; a column may be missing.
+            malformed_as: Why `malformed` could not be parsed, one of REJECT_REASONS.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -388,7 +390,7 @@ class ResolvedColumns:
         of = np.asarray(records, np.int64)
         if tally is not None:
             tally.add_events(int(good.sum()))
-            tally.add(NO_RECORD, malformed)
+            tally.add(malformed_as, malformed)
             _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
             if clock.hours is not None:
                 tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
@@ -409,7 +411,7 @@ class ResolvedColumns:
         schema = event_schema((c for c in self.names if c in OPTIONAL_TEXT), named)
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
-        codes = [*reason[bad], *[REJECT_REASONS.index(NO_RECORD)] * len(malformed)]
+        codes = [*reason[bad], *[REJECT_REASONS.index(malformed_as)] * len(malformed)]
         return events, _rejects(file_rank, np.concatenate([of[bad], malformed]), codes)
 
     def _reasons(

@@ -171,7 +171,10 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     assert "of the first" in repr(plan) and "the frame: case:concept:name" in repr(plan)
     wrong = pd.concat([events(4)] * 2)
     wrong.iloc[3, 2] = None
-    told = repr(tracecloak.plan(wrong, **GRAPH))
+    wrong["org:resource"] = wrong["org:resource"].astype(object)
+    wrong.iat[5, 3] = ["ann"]
+    told = repr(tracecloak.plan(wrong, **GRAPH, resource="org:resource"))
+    assert "a list, a mapping or a period, first at row 6 of the frame; convert it, or" in told
     assert "first at row 4 of the frame; mend the source, or map another column with tim" in told
     assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
     with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
