@@ -116,14 +116,15 @@ def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
     assert not first.was_released_before
     assert "takes epsilon 2" in caplog.text and "nothing was spent" in caplog.text
     caplog.clear()
-    again = tracecloak.release(as_polars(df.sample(frac=1)), **{**GRAPH, "epsilon": "2.0"})
+    as_before = {**GRAPH, "epsilon": "2.0", "delta": 1e-6, "closed_vocabulary": False}
+    again = tracecloak.release(as_polars(df.sample(frac=1)), **as_before)
     assert again.was_released_before and again.folder == first.folder
     assert isinstance(again.graph, pl.DataFrame)
     assert again.graph.to_dicts() == first.graph.to_dict("records")
     assert not [record for record in caplog.records if "takes epsilon" in record.message]
     assert charges() == 1
 
-    other = tracecloak.release(df, **{**GRAPH, "epsilon": 1})
+    other = tracecloak.release(df, **{**GRAPH, "vocabulary": NAMES[::-1]})
     assert other.release_id != first.release_id and "left before it" in caplog.text
     less = tracecloak.release(df[df["case:concept:name"] > 0], **GRAPH)
     assert less.release_id not in (first.release_id, other.release_id)
