@@ -101,17 +101,19 @@ class AnyFrame:
             arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, list(names)), fractional, unread
 
-    def like_it(self, table: pa.Table) -> Any:
-        """Returns a table as a frame of the same library, a log of pm4py as the same kind of log.
+    def like_it(self, table: pa.Table, is_log: bool = False) -> Any:
+        """Returns a table as a frame of the same library, a lazy one of a lazy one.
 
-        Of a lazy frame it is one, too.
+        Args:
+            table: What is returned.
+            is_log: Whether it is a log, which is one of pm4py where this frame was.
         """
         backend = self._frame.implementation
         if isinstance(self._frame, nw.LazyFrame) and backend.is_duckdb():
             return nw.from_native(table).lazy("duckdb").to_native()
         eager = nw.from_arrow(table, backend=backend)
         native = (eager.lazy() if isinstance(self._frame, nw.LazyFrame) else eager).to_native()
-        if self._is_pm4py:
+        if self._is_pm4py and is_log:
             return _pm4py().convert_to_event_log(native)
         return native
 

@@ -101,6 +101,8 @@ def release(
                 _LOG.warning("%s", _asks(run))
             with _operator_alone():
                 outcome = released(run)
+                if not source.files[0].n_bytes and outcome.malformed is None:
+                    _OPERATOR.warning("%s", _NOTHING_READ)
         return _released(named, source, outcome, began_s, keys)
 
 
@@ -162,7 +164,10 @@ def _source(frame: Any, config: SourceConfig) -> FrameSource:
 
 def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     _check_keys(keys)
-    given = {name: value for name, value in keys.items() if value is not None}
+    params = keys.pop("params", None) or {}  # which are keywords as well
+    if twice := sorted(params.keys() & keys.keys()):
+        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
+    given = {name: value for name, value in {**params, **keys}.items() if value is not None}
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, "formats": (), **given}
     formats = whole["formats"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sys
+import types
 import uuid
 from typing import Any
 
@@ -43,6 +45,20 @@ def test_columns_come_in_and_a_table_goes_out_as_the_same_kind(kind: str) -> Non
     assert columns.to_pydict() == {"n": [1, 2, 3], "case": ["a", "b", "a"]}
     assert not fractional and unread.tolist() == [False] * 3
     assert type(frame.like_it(TABLE.select(["case", "n"]))) is type(given)
+
+
+def test_a_log_of_pm4py_gets_a_log_and_its_graph_as_a_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a graph that pm4py is asked to read as events, which it refuses."""
+    log = type("EventLog", (), {"__module__": "pm4py.objects.log.obj"})
+    pm4py = types.SimpleNamespace(
+        convert_to_dataframe=lambda log: TABLE.to_pandas(), convert_to_event_log=lambda frame: log()
+    )
+    monkeypatch.setitem(sys.modules, "pm4py", pm4py)
+    frame = AnyFrame.of(log())
+    assert isinstance(frame.like_it(TABLE, is_log=True), log)
+    assert isinstance(frame.like_it(TABLE), pd.DataFrame)
 
 
 def test_a_value_has_no_say_in_the_type_of_another_one() -> None:

@@ -116,7 +116,7 @@ def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
     assert not first.was_released_before
     assert "takes epsilon 2" in caplog.text and "nothing was spent" in caplog.text
     caplog.clear()
-    as_before = {**GRAPH, "epsilon": "2.0", "delta": 1e-6, "closed_vocabulary": False}
+    as_before = {**GRAPH, "epsilon": "2.0", "params": {"delta": 1e-6, "closed_vocabulary": False}}
     again = tracecloak.release(as_polars(df.sample(frac=1)), **as_before)
     assert again.was_released_before and again.folder == first.folder
     assert isinstance(again.graph, pl.DataFrame)
@@ -200,6 +200,8 @@ def test_keys_of_files_are_refused_by_name(key: str) -> None:
     """Catches a key that is taken and has no effect."""
     with pytest.raises(UsageError, match=f"^{key} is for files"):
         tracecloak.release(events(), **GRAPH, **{key: "x"})
+    with pytest.raises(UsageError, match="^epsilon is given twice"):
+        tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 
 
 def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
@@ -228,11 +230,13 @@ def test_all_of_it_is_without_beam() -> None:
         "builtins.__IPYTHON__ = True\n"
         "broken = t.set_column(2, 'timestamp', [['soon'] * 120])\n"
         "print(tracecloak.release(broken, **keys))\n"
+        "tracecloak.plan(t[:0], **keys), tracecloak.release(t[:0], **keys, release_id='none')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("False\n") and "  EVERY ROW: not one could be" in done.stdout
+    assert done.stderr.count("EVERY ROW") == 1
     # A notebook shows what else lies in a folder, of that release alone.
     assert done.stderr.count("NOT ONE RECORD") == done.stderr.count("at row 1 of the frame") == 1
 
