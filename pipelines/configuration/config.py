@@ -674,11 +674,7 @@ _SIGN = re.compile(r"\^=|>=|<=|=|>|<")
 
 
 def given_filters(given: Any) -> list[dict[str, Any]]:
-    """Returns the filters of `where` as a flag or a keyword has it: texts, or one text.
-
-    Raises:
-        UsageError: One is no text, or no filter.
-    """
+    """Returns the filters of `where`, texts or one text; raises a UsageError if one is none."""
     texts = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
         raise UsageError("where takes texts, such as 'step = Check' or ['day >= 2026-11-01']")

@@ -14,6 +14,7 @@ _INSTEAD = {
     "`tracecloak profile` with the same flags of the log": (
         "`tracecloak profile --log log.parquet`, with the frame in that file,"
     ),
+    "<release_id, which this method needs>": "<a new name>",
     "with the same flags": "with the same keywords",
     "with the same configuration": "with the same keywords",
 }

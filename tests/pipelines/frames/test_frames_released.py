@@ -180,7 +180,7 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
     with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
         tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
-    assert not Path("keys/ledger.db").exists()
+    assert "run_id=<a new name>/" in repr(plan) and not Path("keys/ledger.db").exists()
 
 
 def test_a_vocabulary_lists_what_a_frame_has() -> None:
@@ -200,7 +200,7 @@ def test_keys_of_files_are_refused_by_name(key: str) -> None:
     """Catches a key that is taken and has no effect."""
     with pytest.raises(UsageError, match=f"^{key} is for files"):
         tracecloak.release(events(), **GRAPH, **{key: "x"})
-    with pytest.raises(UsageError, match="^epsilon is given twice"):
+    with pytest.raises(UsageError, match=r"^epsilon is given twice"):
         tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 
 
