@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from tests.golden.releases import EXIT_CODE, recorded
 from tests.support.object_store import ObjectStore
 from tests.support.received import copied, digest_of, edited, failed, made, rewritten, states
+from tests.support.registered import forget
 from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
@@ -536,7 +537,7 @@ def test_a_release_of_another_version_holds_by_what_does_not_depend_on_it(
 
 
 def _gone(patch: pytest.MonkeyPatch) -> None:
-    patch.delitem(METHODS._ours, "private-dfg")
+    forget(patch, "private-dfg")
     patch.setattr(METHODS, "_made", {})
 
 
