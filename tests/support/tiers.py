@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 _PAGES = "tests/docs/test_pages.py::test_a_page_can_be_worked_through"
 _RELEASES = "tests/pipelines/release"
@@ -34,6 +35,11 @@ IN_CI = (
 def at_night(*values: Any) -> Any:
     """Returns parameters whose test is slow; others of the same test stay in `make test`."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def few_examples(**others: Any) -> settings:
+    """Returns settings of a property of which one example is dear: a third of the profile's."""
+    return settings(max_examples=settings().max_examples // 3, **others)
 
 
 def is_in_ci(test: str) -> bool:
