@@ -129,10 +129,17 @@ class KafkaTopic:
         try:
             return kind({**settings, **(further or {})})
         except library.KafkaException as error:
-            why = error.args[0]
-            if why.code() == library.KafkaError.SASL_AUTHENTICATION_FAILED:
-                raise RetryLater(f"kafka_token {self.token} gives no token: {why.str()}") from None
-            raise UsageError(f"kafka_properties: {why.str()}") from None
+            code, why = error.args[0].code(), error.args[0].str()
+            if code == library.KafkaError.SASL_AUTHENTICATION_FAILED:
+                raise RetryLater(f"kafka_token {self.token} gives no token: {why}") from None
+        except TypeError as error:  # such as of what must be a function
+            why = str(error)
+        # The text has the value as well, which may be a secret.
+        names = [name for name in settings if name in why] or [n for n in settings if "." in n]
+        raise UsageError(
+            f"kafka_properties: {', '.join(names)}: there is no such setting, its value is wrong, "
+            "or it needs another one beside it; see CONFIGURATION.md of librdkafka"
+        )
 
     def _check_token(self) -> None:
         """Asks for a token: that there is none is told by the library after a while, without why.

@@ -162,22 +162,31 @@ def test_what_no_waiting_mends_ends_the_stream(
 
 
 @pytest.mark.parametrize(
-    ("token", "line", "told"),
+    ("token", "lines", "told"),
     [
         ("msk", "socket.timeout.ms=planted", r"kafka_properties: .*socket\.timeout\.ms"),
         ("msk", "no.such=planted", r"kafka_properties: .*no\.such"),
         ("msk", "sasl.mechanism=PLAIN", r"sasl\.mechanism beside kafka_token msk must be"),
         ("msk", "security.protocol=SSL", "must be SASL_SSL or SASL_PLAINTEXT; correct it"),
+        (None, "security.protocol=planted", r"kafka_properties: security\.protocol: there"),
+        (
+            None,
+            "security.protocol=SSL\nssl.ca.location=/planted",
+            r"kafka_properties: ssl\.ca\.location: there",
+        ),
+        (None, "security.protocol=SASL_SSL\nsasl.mechanisms=planted", r"l, sasl\.mechanisms, "),
+        (None, "error_cb=planted", "kafka_properties: error_cb: there is no such setting"),
     ],
 )
 def test_a_wrong_setting_of_a_client_is_named(
-    tmp_path: Path, token: str | None, line: str, told: str
+    tmp_path: Path, token: str | None, lines: str, told: str
 ) -> None:
-    """Catches one that is waited for as if it were a token, which no waiting mends."""
-    (tmp_path / "properties").write_text(f"{line}\n")
+    """Without its value, and not waited for as if it were a token."""
+    (tmp_path / "properties").write_text(lines)
     topic = KafkaTopic("broker:9092", "events", str(tmp_path / "properties"), token)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as raised:
         topic.client(AdminClient)
+    assert "planted" not in str(raised.value) and raised.value.__context__ is None
 
 
 def test_a_token_that_is_not_there_yet_is_waited_for() -> None:
