@@ -1,4 +1,4 @@
-"""Whether a log elsewhere lies in a table, where its store does not say."""
+"""Whether a log elsewhere is there, or lies in a table, where its store does not say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
-from tracecloak.schemas.errors import RetryLater
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.inputs import elsewhere
 
 
@@ -16,27 +17,45 @@ class _AnswerError(Exception):
         self.status_code = status
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_store_that_is_away_does_not_say_that_there_is_no_table(
-    monkeypatch: pytest.MonkeyPatch, status: int
+@pytest.mark.parametrize(
+    "error",
+    [
+        _AnswerError(429),
+        _AnswerError(503),
+        EndpointConnectionError(endpoint_url="https://planted"),
+        ReadTimeoutError(endpoint_url="https://planted"),
+    ],
+)
+def test_a_store_that_is_away_does_not_say_that_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Catches deleted rows of a table that are read because its marker could not be looked for."""
-    _answer_with(monkeypatch, status)
-    with pytest.raises(RetryLater, match=f"status {status}"):
+    """Catches deleted rows of a table that are read because its marker could not be looked for.
+
+    And a log that is away today, by an error that says to correct its path.
+    """
+    _answer_with(monkeypatch, error)
+    told = rf"input 's3://b/t/day=1/' cannot be read now: {type(error).__name__}; run"
+    with pytest.raises(RetryLater, match=told) as raised:
         elsewhere.tables_elsewhere("s3://b/t/day=1/", ["s3://b/t"])
+    assert "planted" not in str(raised.value)
+    with pytest.raises(RetryLater, match=told):
+        elsewhere.listed_elsewhere("s3://b/t/day=1/")
 
 
 def test_who_may_not_list_the_folders_around_reads_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _answer_with(monkeypatch, 403)
+    _answer_with(monkeypatch, _AnswerError(403))
     assert elsewhere.tables_elsewhere("s3://b/t/", ["s3://b/t"]) == {"s3://b/t": None}
     assert "not known whether it is a part" in caplog.text
+    _answer_with(monkeypatch, NoCredentialsError())
+    with pytest.raises(UsageError, match=r"cannot be listed: NoCredentialsError; correct the path"):
+        elsewhere.listed_elsewhere("s3://b/t/")
 
 
-def _answer_with(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+def _answer_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def ask(*_: Any) -> Iterator[Any]:
-        raise _AnswerError(status)
+        raise error
 
     monkeypatch.setattr(elsewhere, "has_versions", lambda path: True)
     monkeypatch.setattr(elsewhere, "listed_by_store", ask)
