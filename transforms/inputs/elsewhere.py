@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
@@ -79,6 +79,8 @@ def matching_elsewhere(
     try:
         ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
         yield from ask(patterns, limit)
+    except TracecloakError:
+        raise
     except Exception as error:  # each file system has its own
         if is_passing(error):
             raise told(pattern, error) from None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from apache_beam.io.azure import blobstorageio
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.inputs import elsewhere
+from tracecloak.transforms.inputs import elsewhere, stores
 
 
 class _AnswerError(Exception):
@@ -59,3 +61,26 @@ def _answer_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
     monkeypatch.setattr(elsewhere, "has_versions", lambda path: True)
     monkeypatch.setattr(elsewhere, "listed_by_store", ask)
+
+
+def test_a_path_of_another_account_than_the_connections_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a log of the same name that is read of another account."""
+    blob = SimpleNamespace(name="day.csv", metadata=None, size=1, etag="1")
+    client = SimpleNamespace(
+        account_name="ward",
+        get_container_client=lambda _: SimpleNamespace(list_blobs=lambda **_: [blob]),
+    )
+    connection = SimpleNamespace(client=client)
+    monkeypatch.setattr(blobstorageio, "BlobStorageIO", lambda **_: connection)
+    monkeypatch.setattr(stores, "_asked", {})
+    monkeypatch.setattr(elsewhere, "require_file_system", lambda *_: None)
+    there = "azfs://{}/logs/"
+    assert list(elsewhere.listed_elsewhere(there.format("ward")).files)
+    told = "is of the account 'clinic', and the connection to Azure is to 'ward'"
+    for ask in (elsewhere.listed_elsewhere, lambda path: stores.read_version(path, "v", 0, 1)):
+        with pytest.raises(UsageError, match=told):
+            ask(there.format("clinic"))
+    client.account_name = None  # behind a host of one's own, which says no account
+    assert list(elsewhere.listed_elsewhere(there.format("clinic")).files)
