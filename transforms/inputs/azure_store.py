@@ -61,8 +61,9 @@ class AzureStore:
             UsageError: The client is connected to another account, which it would ask instead.
         """
         account, _, rest = path.partition("://")[2].partition("/")
-        connected = self._client.account_name  # None behind a host of one's own
-        if connected not in (None, account):
+        # A host of one's own says none, and one of a private link has more behind a dot.
+        connected = (self._client.account_name or account).partition(".")[0]
+        if connected != account:
             raise UsageError(
                 f"input {path!r} is of the account {account!r}, and the connection to Azure is to "
                 f"{connected!r}: name the account of the connection, or give another connection by "

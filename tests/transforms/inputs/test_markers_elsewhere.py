@@ -82,5 +82,6 @@ def test_a_path_of_another_account_than_the_connections_is_refused(
     for ask in (elsewhere.listed_elsewhere, lambda path: stores.read_version(path, "v", 0, 1)):
         with pytest.raises(UsageError, match=told):
             ask(there.format("clinic"))
-    client.account_name = None  # behind a host of one's own, which says no account
-    assert list(elsewhere.listed_elsewhere(there.format("clinic")).files)
+    # A host of one's own says no account, and that of a private link says more.
+    for client.account_name in (None, "", "clinic.privatelink"):
+        assert list(elsewhere.listed_elsewhere(there.format("clinic")).files)
