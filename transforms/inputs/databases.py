@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,27 +29,53 @@ DATABASES: Plugins[Connect] = Plugins(
     },
 )
 
+# Parameters of an address, beside its user, host and database, that are no secret.
+_HARMLESS = {
+    "application_name", "authenticator", "channel_binding", "connect_timeout", "database", "dbname",
+    "host", "hostaddr", "passfile", "port", "role", "schema", "service", "sslcert", "sslkey",
+    "sslmode", "sslrootcert", "target_session_attrs", "user", "warehouse",
+}  # fmt: skip
+
 
 def check_database(database: str) -> None:
     """Makes sure that a text is the URI of a database or leads to one; looks for nothing.
 
     Raises:
-        UsageError: It is neither, or has a password in it; it is not shown then.
+        UsageError: It is neither, or could have a secret in it; it is not shown then.
     """
-    scheme, is_uri, _ = database.partition("://")
-    if not is_uri:
+    if "://" not in database:
         check_reference(database, "database")
-    elif scheme not in DATABASES:
+    elif not _is_uri(database):
         raise UsageError(
-            f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)}, or "
-            "lead to such a URI as env:NAME, file:PATH or command:WORDS"
+            f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)} and "
+            "be a URI, or lead to one as env:NAME, file:PATH or command:WORDS"
         )
-    elif urlsplit(database).password is not None or "password=" in database.lower():
+    elif _may_have_secret(database):
         raise UsageError(
-            "database has a password in it, which would stand in the configuration and in lists "
-            "of processes; put the URI into an environment variable and say env:NAME, or into a "
-            "file that only you can read and say file:PATH"
+            "database has a password in it, or a parameter that could be a secret, which would "
+            "stand in the configuration and in lists of processes; put the URI into an environment "
+            "variable and say env:NAME, or into a file that only you can read and say file:PATH"
         )
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        urlsplit(text)  # refuses such as a bracket that does not end
+    except ValueError:
+        return False
+    return text.partition("://")[0] in DATABASES
+
+
+def _may_have_secret(uri: str) -> bool:
+    """Returns whether a password is in an address, or what is not known to be none.
+
+    Drivers decode an address after they have split it, and each splits in its own way, as at the
+    slash of a password that should be encoded. So whatever is like a secret counts as one.
+    """
+    text = unquote(uri.partition("://")[2])
+    names = {name.lower() for name in re.findall("[?&;#]([^=?&;#]*)", text)}
+    has_password = ":" in text.rpartition("@")[0] or "password=" in text.lower()
+    return has_password or not names <= _HARMLESS
 
 
 def connected(database: str) -> Connection:
@@ -64,12 +91,11 @@ def connected(database: str) -> Connection:
     """
     check_database(database)
     uri = database if "://" in database else text_at(database, "URI of a database").strip()
-    scheme = uri.partition("://")[0]
-    if scheme not in DATABASES:
+    if not _is_uri(uri):
         raise UsageError(
             f"what database leads to is no URI of {', '.join(sorted(DATABASES))}; it is not shown"
         )
-    return DATABASES[scheme](uri)
+    return DATABASES[uri.partition("://")[0]](uri)
 
 
 def postgresql(uri: str) -> Connection:
