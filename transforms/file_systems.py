@@ -59,7 +59,9 @@ def require_known(name: str, path: str) -> None:
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, OSError, ImportError):
-        flags = ", or give --hdfs_host, --hdfs_port and --hdfs_user" if scheme == "hdfs" else ""
+        flags = (
+            ", or give `--hdfs_host`, `--hdfs_port` and `--hdfs_user`" if scheme == "hdfs" else ""
+        )
         raise UsageError(
             f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
             f"{_OFFERED}{flags}"

@@ -152,6 +152,10 @@ class EventSource:
         """
         return self._columns_of(file, set())
 
+    def place_of(self, rank: int, record: int) -> str:
+        """Returns where a record stands, for people: its number from 0 in the file of a rank."""
+        return f"record {record + 1:,} of {self.files[rank].path}"
+
     def title_of(self, file: SourceFile) -> str:
         """Returns what one of `files` is, for people."""
         return f"{file.path} ({file.n_bytes:,} bytes, {self.format.name_of(file.path)})"

@@ -12,7 +12,7 @@ from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.doors import frame_source
 from tracecloak.pipelines.frames.released import Released
-from tracecloak.pipelines.frames.words import told_in_python
+from tracecloak.pipelines.frames.words import told_of_frame
 from tracecloak.pipelines.release.run import told_apart
 
 
@@ -46,7 +46,7 @@ def evaluate(frame: Any, released: Released | str | os.PathLike[str], **keys: An
             installed, which a release with a log needs.
         InputSchemaError: The frame lacks a column.
     """
-    with told_in_python(), told_apart():
+    with told_of_frame(), told_apart():
         if isinstance(released, Released):
             given, folder = {**released.keys, **keys}, str(released.folder)
         else:

@@ -629,7 +629,7 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
             parted |= values.keys()
     for name, value in flags.items():
         if name not in parted:
-            body[name] = [parse_where(w) for w in value] if name == "where" else value
+            body[name] = given_filters(value) if name == "where" else value
     _refuse_old_keys(body)
     try:
         return kind(**body)
@@ -671,6 +671,14 @@ def read_yaml(path: str) -> dict[str, Any]:
 
 _SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _BOUNDS.items()}}
 _SIGN = re.compile(r"\^=|>=|<=|=|>|<")
+
+
+def given_filters(given: Any) -> list[dict[str, Any]]:
+    """Returns the filters of `where`, texts or one text; raises a UsageError if one is none."""
+    texts = [given] if isinstance(given, str) else given or ()
+    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+        raise UsageError("where takes texts, such as 'step = Check' or ['day >= 2026-11-01']")
+    return [parse_where(one) for one in texts]
 
 
 def parse_where(text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.embedded.asked import OF_ROWS, PAYING, columns_of, config_of
 from tracecloak.pipelines.embedded.canonical import (
     EVENTS,
@@ -20,7 +21,13 @@ from tracecloak.pipelines.embedded.canonical import (
     CheckMalformed,
     MakeCanonical,
 )
-from tracecloak.pipelines.embedded.claiming import Settling, claim, require_payer, rows_output
+from tracecloak.pipelines.embedded.claiming import (
+    Claim,
+    Settling,
+    claim,
+    require_payer,
+    rows_output,
+)
 from tracecloak.pipelines.embedded.elements import Elements, elements_of
 from tracecloak.pipelines.embedded.released_rows import (
     ReleasedRows,
@@ -57,6 +64,7 @@ class AnonymizeEventLog(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", account="claims")
     """
 
+    @told_in_python()
     def __init__(
         self,
         method: str,
@@ -121,11 +129,15 @@ class AnonymizeEventLog(beam.PTransform):
                 released_schema(carried) if product is None else product_schema(product)
             )
 
+    @told_in_python()
     def expand(self, events: beam.PCollection[Any]) -> Any:
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         elements = elements_of(events, self._config)
         spec, settling = self._spec(elements, events.pipeline)
-        parts, rejects = add_release(events, elements, spec, self._config)
+        read = read_rows(events, elements, self._config, spec.operator_folder)
+        parts = read["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
+            spec, self._config.shards, wait_on=read["checked"]
+        )
         if self._product is None:
             released = parts["traces"] | "ToBatches" >> beam.Map(
                 TraceBatch.to_rows
@@ -142,7 +154,7 @@ class AnonymizeEventLog(beam.PTransform):
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
             return released
-        rows = rejects | "RejectRows" >> beam.Map(_reject_row).with_output_types(
+        rows = read[REJECTS] | "RejectRows" >> beam.Map(_reject_row).with_output_types(
             RowTypeConstraint.from_fields([("reason", str)])
         )
         return {RELEASED: released, REJECTS: rows}
@@ -165,29 +177,39 @@ class AnonymizeEventLog(beam.PTransform):
             ), None
         placed = config.model_copy(update={"output": rows_output(config), "staging_area": None})
         paid = claim(placed, elements, pipeline)
-        assert paid is not None  # no such release has files that could be there
+        assert isinstance(paid, Claim)  # no such release has files that could be there
         return paid.job.target.spec, paid.settling
 
 
-def add_release(
-    events: beam.PCollection[Any], elements: Elements, spec: ReleaseSpec, config: ReleaseConfig
-) -> tuple[dict[str, beam.PCollection[Any]], beam.PCollection[str]]:
-    """Adds a release up to its rows to a pipeline.
+def read_rows(
+    events: beam.PCollection[Any],
+    elements: Elements,
+    config: ReleaseConfig,
+    operator_folder: str | None,
+) -> dict[str, beam.PCollection[Any]]:
+    """Adds what comes before a method to a pipeline.
+
+    Args:
+        events: What is read.
+        elements: How it is.
+        config: What they are read for.
+        operator_folder: See `ReleaseSpec`.
 
     Returns:
-        What AnonymizeTraces returns, with what must be complete before anything appears under
-        `checked`; and the reasons of malformed records.
+        The cases under `traces`, what must be complete before anything appears under `checked`, and
+        the reasons of malformed records under `rejects`.
     """
+    bounds = method_named(config.method).bounds(config.method_params)
+    by_individual = bounds.max_cases_per_individual is not None
     read = events | "MakeCanonical" >> MakeCanonical(elements)
     checked = read[TALLIES] | "CheckMalformed" >> CheckMalformed(config.largest_error_ratio)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        config.shards, wait_on=checked, by_individual=spec.by_individual, by_content=True
+        config.shards, wait_on=checked, by_individual=by_individual, by_content=True
     )
     traces = grouped["traces"]
     if config.drop_duplicates:
-        traces = traces | "DropDuplicates" >> DropDuplicates(spec.operator_folder)
-    parts = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, config.shards, wait_on=checked)
-    return {**parts, "checked": checked}, read[REJECTS]
+        traces = traces | "DropDuplicates" >> DropDuplicates(operator_folder)
+    return {"traces": traces, "checked": checked, REJECTS: read[REJECTS]}
 
 
 def shown(config: ReleaseConfig) -> dict[str, Any]:

@@ -85,20 +85,4 @@ def config_of(
             "release_id='claims-2026-11'"
         )
     flags = {"output": "rows", "method": method, **(params or {}), **given, "log": [ROWS]}
-    return load(None, with_filters(flags))
-
-
-def with_filters(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns keys with their filters as flags have them: texts, such as `step = Check`.
-
-    Raises:
-        UsageError: A filter is none.
-    """
-    where = keys.get("where") or ()
-    filters = [where] if isinstance(where, str) else list(where)
-    if not all(isinstance(one, str) for one in filters):
-        raise UsageError("where takes texts, such as 'step = Check' or ['day >= 2026-11-01']")
-    return {
-        **{n: v for n, v in keys.items() if n != "where"},
-        **({"where": filters} if filters else {}),
-    }
+    return load(None, flags)

@@ -69,6 +69,14 @@ class MakeCanonical(beam.PTransform):
         return {EVENTS: events, REJECTS: rejects, TALLIES: tallies}
 
 
+def count_records(tally: ReadTally) -> None:
+    """Counts in the runner's metrics what was read."""
+    Metrics.counter(METRICS, RECORDS).inc(tally.n_records)
+    for finding in tally.found():
+        if finding.is_malformed:
+            Metrics.counter(METRICS, REJECTED + finding.what).inc(finding.n_records)
+
+
 class _Counted(beam.DoFn):
     """Counts in metrics what was read."""
 
@@ -78,10 +86,7 @@ class _Counted(beam.DoFn):
     def _outputs(
         self, events: pa.RecordBatch, reasons: Iterable[str], tally: ReadTally
     ) -> Iterator[Any]:
-        Metrics.counter(METRICS, RECORDS).inc(tally.n_records)
-        for finding in tally.found():
-            if finding.is_malformed:
-                Metrics.counter(METRICS, REJECTED + finding.what).inc(finding.n_records)
+        count_records(tally)
         if events.num_rows:
             yield events
         yield from (pvalue.TaggedOutput(REJECTS, reason) for reason in reasons)

@@ -22,6 +22,7 @@ from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
+from tracecloak.pipelines.embedded.same_rows import NotedRows
 from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.runners.on_beam import BeamDriver
@@ -70,10 +71,12 @@ class Claim:
     Attributes:
         job: What its stages are given.
         settling: How its pipeline ends it; None: workers do not reach the key store.
+        rows: Where its pipeline notes of which rows it was made; None likewise.
     """
 
     job: Job
     settling: Settling | None
+    rows: NotedRows | None
 
 
 def runner_of(pipeline: beam.Pipeline) -> str:
@@ -91,8 +94,12 @@ def rows_output(config: ReleaseConfig) -> str:
     return cast(str, FileSystems.join(place, "rows"))
 
 
-def claim(config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline) -> Claim | None:
-    """Pays for a release, or goes on with what was paid; returns None if it is there already.
+def claim(
+    config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline
+) -> Claim | NotedRows | None:
+    """Pays for a release, or goes on with what was paid.
+
+    If it is there already, returns of which rows it was made, or None if nobody knows.
 
     Args:
         config: What it is to make, and where it goes.
@@ -115,6 +122,11 @@ def claim(config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline) ->
             from tracecloak.pipelines.release.going_on import recognised
 
             recognised(run, standing)
+            assert standing.receipt is not None  # it was recognised by it
+            if run.driver.is_local:
+                rows = NotedRows.of(run, standing.receipt.key_fingerprint)
+                if rows.is_there:
+                    return rows
             _LOG.warning(
                 "release %s is in %s already: nothing is read or paid, and whether it was made of "
                 "these rows is not known",
@@ -131,7 +143,10 @@ def claim(config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline) ->
             assert run.key is not None  # the run is claimed
             run.books.void(run.key.fingerprint)
             raise
-    return Claim(job, _settling_of(job) if run.driver.is_local else None)
+    if not run.driver.is_local:
+        return Claim(job, None, None)
+    settling = _settling_of(job)
+    return Claim(job, settling, NotedRows.of(run, settling.gate.key_fingerprint))
 
 
 def _settling_of(job: Job) -> Settling:

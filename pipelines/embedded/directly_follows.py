@@ -12,7 +12,8 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.embedded.asked import ROWS, columns_of, with_filters
+from tracecloak.pipelines.configuration.python_words import told_in_python
+from tracecloak.pipelines.embedded.asked import ROWS, columns_of
 from tracecloak.pipelines.embedded.claiming import runner_of
 from tracecloak.pipelines.embedded.elements import kind_of, require_fields
 from tracecloak.pipelines.embedded.row_messages import TIME, RowMessage, ToMessage
@@ -69,6 +70,7 @@ class PublishDirectlyFollows(beam.PTransform):
             vocabulary="activities.txt", case_id="patient", activity="step", timestamp="at")
     """
 
+    @told_in_python()
     def __init__(
         self,
         *,
@@ -102,8 +104,9 @@ class PublishDirectlyFollows(beam.PTransform):
         self._reads = "input_topic" in given
         if not self._reads:
             given |= {"input_subscription": ROWS, "time_attribute": TIME}
-        self._config = load_stream(None, with_filters(given))
+        self._config = load_stream(None, given)
 
+    @told_in_python()
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""
         config = self._of_runner(events.pipeline)
@@ -150,7 +153,7 @@ class PublishDirectlyFollows(beam.PTransform):
         if runner == FLINK and missing:
             raise UsageError(
                 f"runner {runner} loses messages of a stream between checkpoints without "
-                f"{' '.join(OF_FLINK)}: give the pipeline these flags"
+                f"`{' '.join(OF_FLINK)}`: give the pipeline these flags"
             )
         options.view_as(StandardOptions).streaming = True
         return self._config.model_copy(update={"runner": runner})

@@ -120,9 +120,10 @@ def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
         return "rows", _fields_of(rows)
     shown = getattr(element_type, "__name__", None) or repr(element_type)
     raise UsageError(
-        f"the events have the type {shown}, and can be rows with a schema (beam.Row, NamedTuple), "
-        "dicts or pyarrow.RecordBatch: name the type where they are made, such as "
-        "beam.Map(…).with_output_types(dict[str, Any])"
+        f"the events have the type {shown}, and can be rows with a schema, dicts or "
+        "pyarrow.RecordBatch: name the type where they are made, such as "
+        "beam.Map(…).with_output_types(dict[str, Any]); for rows, beam.Row among them, it is a "
+        "class of typing.NamedTuple with their fields, each with its type"
     )
 
 

@@ -9,17 +9,16 @@ from typing import Any, Literal
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.metrics import Metrics
 
 from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.embedded.asked import columns_of, with_filters
-from tracecloak.pipelines.embedded.canonical import METRICS, RECORDS, REJECTED
+from tracecloak.pipelines.embedded.asked import columns_of
+from tracecloak.pipelines.embedded.canonical import count_records
 from tracecloak.pipelines.embedded.released_rows import ReleasedRows
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
 
 
@@ -36,6 +35,7 @@ class ReadEventLog(beam.PTransform):
         pipeline | ReadEventLog("lake/*.csv", case_id="claim", activity="step", timestamp="at")
     """
 
+    @told_in_python()
     def __init__(
         self,
         log: str | Sequence[str],
@@ -70,11 +70,12 @@ class ReadEventLog(beam.PTransform):
                 )
         if attributes and output == "rows":
             raise UsageError("attributes are in the batches; leave out output, or attributes")
-        self._config = load_log(with_filters({**columns_of(columns), **keys, "log": log}))
+        self._config = load_log({**columns_of(columns), **keys, "log": log})
         named = attributes if isinstance(attributes, Mapping) else {n: n for n in attributes}
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None
 
+    @told_in_python()
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)
@@ -84,7 +85,7 @@ class ReadEventLog(beam.PTransform):
             source = replace(source, mapping=replace(source.mapping, attributes=self._attributes))
             source.check(source.files)
         read = begin | "ReadFiles" >> ReadFiles(source)
-        _ = read[TALLIES] | "CountRecords" >> beam.Map(_count)
+        _ = read[TALLIES] | "CountRecords" >> beam.Map(count_records)
         events: beam.PCollection[Any] = read[EVENTS]
         events.element_type = pa.RecordBatch  # which a composite of several outputs forgets
         if self._rows is None:
@@ -95,13 +96,6 @@ class ReadEventLog(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter."""
         return {"log": ", ".join(self._config.log)}
-
-
-def _count(tally: ReadTally) -> None:
-    Metrics.counter(METRICS, RECORDS).inc(tally.n_records)
-    for finding in tally.found():
-        if finding.is_malformed:
-            Metrics.counter(METRICS, REJECTED + finding.what).inc(finding.n_records)
 
 
 def _as_rows(events: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
+from apache_beam import pvalue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tracecloak.pipelines.embedded.anonymize import add_release, shown
+from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.pipelines.configuration.python_words import told_in_python
+from tracecloak.pipelines.embedded.anonymize import read_rows, shown
 from tracecloak.pipelines.embedded.asked import OF_FILES, columns_of, config_of
 from tracecloak.pipelines.embedded.claiming import Settling, claim
 from tracecloak.pipelines.embedded.elements import elements_of
+from tracecloak.pipelines.embedded.same_rows import DigestRows, NotedRows
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces
+from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -28,7 +34,8 @@ class WriteRelease(beam.PTransform):
     once. Returns one row with the release_id and the folder once they are there.
 
     Built again with the same keys it writes nothing if the release is there, finishes one that was
-    cut off, and pays nothing in either case.
+    cut off, and pays nothing in either case. The pipeline fails if the rows are others than those
+    that the release was made of. Where workers elsewhere made it, nobody can tell, and it warns.
 
     Example:
         claims | WriteRelease(
@@ -36,6 +43,7 @@ class WriteRelease(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", output="released")
     """
 
+    @told_in_python()
     def __init__(
         self,
         method: str,
@@ -62,6 +70,7 @@ class WriteRelease(beam.PTransform):
         given = {**columns_of(columns), **keys, "output": output}
         self._config = config_of(method, params, given, OF_FILES)
 
+    @told_in_python()
     def expand(self, events: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline
@@ -71,14 +80,20 @@ class WriteRelease(beam.PTransform):
         row = (release_id, ReleaseFolder(absolute(config.output), release_id).final)
         if paid is None:
             done = pipeline | "There" >> beam.Create([row])
+        elif isinstance(paid, NotedRows):
+            read = read_rows(events, elements, config, paid.operator_folder)
+            digest = read["traces"] | "DigestRows" >> DigestRows(paid.key)
+            done = digest | "Compare" >> beam.Map(_compared, paid, row)
         else:
-            parts, _ = add_release(events, elements, paid.job.target.spec, config)
-            done = (
-                parts["traces"]
-                | "WriteTraces"
-                >> WriteTraces(paid.job.target, parts["products"], wait_on=parts["checked"])
-                | "Settle" >> beam.Map(_settled, paid.settling, row)
-            )
+            target = paid.job.target
+            read = read_rows(events, elements, config, target.spec.operator_folder)
+            done = _release(read, target, config.shards)
+            if paid.settling is not None and paid.rows is not None:
+                digest = read["traces"] | "DigestRows" >> DigestRows(paid.rows.key)
+                done = done | "Settle" >> beam.Map(
+                    _settled, paid.settling, paid.rows, pvalue.AsSingleton(digest)
+                )
+            done = done | "Written" >> beam.Map(_given, row)
         return done | "ToRow" >> beam.Map(_row).with_output_types(_WRITTEN)
 
     def display_data(self) -> dict[str, Any]:
@@ -86,9 +101,27 @@ class WriteRelease(beam.PTransform):
         return shown(self._config) | {"output": self._config.output}
 
 
-def _settled(release_id: str, settling: Settling | None, row: tuple[str, str]) -> tuple[str, str]:
-    if settling is not None:
-        settling.finish()
+def _release(
+    read: dict[str, beam.PCollection[Any]], target: Target, n_pieces: int
+) -> beam.PCollection[str]:
+    """Returns the release_id, once the release of the cases that were read is there."""
+    anonymize = AnonymizeTraces(target.spec, n_pieces, wait_on=read["checked"])
+    parts = read["traces"] | "AnonymizeTraces" >> anonymize
+    write = WriteTraces(target, parts["products"], wait_on=read["checked"])
+    return parts["traces"] | "WriteTraces" >> write
+
+
+def _settled(release_id: str, settling: Settling, rows: NotedRows, digest: InputDigest) -> None:
+    rows.write(digest)
+    settling.finish()
+
+
+def _given(before: str | None, row: tuple[str, str]) -> tuple[str, str]:
+    return row
+
+
+def _compared(digest: InputDigest, rows: NotedRows, row: tuple[str, str]) -> tuple[str, str]:
+    rows.check(digest)
     return row
 
 

@@ -67,7 +67,7 @@ class AnyFrame:
 
     def columns(
         self, names: Sequence[str], n_rows: int | None = None
-    ) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+    ) -> tuple[pa.RecordBatch, dict[str, np.ndarray], np.ndarray]:
         """Returns some of its columns, and which of their values are fractions, where that is told.
 
         No value has a say in the type of another one: a column of Python's objects becomes text,
@@ -79,13 +79,15 @@ class AnyFrame:
 
         Returns:
             A batch of the columns in that order, and bool[n] by the name of each column of objects,
-            see `schemas.events.scalars.fractions`.
+            see `schemas.events.scalars.fractions`; and bool[n], the rows with an object that is no
+            scalar and no time, such as a list, whose values mean nothing.
         """
         chosen = self._frame.select(*names)
         chosen = chosen if n_rows is None else chosen.head(n_rows)
         # What is lazy is computed by its own engine, of these columns alone.
         eager = chosen.collect("pyarrow") if isinstance(chosen, nw.LazyFrame) else chosen
         arrays, fractional = [], {}
+        unread = np.zeros(len(eager), bool)
         for name in names:
             series = eager.get_column(name)
             try:
@@ -95,21 +97,23 @@ class AnyFrame:
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
-                values, fractional[name] = _texts_of_objects(series.to_list())
+                values, fractional[name] = _texts_of_objects(series.to_list(), unread)
             arrays.append(values)
-        return pa.RecordBatch.from_arrays(arrays, list(names)), fractional
+        return pa.RecordBatch.from_arrays(arrays, list(names)), fractional, unread
 
-    def like_it(self, table: pa.Table) -> Any:
-        """Returns a table as a frame of the same library, a log of pm4py as the same kind of log.
+    def like_it(self, table: pa.Table, is_log: bool = False) -> Any:
+        """Returns a table as a frame of the same library, a lazy one of a lazy one.
 
-        Of a lazy frame it is one, too.
+        Args:
+            table: What is returned.
+            is_log: Whether it is a log, which is one of pm4py where this frame was.
         """
         backend = self._frame.implementation
         if isinstance(self._frame, nw.LazyFrame) and backend.is_duckdb():
             return nw.from_native(table).lazy("duckdb").to_native()
         eager = nw.from_arrow(table, backend=backend)
         native = (eager.lazy() if isinstance(self._frame, nw.LazyFrame) else eager).to_native()
-        if self._is_pm4py:
+        if self._is_pm4py and is_log:
             return _pm4py().convert_to_event_log(native)
         return native
 
@@ -147,15 +151,18 @@ def _plain(values: pa.ExtensionArray, name: str) -> pa.Array:
     return values.storage
 
 
-def _texts_of_objects(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
-    """Returns the texts of Python's objects, null for what has none, and which are fractions."""
-    return texts_of_values([_scalar(value) for value in values])
+def _texts_of_objects(objects: Sequence[Any], unread: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """Returns the texts of Python's objects, a time in ISO 8601, and which are fractions.
 
-
-def _scalar(value: Any) -> Any:
-    """Returns a value as a scalar of Python, a time as its text; None for what has no text."""
-    try:
-        kind, scalar = scalar_or_time(value)
-    except UnreadError:
-        return None
-    return scalar if kind == "text" else iso_of(scalar, kind)
+    Args:
+        objects: Of one column.
+        unread: bool[n], is set where one of them is no scalar and no time, and has no text.
+    """
+    scalars = []
+    for row, value in enumerate(objects):
+        try:
+            kind, scalar = scalar_or_time(value)
+        except UnreadError:
+            unread[row], kind, scalar = True, "text", None
+        scalars.append(scalar if kind == "text" else iso_of(scalar, kind))
+    return texts_of_values(scalars)

@@ -30,7 +30,7 @@ from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
 from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
-from tracecloak.pipelines.frames.words import in_python, told_in_python
+from tracecloak.pipelines.frames.words import of_frame, told_of_frame
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan, plan_of
 from tracecloak.pipelines.release.opening import opened
@@ -44,10 +44,15 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # Keys that say where files are and how their bytes are read, or what runs the work.
 _OF_FILES = (
     *("log", "query", "database", "input_format", "delimiter", "encoding", "header", "runner"),
     "schedule",
+)
+_NOTHING_READ = (
+    "EVERY ROW: not one could be read or passed the filters. What is released is noise, and it is "
+    "paid for all the same; `tracecloak plan` says what to correct"
 )
 _OF_WINDOWS = ("window", "book", "book_key", "jobs")
 # Those that whoever compares a release with its frame needs again.
@@ -87,7 +92,7 @@ def release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give.
     """
     began_s = time.monotonic()
-    with told_in_python(), told_apart():
+    with told_of_frame(), told_apart():
         config = _config(method, {"output": os.fspath(output), "release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
@@ -96,6 +101,8 @@ def release(
                 _LOG.warning("%s", _asks(run))
             with _operator_alone():
                 outcome = released(run)
+                if not source.files[0].n_bytes and outcome.malformed is None:
+                    _OPERATOR.warning("%s", _NOTHING_READ)
         return _released(named, source, outcome, began_s, keys)
 
 
@@ -123,10 +130,10 @@ def plan(
     Raises:
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
-    with told_in_python(), told_apart():
+    with told_of_frame(), told_apart():
         config = _config(method, {"output": os.fspath(output), **keys})
         whole = plan_of(config, _source(frame, config))
-        return replace(whole, lines=tuple(map(in_python, whole.lines)))
+        return replace(whole, lines=tuple(map(of_frame, whole.lines)))
 
 
 def vocabulary(frame: Any, **keys: Any) -> list[str]:
@@ -141,7 +148,7 @@ def vocabulary(frame: Any, **keys: Any) -> list[str]:
     Raises:
         TracecloakError: A key is wrong, or the frame lacks a column.
     """
-    with told_in_python(), told_apart():
+    with told_of_frame(), told_apart():
         return list(names_of(frame_source(frame, keys)).names)
 
 
@@ -157,9 +164,10 @@ def _source(frame: Any, config: SourceConfig) -> FrameSource:
 
 def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     _check_keys(keys)
-    given = {name: value for name, value in keys.items() if value is not None}
-    if isinstance(given.get("where"), str):
-        given["where"] = [given["where"]]
+    params = keys.pop("params", None) or {}  # which are keywords as well
+    if twice := sorted(params.keys() & keys.keys()):
+        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
+    given = {name: value for name, value in {**params, **keys}.items() if value is not None}
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, "formats": (), **given}
     formats = whole["formats"]
@@ -195,15 +203,20 @@ def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig
 def _operator_alone() -> Iterator[None]:
     """Keeps exact numbers from the log of a service, which others read; its folder has them.
 
-    Somebody who sits at a terminal or a notebook is the operator.
+    Somebody who sits at a terminal or a notebook is the operator, and reads them there.
     """
-    logger = logging.getLogger("tracecloak.operator")
-    before = logger.propagate
+    logger, before = _OPERATOR, _OPERATOR.propagate
     logger.propagate = sys.stderr.isatty() or hasattr(builtins, "__IPYTHON__")
+    # Python shows warnings that nobody handles. The folder's file handles these, and shows nothing.
+    screen = None if logger.hasHandlers() else logging.lastResort
+    if logger.propagate and screen is not None:
+        logger.addHandler(screen)
     try:
         yield
     finally:
         logger.propagate = before
+        if screen is not None:
+            logger.removeHandler(screen)
 
 
 def _asks(run: Run) -> str:
@@ -230,14 +243,16 @@ def _released(
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
     rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
+    # Without a number: a notebook is shown to others.
+    if not source.files[0].n_bytes:
+        rows.append(("left out", _NOTHING_READ))
     if outcome.malformed is not None:
-        # Without a number: a notebook is shown to others.
         rows.append(("left out", f"malformed records; {outcome.dead_letter} says which and why"))
     return Released(
         Path(outcome.folder.final),
         outcome.folder.release_id,
         outcome.was_released_before,
-        tuple(rows),
+        tuple((name, of_frame(text)) for name, text in rows),
         source.frame.like_it,
         {**columns, **dict(source.mapping.attributes)},
         {name: value for name, value in keys.items() if name in _OF_EVALUATION},

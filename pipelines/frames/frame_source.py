@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.content_order import in_content_order
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import NO_SCALAR, ReadTally, TallyOfFile
 from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -71,6 +71,10 @@ class FrameSource(EventSource):
         """Returns the frame's columns."""
         return list(self.frame.names)
 
+    def place_of(self, rank: int, record: int) -> str:
+        """Returns which row of the frame a record is, as its first one has the number 1."""
+        return f"row {record + 1:,} of the frame"
+
     def title_of(self, file: SourceFile) -> str:
         """Returns what the frame is, for people."""
         return "the frame"
@@ -103,15 +107,16 @@ class FrameSource(EventSource):
         return self._events[self.mapping]
 
     def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
-        columns, fractional = self.frame.columns(self._resolved.wanted, n_rows)
+        columns, fractional, unread = self.frame.columns(self._resolved.wanted, n_rows)
         tally = TallyOfFile(0)
         events, rejects = self._resolved.canonicalise(
-            columns,
-            np.arange(columns.num_rows),
-            np.zeros(0, np.int64),
+            columns.filter(pa.array(~unread)) if unread.any() else columns,
+            np.flatnonzero(~unread),
+            np.flatnonzero(unread),
             0,
             tally,
-            fractional=fractional,
+            fractional={name: values[~unread] for name, values in fractional.items()},
+            malformed_as=NO_SCALAR,
         )
         return in_content_order([events]), rejects, tally.result()
 

@@ -37,7 +37,7 @@ class Released:
     release_id: str
     was_released_before: bool
     rows: tuple[tuple[str, str], ...]
-    _like_it: Callable[[pa.Table], Any] = field(repr=False)
+    _like_it: Callable[..., Any] = field(repr=False)
     _columns: Mapping[str, str] = field(repr=False)
     keys: Mapping[str, Any] = field(repr=False)
 
@@ -58,9 +58,8 @@ class Released:
             return None
         table = pa.concat_tables([pq.read_table(self.folder / path) for path in parts])
         plain = table.replace_schema_metadata(None)
-        return self._like_it(
-            plain.rename_columns([self._columns.get(n, n) for n in plain.column_names])
-        )
+        names = [self._columns.get(n, n) for n in plain.column_names]
+        return self._like_it(plain.rename_columns(names), is_log=True)
 
     @cached_property
     def graph(self) -> Any:

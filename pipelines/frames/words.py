@@ -1,39 +1,49 @@
-"""Errors of the command in the words of Python, where its flags are keywords."""
+"""What the user of a frame reads: errors and lines of logs that name calls of Python."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Iterator
 
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.pipelines.configuration.python_words import in_python, told_in_python
 
-_SWITCHES = ("even_if_unusable", "new_ledger")
-_TRACEBACK = "Run again with --traceback to see where"
-# Commands stand between these marks, and stay what they are.
-_COMMAND = re.compile(r"(`[^`]*`)")
-_FLAG = re.compile(r"--([a-z][a-z_]*)")
+_LOGGERS = ("tracecloak", "tracecloak.operator")
+_INSTEAD = {
+    "`tracecloak profile` with the same flags of the log": (
+        "`tracecloak profile --log log.parquet`, with the frame in that file,"
+    ),
+    "<release_id, which this method needs>": "<a new name>",
+    "with the same flags": "with the same keywords",
+    "with the same configuration": "with the same keywords",
+}
+_CALL = re.compile(r"`tracecloak (plan|vocabulary)`")
 
 
-def in_python(text: str) -> str:
-    """Returns a sentence in which flags are keywords, but for those of commands.
+def of_frame(text: str) -> str:
+    """Returns a sentence of the command in the words of Python, for whoever has a frame.
 
-    So `give it with --release_id claims` becomes `give it with release_id= claims`.
+    So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
     """
-
-    def keyword(flag: re.Match[str]) -> str:
-        return f"{flag[1]}=True" if flag[1] in _SWITCHES else f"{flag[1]}="
-
-    text = text.replace(_TRACEBACK, "Its cause, which Python shows as well, says where")
-    parts = _COMMAND.split(text)
-    return "".join(part if part.startswith("`") else _FLAG.sub(keyword, part) for part in parts)
+    for of_command, of_python in _INSTEAD.items():
+        text = text.replace(of_command, of_python)
+    return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
 
 
 @contextlib.contextmanager
-def told_in_python() -> Iterator[None]:
-    """Has errors name keywords and no flags."""
+def told_of_frame() -> Iterator[None]:
+    """Has errors and lines of logs speak of frames and keywords, and not of files and flags."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_reworded)
     try:
-        yield
-    except TracecloakError as error:
-        error.args = (in_python(str(error)), *error.args[1:])
-        raise
+        with told_in_python(of_frame):
+            yield
+    finally:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(_reworded)
+
+
+def _reworded(record: logging.LogRecord) -> bool:
+    record.msg, record.args = of_frame(record.getMessage()), ()
+    return True

@@ -14,6 +14,7 @@ from tracecloak.schemas.events.tally import (
     NO_CASE,
     NO_INDIVIDUAL,
     NO_RECORD,
+    NO_SCALAR,
     NO_START,
     NO_TIME,
     OTHER_ACTIVITY,
@@ -49,7 +50,7 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
         if finding.what == WHOLE_KEY:
             continue  # told with those of the other form
         what, mend = _words(finding, by_what, source.mapping)
-        place = f"record {finding.record + 1:,} of {source.files[finding.file].path}"
+        place = source.place_of(finding.file, finding.record)
         yield f"{finding.n_records:,} of {n_records:,}: {what}, first at {place}; {mend}"
 
 
@@ -80,6 +81,10 @@ _REJECTED = {
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
         _SOURCE,
+    ),
+    NO_SCALAR: (
+        "a value that is no text, no number and no time, such as a list, a mapping or a period",
+        "convert it, or map another column",
     ),
     OTHER_ACTIVITY: (
         OTHER_ACTIVITY,

@@ -98,19 +98,13 @@ def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
         from tracecloak.schemas.events.content_order import in_content_order
 
         events = [in_content_order(events)]
-    traces = in_memory.group_into_traces(events, job.n_shards, by_individual)
-    return _once(traces) if job.source.drops_duplicates else traces
+    is_once = job.source.drops_duplicates
+    traces = in_memory.group_into_traces(events, job.n_shards, by_individual, is_once)
+    if n_dropped := sum(b.num_rows for b in events) - sum(b.n_events for b in traces):
+        from tracecloak.schemas.events.duplicates import DROPPED
 
-
-def _once(traces: Sequence[TraceBatch]) -> list[TraceBatch]:
-    """Returns cases whose equal events count once, and tells the operator how many were dropped."""
-    from tracecloak.schemas.events.duplicates import without_duplicates
-
-    left = [without_duplicates(batch) for batch in traces]
-    n_dropped = sum(b.n_events for b in traces) - sum(b.n_events for b in left)
-    if n_dropped:
-        _OPERATOR.warning("%d events were dropped, as they equal one of their case", n_dropped)
-    return left
+        _OPERATOR.warning(DROPPED, n_dropped)
+    return traces
 
 
 def _write_sketch(spec: ReleaseSpec, traces: Sequence[TraceBatch]) -> None:

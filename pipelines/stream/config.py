@@ -24,7 +24,7 @@ from tracecloak.pipelines.configuration.config import (
     Columns,
     MappedConfig,
     OneOf,
-    parse_where,
+    given_filters,
     read_yaml,
 )
 from tracecloak.pipelines.configuration.flag_texts import form_of, parameter_help, standing
@@ -516,7 +516,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         if name in columns:
             continue
         if name == "where":
-            body[name] = [parse_where(text) for text in value]
+            body[name] = given_filters(value)
             continue
         if (field := fields.get(name)) is not None:
             value = given_value(name, value, field)

@@ -255,7 +255,7 @@ def require_checkpoints(runner: str, options: PipelineOptions) -> None:
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
             "runner FlinkRunner keeps no state of a stream without checkpoints: give their "
-            "distance in milliseconds, such as --checkpointing_interval 60000, and name a folder "
+            "distance in milliseconds, such as `--checkpointing_interval 60000`, and name a folder "
             "for them in Flink's configuration"
         )
 

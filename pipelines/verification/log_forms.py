@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.findings import Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.events.events import (
-    ACTIVITY,
     CASE_ID,
     RELEASED_SCHEMA,
     START_TIMESTAMP,
@@ -35,11 +35,6 @@ PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 """The path of a part of a log; its group is the part's number."""
 _ROWS = 1 << 16
 _LONGEST_CASE = 1 << 24
-_XES_NAMES = {
-    CASE_ID: "case:concept:name",
-    ACTIVITY: "concept:name",
-    TIMESTAMP: "time:timestamp",
-}
 _ATTRIBUTE_TYPES = (pa.string(), pa.int64(), pa.float64())
 
 
@@ -148,7 +143,7 @@ def _text_rows(
     stream: BinaryIO, path: str, kind: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     form = FORMATS.named(kind)
-    names = [(_XES_NAMES if form.has_xes_names else {}).get(n, n) for n in schema.names]
+    names = [(XES_NAMES if form.has_xes_names else {}).get(n, n) for n in schema.names]
     required = names[: len(RELEASED_SCHEMA)]
     source = stream if form.is_packed else cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     reader = SourceFormat(kind).reader_of(path)

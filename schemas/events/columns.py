@@ -65,11 +65,12 @@ REJECT_SCHEMA = pa.schema(
     ]
 )
 
-_XES_NAMES = {
+XES_NAMES = {
     CASE_ID: "case:concept:name",
     ACTIVITY: "concept:name",
     TIMESTAMP: "time:timestamp",
 }
+"""What XES calls the columns that every event has."""
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
 # The columns that name a person or a case. A number with a fraction cannot name one, and is
 # rejected for the reason beside the column.
@@ -151,7 +152,7 @@ class ColumnMapping:
                 )
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
-        of_time = {TIMESTAMP, self.timestamp or _XES_NAMES[TIMESTAMP]}
+        of_time = {TIMESTAMP, self.timestamp or XES_NAMES[TIMESTAMP]}
         for row_filter in self.filters:
             if row_filter.column in of_time:
                 row_filter.times_of_bounds(self.time_of)
@@ -178,7 +179,7 @@ class ColumnMapping:
     def _names_of(self, column: str) -> set[str]:
         """What a canonical column can be called, here and in the source."""
         given = getattr(self, column)
-        return {column, _XES_NAMES.get(column, column) if given is None else given}
+        return {column, XES_NAMES.get(column, column) if given is None else given}
 
     @property
     def _readable(self) -> set[str]:
@@ -219,7 +220,7 @@ class ColumnMapping:
         Args:
             xes_names: As for `resolve`.
         """
-        names = [*_XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
+        names = [*XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
         read = [self._first_choice(c, xes_names) for c in names]
         filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
         begun = [] if self.start_timestamp is None else [self.start_timestamp]
@@ -227,10 +228,10 @@ class ColumnMapping:
 
     def _first_choice(self, column: str, xes_names: bool) -> str:
         """Returns the source column that a name stands for if the file has it."""
-        given = getattr(self, column) if column in (*_XES_NAMES, *OPTIONAL_TEXT) else None
+        given = getattr(self, column) if column in (*XES_NAMES, *OPTIONAL_TEXT) else None
         if given is not None:
             return str(given)
-        return {**_XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
+        return {**XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
 
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
@@ -259,7 +260,7 @@ class ColumnMapping:
             xes_names: Which of the default names holds where `declared` cannot decide.
         """
         names: dict[str, str] = {}
-        for canonical, xes_name in _XES_NAMES.items():
+        for canonical, xes_name in XES_NAMES.items():
             given = getattr(self, canonical)
             if given is None:
                 candidates = (xes_name, canonical) if xes_names else (canonical, xes_name)
@@ -320,6 +321,7 @@ class ResolvedColumns:
         tally: TallyOfFile | None = None,
         span_us: tuple[int, int] | None = None,
         fractional: Mapping[str, np.ndarray] | None = None,
+        malformed_as: str = NO_RECORD,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -334,6 +336,7 @@ class ResolvedColumns:
                 exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
             fractional: For columns of text, bool[n_rows]: which values are numbers that can name
                 nobody, see `schemas.events.scalars.fractions`; a column may be missing.
+            malformed_as: Why `malformed` could not be parsed, one of REJECT_REASONS.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -387,7 +390,7 @@ class ResolvedColumns:
         of = np.asarray(records, np.int64)
         if tally is not None:
             tally.add_events(int(good.sum()))
-            tally.add(NO_RECORD, malformed)
+            tally.add(malformed_as, malformed)
             _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
             if clock.hours is not None:
                 tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
@@ -408,7 +411,7 @@ class ResolvedColumns:
         schema = event_schema((c for c in self.names if c in OPTIONAL_TEXT), named)
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
-        codes = [*reason[bad], *[REJECT_REASONS.index(NO_RECORD)] * len(malformed)]
+        codes = [*reason[bad], *[REJECT_REASONS.index(malformed_as)] * len(malformed)]
         return events, _rejects(file_rank, np.concatenate([of[bad], malformed]), codes)
 
     def _reasons(

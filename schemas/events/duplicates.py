@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.events.traces import TraceBatch
 
+DROPPED = "%d events were dropped, as they equal one of their case"
+"""What the operator is told of them, with their number."""
+
 
 def is_duplicate(traces: TraceBatch) -> np.ndarray:
     """bool[n_events]: which events equal an earlier one of their case.

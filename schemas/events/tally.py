@@ -27,6 +27,7 @@ FRACTION_CASE = "case id that is no whole number"
 FRACTION_INDIVIDUAL = "individual that is no whole number"
 NO_START = "unparsable start time"
 LATE_START = "start after the time"
+NO_SCALAR = "field that is no scalar"
 REJECT_REASONS = (
     NO_CASE,
     NO_ACTIVITY,
@@ -38,6 +39,7 @@ REJECT_REASONS = (
     FRACTION_INDIVIDUAL,
     NO_START,
     LATE_START,
+    NO_SCALAR,
 )
 # A tally splits one reason into several, because each of them is mended in another way.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)

@@ -22,7 +22,6 @@ NOT_JSON = "not a JSON object"
 NOT_AVRO = "not an Avro datum of the schema"
 NEITHER = "neither a JSON object nor an Avro datum of the schema"
 NO_UTF8 = "text that is not UTF-8"
-NO_SCALAR = "field that is no scalar"
 NO_UNIT = "time that is a number without a unit"
 FAR_TIME = "time out of range"
 MESSAGE_REASONS = (
@@ -40,7 +39,6 @@ MESSAGE_REASONS = (
     NOT_AVRO,
     NEITHER,
     NO_UTF8,
-    NO_SCALAR,
     NO_UNIT,
     FAR_TIME,
     EMPTY_TIME,

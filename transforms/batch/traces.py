@@ -100,12 +100,12 @@ class DropDuplicates(beam.PTransform):
 
 
 def _once(traces: TraceBatch, operator_folder: str | None) -> TraceBatch:
-    from tracecloak.schemas.events.duplicates import without_duplicates
+    from tracecloak.schemas.events.duplicates import DROPPED, without_duplicates
 
     left = without_duplicates(traces)
     if n_dropped := traces.n_events - left.n_events:
         with kept_on_worker(operator_folder):
-            _OPERATOR.warning("%d events were dropped, as they equal one of their case", n_dropped)
+            _OPERATOR.warning(DROPPED, n_dropped)
     return left
 
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracecloak.schemas.streams.message_reasons import NO_SCALAR, NO_UTF8
+from tracecloak.schemas.events.tally import NO_SCALAR
+from tracecloak.schemas.streams.message_reasons import NO_UTF8
 
 Field = Callable[[Mapping[str, Any]], Any]
 """Returns what a message has in a field; None where it has none."""

@@ -38,14 +38,13 @@ from tracecloak.schemas.events.events import (
     event_schema,
 )
 from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
-from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_TIME
+from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_SCALAR, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.schemas.streams.message_reasons import (
     EMPTY,
     FAR_TIME,
     NEITHER,
     NO_OPERATION,
-    NO_SCALAR,
     NO_UNIT,
     NO_UTF8,
     NOT_AVRO,

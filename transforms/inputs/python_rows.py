@@ -20,23 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
+from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
-    ACTIVITY,
-    CASE_ID,
     START_TIMESTAMP,
     TIMESTAMP,
     without_numbers,
 )
 from tracecloak.schemas.events.scalars import joined, text_of, texts_of_scalars
-from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.events.tally import NO_SCALAR, TallyOfFile
 
 _OF_TIMES = (TIMESTAMP, START_TIMESTAMP)
-_XES_NAMES = {
-    CASE_ID: "case:concept:name",
-    ACTIVITY: "concept:name",
-    TIMESTAMP: "time:timestamp",
-}
 # How a value of a column of times came, and the type in which all that came so are read.
 _KINDS = {"text": pa.string(), "moment": pa.timestamp("us", "UTC"), "wall": pa.timestamp("us")}
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -73,7 +66,7 @@ class RowReader:
         Where the mapping leaves the default, a row may have our name or that of XES.
         """
         resolved = mapping.resolve(None, xes_names=False)
-        default = {name: xes for name, xes in _XES_NAMES.items() if getattr(mapping, name) is None}
+        default = {name: xes for name, xes in XES_NAMES.items() if getattr(mapping, name) is None}
         return cls(resolved, default)
 
     def read(self, rows: Sequence[Row], tally: TallyOfFile) -> tuple[pa.RecordBatch, list[str]]:
@@ -107,7 +100,7 @@ class RowReader:
             unread = np.zeros(n_unread, np.int64) if number == 0 else none
             places = np.zeros(len(group), np.int64)
             events, rejects = self.resolved.canonicalise(
-                columns, places, unread, 0, tally, fractional=fractional
+                columns, places, unread, 0, tally, fractional=fractional, malformed_as=NO_SCALAR
             )
             parts.append(events)
             reasons += rejects.column("reason").to_pylist()
@@ -171,7 +164,10 @@ def scalar_or_time(value: Any) -> tuple[str, Any]:
         UnreadError: It is nothing of these.
     """
     if isinstance(value, np.generic) and type(value) not in _ARROW:
+        is_time = isinstance(value, np.datetime64 | np.timedelta64)
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
+        if is_time and isinstance(value, int):  # nanoseconds that last, or a year beyond Python's
+            raise UnreadError
     if value is None or type(value) in (bool, float, *_ARROW):
         return "text", value
     if isinstance(value, str):
@@ -208,9 +204,11 @@ def _time(value: Any) -> tuple[str, Any]:
     """
     if hasattr(value, "to_utc_datetime"):  # Beam's, which this file does not load
         return "moment", int(value.micros)
+    if type(value).__name__ == "NAType":  # pandas' NA, which this file does not load, is missing
+        return "text", None
     if not isinstance(value, datetime.date):
         raise UnreadError
-    if value != value:  # pandas' NaT is missing
+    if value != value:  # and so is its NaT
         return "text", None
     if not isinstance(value, datetime.datetime):
         value = datetime.datetime(value.year, value.month, value.day)

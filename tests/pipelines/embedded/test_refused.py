@@ -67,9 +67,9 @@ def test_what_elements_are_is_told_by_their_type(element_type: Any, kind: str) -
     assert kind_of(typed(element_type).element_type)[0] == kind
 
 
-@pytest.mark.parametrize("element_type", [Any, str, bytes, int, tuple[str, str], list[str]])
+@pytest.mark.parametrize("element_type", [Any, beam.Row, str, int, tuple[str, str], list[str]])
 def test_another_type_is_refused_by_its_name(element_type: Any) -> None:
-    with pytest.raises(UsageError, match=r"the events have the type \w.*with_output_types"):
+    with pytest.raises(UsageError, match=r"have the type \w.*with_output_types.*NamedTuple"):
         _ = typed(element_type) | AnonymizeEventLog(**AMUN, **UNPAID)
 
 
@@ -146,12 +146,15 @@ def publish(**keys: Any) -> Any:
         (anonymize, {"method": "private-dfg", "guessing_advantage": None, "epsilon": 1,
                      "vocabulary": ["A"]}, "private-dfg releases no log: name the product"),
         (anonymize, {"where": [{"column": "step"}]}, "where takes texts"),
+        (write, {"where": {"step": "Check"}}, "where takes texts"),
+        (publish, {"where": {"step": "Check"}}, "where takes texts"),
         (write, {"schedule": {}}, "schedule is a key of a release that a command makes"),
         (write, {"runner": "FnApiRunner"}, "runner is a key of a release that a command makes"),
         (write, {"formats": ["wasm"]}, "formats"),
         (publish, {"runner": "FlinkRunner"}, "runner is a key of a stream that a command runs"),
         (publish, {"horizon": None}, "horizon: required"),
         (publish, {"output_steps": "json"}, "output_steps must be rows or steps"),
+        (write, {"vocabulary": "no file"}, "names as JSON: vocabulary= "),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
@@ -172,6 +175,9 @@ def test_reading_refuses_what_is_no_log(tmp_path: Path) -> None:
         ReadEventLog("a.csv", attributes=["x"], output="rows")
     with pytest.raises(UsageError, match="output must be rows or batches"):
         ReadEventLog("a.csv", output="dicts")  # type: ignore[arg-type]
+    (tmp_path / "a.csv").write_text("case_id,activity,timestamp\n")
+    with pytest.raises(InputSchemaError, match=r"Map the column with case_id=, .*timestamp=$"):
+        _ = beam.Pipeline() | ReadEventLog(str(tmp_path / "a.csv"), attributes=["x"])
     with pytest.raises(InputSchemaError, match="nothing there"):
         _ = beam.Pipeline(runner="FnApiRunner") | ReadEventLog(str(tmp_path / "nothing there.csv"))
 
@@ -194,13 +200,17 @@ def test_a_stream_refuses_a_runner_that_runs_none_and_what_is_no_source(tmp_path
         _ = rows | "Published" >> PublishDirectlyFollows(**keys)
     flink = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
     events = flink | beam.Create([{"claim": 1}])
-    with pytest.raises(UsageError, match="--checkpointing_interval"):
+    with pytest.raises(UsageError, match="such as `--checkpointing_interval 60000`"):
         _ = events | PublishDirectlyFollows(**keys)
 
 
 def test_nothing_is_paid_for_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputSchemaError):
         _ = typed(row_of(claim=str)) | AnonymizeEventLog(**AMUN, **paid(tmp_path))
+    unbegun = {**paid(tmp_path), "new_ledger": None}
+    for door in (anonymize(**unbegun), write(**unbegun)):  # whose user has keywords and no flags
+        with pytest.raises(UsageError, match=r"or with new_ledger=True at the first release$"):
+            _ = typed(dict) | door
     assert not (tmp_path / "keys").exists()
 
 

@@ -67,7 +67,9 @@ def test_rows_are_written_as_the_command_writes_their_file(
     found, expected = (manifest(one) for one in (tmp_path / "out" / "run_id=r", command))
     assert found == expected
     assert verify(str(tmp_path / "out" / "run_id=r")).holds
-    assert written(tmp_path, rows[:3]) == digests(command)  # it is there: nothing is read or paid
+    assert written(tmp_path, rows[::-1]) == digests(command)  # it is there: nothing is paid
+    with pytest.raises(Exception, match="was made of other rows than these; choose another rel"):
+        written(tmp_path, [{**row, "step": "Pay"} for row in rows])
     assert actions(tmp_path) == ["reserve", "draw", "commit"]
 
 

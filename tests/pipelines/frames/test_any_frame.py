@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sys
+import types
 import uuid
 from typing import Any
 
@@ -38,11 +40,25 @@ def test_columns_come_in_and_a_table_goes_out_as_the_same_kind(kind: str) -> Non
     """Catches a library that is read otherwise, or whose user gets another kind back."""
     given = FRAMES[kind](TABLE)
     frame = AnyFrame.of(given)
-    columns, fractional = frame.columns(["n", "case"])
+    columns, fractional, unread = frame.columns(["n", "case"])
     assert frame.names == ("case", "n", "unused")
     assert columns.to_pydict() == {"n": [1, 2, 3], "case": ["a", "b", "a"]}
-    assert not fractional
+    assert not fractional and unread.tolist() == [False] * 3
     assert type(frame.like_it(TABLE.select(["case", "n"]))) is type(given)
+
+
+def test_a_log_of_pm4py_gets_a_log_and_its_graph_as_a_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a graph that pm4py is asked to read as events, which it refuses."""
+    log = type("EventLog", (), {"__module__": "pm4py.objects.log.obj"})
+    pm4py = types.SimpleNamespace(
+        convert_to_dataframe=lambda log: TABLE.to_pandas(), convert_to_event_log=lambda frame: log()
+    )
+    monkeypatch.setitem(sys.modules, "pm4py", pm4py)
+    frame = AnyFrame.of(log())
+    assert isinstance(frame.like_it(TABLE, is_log=True), log)
+    assert isinstance(frame.like_it(TABLE), pd.DataFrame)
 
 
 def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
@@ -59,13 +75,16 @@ def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
         float("nan"),
         "\ud800",
     ]
-    with_more = pd.DataFrame({"c": pd.Series([*mixed, [1], b"\xff", pd.NaT], dtype=object)})
-    columns, fractional = AnyFrame.of(with_more).columns(["c"])
+    more = [[1], b"\xff", pd.NaT, pd.NA, pd.Period("2026-01"), {"a": 1}]
+    with_more = pd.DataFrame({"c": pd.Series([*mixed, *more], dtype=object)})
+    columns, fractional, unread = AnyFrame.of(with_more).columns(["c"])
     assert columns.column("c").to_pylist() == [
-        *("1", "2", "x", "1.5", None, "true", "7", "3", None, None), None, None, None,
+        *("1", "2", "x", "1.5", None, "true", "7", "3", None, None), *[None] * 6,
     ]  # fmt: skip
+    # What is missing is there; what is no scalar is neither.
+    assert np.flatnonzero(unread).tolist() == [9, 10, 14, 15]
     assert np.flatnonzero(fractional["c"]).tolist() == [3]
-    alone, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
+    alone, _, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
     assert alone.column("c").cast("string").to_pylist() == ["1"]
 
 
@@ -73,9 +92,8 @@ def test_no_value_ends_the_reading_of_the_others() -> None:
     """Catches what one record of a frame could refuse a whole release with."""
     uuid_text = "12345678-1234-5678-1234-567812345678"
     odd = [decimal.Decimal("sNaN"), decimal.Decimal("1e300000"), 10**5000, uuid.UUID(uuid_text)]
-    columns, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([*odd, "x"], dtype=object)})).columns(
-        ["c"]
-    )
+    objects = pd.DataFrame({"c": pd.Series([*odd, "x"], dtype=object)})
+    columns, _, _ = AnyFrame.of(objects).columns(["c"])
     assert columns.column("c").to_pylist() == [None, None, None, uuid_text, "x"]
 
 
@@ -89,10 +107,11 @@ def test_a_type_of_another_library_is_refused_by_its_column() -> None:
 def test_times_among_objects_are_texts_in_iso_8601() -> None:
     """Catches a stamp that is lost because another row has a text."""
     day, moment = datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02T03:04:05Z")
-    mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03"], dtype=object)})
-    columns, _ = AnyFrame.of(mixed).columns(["t"])
+    clock = np.datetime64("2026-01-02T03:04:05.123456789")
+    mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03", clock], dtype=object)})
+    columns, _, _ = AnyFrame.of(mixed).columns(["t"])
     assert columns.column("t").to_pylist() == [
-        "2026-01-02T00:00:00", "2026-01-02T03:04:05Z", "2026-01-03",
+        "2026-01-02T00:00:00", "2026-01-02T03:04:05Z", "2026-01-03", "2026-01-02T03:04:05.123456",
     ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tests.support.releasing import counting_charges
 from tests.support.releasing import tracecloak as command
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
-from tracecloak.pipelines.frames.words import in_python
+from tracecloak.pipelines.frames.words import of_frame
 from tracecloak.schemas.errors import BudgetExhausted, InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 
@@ -116,14 +116,15 @@ def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
     assert not first.was_released_before
     assert "takes epsilon 2" in caplog.text and "nothing was spent" in caplog.text
     caplog.clear()
-    again = tracecloak.release(as_polars(df.sample(frac=1)), **{**GRAPH, "epsilon": "2.0"})
+    as_before = {**GRAPH, "epsilon": "2.0", "params": {"delta": 1e-6, "closed_vocabulary": False}}
+    again = tracecloak.release(as_polars(df.sample(frac=1)), **as_before)
     assert again.was_released_before and again.folder == first.folder
     assert isinstance(again.graph, pl.DataFrame)
     assert again.graph.to_dicts() == first.graph.to_dict("records")
     assert not [record for record in caplog.records if "takes epsilon" in record.message]
     assert charges() == 1
 
-    other = tracecloak.release(df, **{**GRAPH, "epsilon": 1})
+    other = tracecloak.release(df, **{**GRAPH, "vocabulary": NAMES[::-1]})
     assert other.release_id != first.release_id and "left before it" in caplog.text
     less = tracecloak.release(df[df["case:concept:name"] > 0], **GRAPH)
     assert less.release_id not in (first.release_id, other.release_id)
@@ -169,14 +170,27 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     """Catches a plan that needs a ledger, or names files that there are not."""
     plan = tracecloak.plan(events(), **GRAPH)
     assert "of the first" in repr(plan) and "the frame: case:concept:name" in repr(plan)
-    assert not Path("keys/ledger.db").exists()
+    wrong = pd.concat([events(4)] * 2)
+    wrong.iloc[3, 2] = None
+    wrong["org:resource"] = wrong["org:resource"].astype(object)
+    wrong.iat[5, 3] = ["ann"]
+    told = repr(tracecloak.plan(wrong, **GRAPH, resource="org:resource"))
+    assert "a list, a mapping or a period, first at row 6 of the frame; convert it, or" in told
+    assert "first at row 4 of the frame; mend the source, or map another column with tim" in told
+    assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
+    with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
+        tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
+    assert "run_id=<a new name>/" in repr(plan) and not Path("keys/ledger.db").exists()
 
 
 def test_a_vocabulary_lists_what_a_frame_has() -> None:
     """Catches names that are left out, or that a filter should have left out."""
     df = events()
     assert tracecloak.vocabulary(df) == NAMES
-    assert tracecloak.vocabulary(df, where=["org:resource = nobody"]) == []
+    for one_or_more in ("org:resource = nobody", ["org:resource = nobody"]):
+        assert tracecloak.vocabulary(df, where=one_or_more) == []
+    with pytest.raises(UsageError, match="where takes texts, such as 'step = Check'"):
+        tracecloak.vocabulary(df, where={"org:resource": "ann"})
     with pytest.raises(InputSchemaError, match=r"has no column 'step'.*with case_id=, activity="):
         tracecloak.vocabulary(df, activity="step")
 
@@ -186,6 +200,8 @@ def test_keys_of_files_are_refused_by_name(key: str) -> None:
     """Catches a key that is taken and has no effect."""
     with pytest.raises(UsageError, match=f"^{key} is for files"):
         tracecloak.release(events(), **GRAPH, **{key: "x"})
+    with pytest.raises(UsageError, match=r"^epsilon is given twice"):
+        tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 
 
 def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
@@ -202,7 +218,7 @@ def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
 def test_all_of_it_is_without_beam() -> None:
     """Catches a module on the way that loads it: a notebook waits for Beam for seconds."""
     program = (
-        "import sys, pyarrow as pa, tracecloak\n"
+        "import builtins, sys, pyarrow as pa, tracecloak\n"
         "t = pa.table({'case_id': ['a', 'b'] * 60, 'activity': ['X', 'Y'] * 60,\n"
         "              'timestamp': ['2026-01-01', '2026-01-02'] * 60})\n"
         "keys = {'method': 'private-dfg', 'epsilon': 4, 'vocabulary': ['X', 'Y']}\n"
@@ -211,16 +227,23 @@ def test_all_of_it_is_without_beam() -> None:
         "released.graph, released._repr_html_(), tracecloak.vocabulary(t)\n"
         "tracecloak.evaluate(t, released)\n"
         "print('apache_beam' in sys.modules)\n"
+        "builtins.__IPYTHON__ = True\n"
+        "broken = t.set_column(2, 'timestamp', [['soon'] * 120])\n"
+        "print(tracecloak.release(broken, **keys))\n"
+        "tracecloak.plan(t[:0], **keys), tracecloak.release(t[:0], **keys, release_id='none')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "False"
+    assert done.stdout.startswith("False\n") and "  EVERY ROW: not one could be" in done.stdout
+    assert done.stderr.count("EVERY ROW") == 1
+    # A notebook shows what else lies in a folder, of that release alone.
+    assert done.stderr.count("NOT ONE RECORD") == done.stderr.count("at row 1 of the frame") == 1
 
 
 def test_flags_are_keywords_but_in_commands() -> None:
     """Catches a mend that Python does not take."""
-    assert in_python("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
+    assert of_frame("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
         "give release_id=, or `tracecloak plan --log x`, or new_ledger=True"
     )
 

@@ -23,7 +23,7 @@ from tracecloak.schemas.events.tally import (
     FRACTION_CASE,
     NO_ACTIVITY,
     NO_CASE,
-    NO_RECORD,
+    NO_SCALAR,
     NO_TIME,
     TallyOfFile,
 )
@@ -72,9 +72,11 @@ def test_a_scalar_is_its_text(value: Any, text: str) -> None:
     [
         (None, NO_CASE), ("", NO_CASE), (float("nan"), NO_CASE), (b"\xff", NO_CASE),
         (Decimal("NaN"), NO_CASE), (1.5, FRACTION_CASE), (np.float32(1.5), FRACTION_CASE),
-        (Decimal("1.5"), FRACTION_CASE), (2.0**60, FRACTION_CASE), ([1], NO_RECORD),
-        ({"a": 1}, NO_RECORD), ("\ud800", NO_RECORD), (object(), NO_RECORD),
-        (datetime.date(2026, 1, 1), NO_RECORD),
+        (Decimal("1.5"), FRACTION_CASE), (2.0**60, FRACTION_CASE), ([1], NO_SCALAR),
+        ({"a": 1}, NO_SCALAR), ("\ud800", NO_SCALAR), (object(), NO_SCALAR),
+        (datetime.date(2026, 1, 1), NO_SCALAR), (pd.Period("2026-01"), NO_SCALAR),
+        (np.timedelta64(5, "ns"), NO_SCALAR), (np.datetime64("30000-01-01"), NO_SCALAR),
+        (pd.NA, NO_CASE), (np.timedelta64("NaT"), NO_CASE),
     ],
 )  # fmt: skip
 def test_what_names_no_case_is_malformed_and_stops_no_other(value: Any, reason: str) -> None:
@@ -85,7 +87,7 @@ def test_what_names_no_case_is_malformed_and_stops_no_other(value: Any, reason: 
 
 @pytest.mark.parametrize("value", [1 << 20_000, Decimal("1e999999999")], ids=["wide", "long"])
 def test_a_number_that_would_fill_the_memory_as_text_is_malformed(value: Any) -> None:
-    assert read([row(case_id=value)]) == ([], [NO_RECORD])
+    assert read([row(case_id=value)]) == ([], [NO_SCALAR])
 
 
 @pytest.mark.parametrize(
