@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -241,6 +241,22 @@ class EventSource:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
         """
         return self._read(file, tally, _BATCH_ROWS)
+
+    def events(self) -> Sequence[pa.RecordBatch]:
+        """Returns the events of all files, as `ordered` does; malformed records are left out.
+
+        Raises:
+            InputSchemaError: As `read`.
+        """
+        return self.ordered([events for file in self.files for events, _ in self.read(file)])
+
+    def ordered(self, events: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+        """Returns all events of this source in the order in which cases have them."""
+        if not self.by_content or not events:
+            return events
+        from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
+
+        return [in_content_order(events)]
 
     def _read(
         self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int

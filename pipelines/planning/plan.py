@@ -310,10 +310,7 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
             f"reads up to {_FORETOLD_BYTES:,} for it. A release says it before noise is drawn."
         )
         return
-    events = (batch for file in source.files for batch, _ in source.read(file))
-    logs = [
-        VariantHistogram.from_traces(traces)
-        for traces in group_into_traces(events, drops_duplicates=source.drops_duplicates)
-    ]
+    cases = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
+    logs = [VariantHistogram.from_traces(traces) for traces in cases]
     variants = VariantHistogram.merge(logs)
     yield from method.foretold(variants, config.method_params)

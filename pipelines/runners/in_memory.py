@@ -94,11 +94,7 @@ def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
         progress = job.source.progress_of(file)
         _OPERATOR.info("read input %d of %d", file.rank + 1, n_files, extra=progress)
     job.dead_letter.check(ReadTally.merge(tallies))
-    if job.source.by_content and events:
-        from tracecloak.schemas.events.content_order import in_content_order
-
-        events = [in_content_order(events)]
-    traces = in_memory.group_into_traces(events, job.n_shards, by_individual)
+    traces = in_memory.group_into_traces(job.source.ordered(events), job.n_shards, by_individual)
     return _once(traces) if job.source.drops_duplicates else traces
 
 
