@@ -17,7 +17,12 @@ from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, require_file_system
-from tracecloak.transforms.lakes.tables import Address, VersionGoneError, address_of
+from tracecloak.transforms.lakes.tables import (
+    Address,
+    VersionGoneError,
+    address_of,
+    at_version_read,
+)
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -33,12 +38,9 @@ class TableConcern(Concern):
         """
         receipt = _receipt_of(config)
         begun = () if receipt is None else receipt.origin.tables
-        versions = {replace(one, version=None): one.version for one in map(address_of, begun)}
 
         def pinned(text: str) -> str:
-            address = address_of(text)
-            if address.version is None:
-                address = replace(address, version=versions.get(address))
+            address = at_version_read(address_of(text), begun)
             return str(replace(address, version=self._version(address, config, receipt)))
 
         tables = config.tables

@@ -148,6 +148,19 @@ def address_of(text: str) -> Address:
     return Address(kind, place, None if version is None else int(version))
 
 
+def at_version_read(address: Address, read: Sequence[str]) -> Address:
+    """Returns a table at the version that it names, or else at that at which it was read, if any.
+
+    Args:
+        address: A table.
+        read: Addresses of tables with the versions at which they were read.
+    """
+    if address.version is not None:
+        return address
+    versions = {replace(one, version=None): one.version for one in map(address_of, read)}
+    return replace(address, version=versions.get(address))
+
+
 def files_and_tables(
     log: Sequence[str], tables: Sequence[str], input_format: str | None, may_be_none: bool
 ) -> list[SourceFile]:

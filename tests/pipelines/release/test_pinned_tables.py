@@ -21,6 +21,9 @@ from tests.support.lake_tables import (
 )
 from tests.support.releasing import digests, fix_key, ledger_entries, operator_folder, tracecloak
 from tests.support.searching import contents
+from tracecloak.examination.evaluation.as_released import as_released
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -94,7 +97,9 @@ def test_it_is_the_release_of_the_rows_that_the_table_has(
     assert made(tmp_path / "iceberg") == made(tmp_path / "file")
 
 
-def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
+def test_a_rerun_and_the_judges_read_the_version_of_its_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
     assert release(tmp_path / "whole", f"delta:{table}") == 0
@@ -109,6 +114,16 @@ def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
     assert release(tmp_path, f"delta:{table}") == 0
     assert release(tmp_path, f"delta:{table}@0") == 0
     assert release(tmp_path, f"delta:{table}@1") == 2
+    # Who judges it reads that version, too, and none where nobody knows which one it was.
+    out, log = tmp_path / "out", load_log({"log": f"delta:{table}"})
+    assert as_released(log, str(out), KeyStore(tmp_path / "keys")).log == (f"delta:{table}@0",)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "others"))
+    for judge, to in (("evaluate", "--output"), ("report", "--output"), ("linkage", "--report")):
+        command = ("attack", "linkage") if judge == "linkage" else (judge,)
+        capsys.readouterr()
+        given = ("--log", f"delta:{table}", to, tmp_path / "judged.json")
+        assert tracecloak(*command, out / "run_id=r", *given) == 2, judge
+        assert f"delta:{table}@VERSION" in capsys.readouterr().err, judge
 
 
 @pytest.mark.slow
