@@ -1,7 +1,8 @@
-"""The table of databases that can be asked for a log, each by its own ADBC driver."""
+"""The table of databases that can be asked for a log, each by a driver of its own."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,12 @@ from tracecloak.transforms.keys.sources import check_reference, text_at
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
-Connect = Callable[[str], "Connection"]
-"""Takes the URI of a database, and returns a connection to it (ADBC, DBAPI 2.0)."""
+Connect = Callable[[str], "Connection | sqlite3.Connection"]
+"""Takes the URI of a database, and returns a connection to it by DBAPI 2.0.
+
+Its cursors have `fetch_record_batch`, as those of ADBC do; or values of the types of SQLite, which
+has types of values and not of columns.
+"""
 
 DATABASES: Plugins[Connect] = Plugins(
     "database",
@@ -51,7 +56,7 @@ def check_database(database: str) -> None:
         )
 
 
-def connected(database: str) -> Connection:
+def connected(database: str) -> Connection | sqlite3.Connection:
     """Returns a connection to a database.
 
     Args:
@@ -81,13 +86,22 @@ def postgresql(uri: str) -> Connection:
     return connect(uri)
 
 
-def sqlite(uri: str) -> Connection:
-    """Opens a file of SQLite, `sqlite:///PATH`, for reading."""
+def sqlite(uri: str) -> sqlite3.Connection:
+    """Opens a file of SQLite, `sqlite:///PATH`, for reading; text that is no UTF-8 is null.
+
+    Its ADBC driver would give all values of a column the type of the first ones.
+    """
+    connection = sqlite3.connect(f"{_file(uri).absolute().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = text_or_null
+    return connection
+
+
+def text_or_null(data: bytes) -> str | None:
+    """Returns what bytes say in UTF-8; None: they are none."""
     try:
-        from adbc_driver_sqlite.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of SQLite", "adbc-driver-sqlite", "sql") from None
-    return connect(f"{_file(uri).absolute().as_uri()}?mode=ro")
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def duckdb(uri: str) -> Connection:
