@@ -39,16 +39,21 @@ class TableConcern(Concern):
         receipt = _receipt_of(config)
         begun = () if receipt is None else receipt.origin.tables
 
-        def pinned(text: str) -> str:
-            address = at_version_read(address_of(text), begun)
-            return str(replace(address, version=self._version(address, config, receipt)))
+        tables, log = config.tables, []
+        for text in config.log:
+            address = at_version_read(address_of(text), begun) if text in tables else None
+            if address is None:
+                log.append(text)
+            elif (version := self._version(address, config, receipt)) is not None:
+                log.append(str(replace(address, version=version)))
+        return config.model_copy(update={"log": tuple(log)})
 
-        tables = config.tables
-        log = tuple(pinned(text) if text in tables else text for text in config.log)
-        return config.model_copy(update={"log": log})
-
-    def _version(self, address: Address, config: ReleaseConfig, receipt: Receipt | None) -> int:
+    def _version(
+        self, address: Address, config: ReleaseConfig, receipt: Receipt | None
+    ) -> int | None:
         """Returns the version that an address names, or the last one; it can be read.
+
+        None: it cannot, and the release is there, which nothing is read for.
 
         Raises:
             TracecloakError: It cannot; if noise was drawn of it, the error says what giving up
@@ -61,9 +66,8 @@ class TableConcern(Concern):
                 raise
             state, costs = _standing(config, receipt)
             if state in ("visible", "released"):
-                # It is there, and nothing is read for it; that it was of this version is known.
-                self.compares_input = False
-                return replace(address, version=None).snapshot().version
+                self.compares_input = False  # that it was of this version is known
+                return None
             if state != "drawn":
                 raise
             raise TracecloakError(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
+from tracecloak.transforms.inputs.listing import Listed
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
 if TYPE_CHECKING:
@@ -101,7 +103,9 @@ class Address:
         return f"{self.kind}:{self.place}" + ("/" if "@" in self.place.rpartition("/")[2] else "")
 
     def snapshot(self) -> Snapshot:
-        """Returns the version that is named, or the last one.
+        """Returns the version that is named, or the last one, with all of its files there.
+
+        A file elsewhere is told from what is written over it, as far as its store does.
 
         Raises:
             UsageError: The library of this kind of table is not installed.
@@ -109,7 +113,37 @@ class Address:
             InputSchemaError: There is no such table, or it has what is not honoured.
         """
         snapshot: Snapshot = load(TABLES.named(self.kind).snapshot)(self.place, self.version)
-        return snapshot
+        files = tuple(_that_are_there(snapshot.files, str(self)))
+        n_gone, n_files = len(snapshot.files) - len(files), len(snapshot.files)
+        if n_gone:
+            raise VersionGoneError(
+                f"version {snapshot.version} of the table {self.kind}:{self.place} cannot be read "
+                f"any more: {n_gone:,} of its {n_files:,} files are not there, as after VACUUM or "
+                "the expiry of snapshots. Restore them, or name a version whose files are there"
+            )
+        return replace(snapshot, files=files)
+
+
+def _that_are_there(files: Sequence[SourceFile], table: str) -> Iterator[SourceFile]:
+    """Yields the files that are there; what lies elsewhere is listed by one question, as it is now.
+
+    Raises:
+        UsageError: A file system is not known, or cannot be listed.
+    """
+    elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
+    listed: dict[str, Listed] = {}
+    if elsewhere:
+        from tracecloak.transforms.inputs.elsewhere import matching_elsewhere
+
+        require_file_system("log", elsewhere[0])  # a table lies on one, as a rule
+        scheme, names = elsewhere[0].partition("://")[0], [p.partition("://")[2] for p in elsewhere]
+        folder = os.path.commonpath([os.path.dirname(name) for name in names])
+        listed = dict(matching_elsewhere(table, [f"{scheme}://{folder}/**"]))
+    for file in files:
+        if is_on_this_machine(file.path):
+            yield from [file] if os.path.exists(file.path) else []
+        elif (one := listed.get(file.path)) is not None:
+            yield replace(file, n_bytes=one.n_bytes, digest=one.digest, version=one.version)
 
 
 def is_address(text: str) -> bool:
@@ -193,9 +227,6 @@ def files_and_tables(
     files = match_files([text for text in log if text not in tables], may_be_none)
     for address in addresses:
         files += address.snapshot().files
-    elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
-    for path in elsewhere[:1]:  # all tables of a log lie on one store, as a rule
-        require_file_system("log", path)
     files.sort(key=lambda file: file.path)
     return [replace(file, rank=rank) for rank, file in enumerate(files)]
 

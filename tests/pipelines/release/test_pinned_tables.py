@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_what_drew_nothing_is_begun_anew_of_another_version(tmp_path: Path) -> N
     assert receipts(tmp_path)[0].origin.tables == (f"delta:{table}@1",)
 
 
-def test_after_a_vacuum_it_says_what_giving_up_costs(
+def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "t"
@@ -158,6 +159,13 @@ def test_after_a_vacuum_it_says_what_giving_up_costs(
     assert release(tmp_path / "finished", f"delta:{table}") == 0
     assert made(tmp_path / "finished") == before
     assert release(tmp_path / "finished", f"delta:{table}@1") == 2
+    shutil.rmtree(table)
+    capsys.readouterr()
+    assert release(tmp_path / "drawn", f"delta:{table}") == 6
+    said = capsys.readouterr().err
+    assert "the table is not there" in said and "epsilon 1, once more" in said
+    for name, code in (("finished", 0), ("reserved", 3), ("new", 3)):
+        assert release(tmp_path / name, f"delta:{table}") == code
 
 
 @pytest.mark.slow
