@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.inputs.databases import check_database
 
+if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
 
-def check_query(
-    log: Sequence[str], query: str | None, database: str | None, input_format: str | None
-) -> None:
+# Keys that say how bytes of files are read.
+_OF_FILES = ("input_format", "delimiter", "encoding", "header")
+
+
+def check_query(config: ReleaseConfig) -> None:
     """Makes sure that there is a query and what answers it, and no log beside it.
 
-    Args:
-        log: These are keys of the configuration.
-        query: Likewise.
-        database: Likewise.
-        input_format: Likewise.
-
     Raises:
-        UsageError: There is neither log nor query, or both, or half of a query.
+        UsageError: There is neither log nor query, or both, or half of a query, or a key that says
+            what only files have.
     """
-    if log:
+    query, database, schedule = config.query, config.database, config.schedule
+    if config.log:
         raise UsageError(
             "log and query exclude each other: a release reads files or asks a database; leave one "
             "out"
@@ -35,8 +35,14 @@ def check_query(
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
         raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
-    if input_format is not None:
-        raise UsageError("input_format is of files, and there is a query; leave it out")
+    for name in _OF_FILES:
+        if getattr(config, name) != type(config).model_fields[name].default:
+            raise UsageError(f"{name} is of files, and there is a query; leave it out")
+    if schedule is not None and schedule.partition is not None:
+        raise UsageError(
+            "partition is a folder of files, and there is a query, whose result has none; leave "
+            "it out of schedule"
+        )
     check_database(database)
 
 

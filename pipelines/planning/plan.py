@@ -126,6 +126,8 @@ def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterat
     if config.query is not None:
         yield "  the result of a query, which a release asks for once; a plan asks for nothing,"
         yield "  so neither its columns nor its records are looked at here"
+        if config.schedule is not None:
+            yield "  it is asked for again for every window, and the whole result is read"
     elif not source.files:
         yield f"  {', '.join(config.log)}: no file, so a log without cases"
     yield from _files(source)

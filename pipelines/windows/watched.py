@@ -94,7 +94,7 @@ def _run_of(config: ReleaseConfig) -> LineageRun:
         dataset=config.dataset or "" if schedule is None else schedule.dataset,
         release_id=config.release_id or "",
         output=absolute(config.output),
-        inputs=config.log,
+        inputs=_inputs(config),
         method=config.method,
         guarantee=config.guarantee,
         began_us=_now_us(),
@@ -102,6 +102,14 @@ def _run_of(config: ReleaseConfig) -> LineageRun:
         begin_us=None if window is None else window.begin_us,
         end_us=None if window is None else window.end_us,
     )
+
+
+def _inputs(config: ReleaseConfig) -> tuple[str, ...]:
+    if config.database is None:
+        return config.log
+    from tracecloak.transforms.inputs.databases import public_address
+
+    return (public_address(config.database),)
 
 
 def _now_us() -> int:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.transforms.keys.sources import check_reference, text_at
+from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -41,19 +41,48 @@ def check_database(database: str) -> None:
         UsageError: It is neither, or has a password in it; it is not shown then.
     """
     scheme, is_uri, _ = database.partition("://")
+    source, _, rest = database.partition(":")
     if not is_uri:
-        check_reference(database, "database")
-    elif scheme not in DATABASES:
+        if source in KEY_SOURCES and rest.strip():
+            return
+        raise UsageError(
+            "database is neither a URI nor leads to one, and is not shown, as it may hold a "
+            "password; write it as --database sqlite:///visits.db, or as env:NAME, file:PATH or "
+            "command:WORDS, where the URI is"
+        )
+    if scheme not in DATABASES:
         raise UsageError(
             f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)}, or "
             "lead to such a URI as env:NAME, file:PATH or command:WORDS"
         )
-    elif urlsplit(database).password is not None or "password=" in database.lower():
+    if urlsplit(database).password is not None or "password=" in database.lower():
         raise UsageError(
             "database has a password in it, which would stand in the configuration and in lists "
             "of processes; put the URI into an environment variable and say env:NAME, or into a "
             "file that only you can read and say file:PATH"
         )
+
+
+def public_address(database: str) -> str:
+    """Returns how programs of others may name a database: without users, options and secrets.
+
+    That is the path of a file of SQLite or DuckDB, a URI of others as OpenLineage writes it, and of
+    a reference what it leads to, as far as that can hold no password.
+
+    Args:
+        database: As `check_database` takes it.
+    """
+    scheme, is_uri, _ = database.partition("://")
+    if not is_uri:
+        source, _, rest = database.partition(":")
+        known = {"env": rest, "file": rest, "command": first_word(rest)}
+        return f"database://{source}/{known.get(source, '')}"
+    if scheme in ("sqlite", "duckdb"):
+        return str(_path(database).absolute())
+    parts = urlsplit(database)
+    kind, usual = ("postgres", 5432) if scheme == "postgresql" else (scheme, None)
+    port = parts.port or usual
+    return f"{kind}://{parts.hostname or ''}{f':{port}' if port else ''}{parts.path}"
 
 
 def connected(database: str) -> Connection | sqlite3.Connection:
@@ -130,7 +159,11 @@ def _file(uri: str) -> Path:
     Raises:
         InputSchemaError: It is not there; the driver would make an empty one.
     """
-    path = Path(unquote(urlsplit(uri).path).removeprefix("/"))
+    path = _path(uri)
     if not path.is_file():
         raise InputSchemaError("database names a file that is not there; correct its path")
     return path
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path).removeprefix("/"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
+from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.listing import Listed
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
@@ -196,26 +197,29 @@ def at_version_read(address: Address, read: Sequence[str]) -> Address:
 
 
 def files_and_tables(
-    log: Sequence[str], tables: Sequence[str], input_format: str | None, may_be_none: bool
+    log: Sequence[str], tables: Sequence[str], how: SourceFormat, may_be_none: bool
 ) -> list[SourceFile]:
     """Returns the files of inputs of which some are tables, ranked by their paths.
 
     Args:
         log: All inputs.
         tables: Those of them that are addresses of tables.
-        input_format: What the configuration says of the format of the files.
+        how: What the configuration says of the format of the files.
         may_be_none: See `match_files`.
 
     Raises:
         UsageError: An address is none, or names a table for the second time; or the format is
-            another than that of tables.
+            another than that of tables, or it is said how CSV is read and there are no files.
         TracecloakError: As `match_files` and `Address.snapshot`.
     """
-    if input_format not in (None, "parquet"):
+    if how.name not in (None, "parquet"):
         raise UsageError(
-            f"input_format is {input_format}, and the files of {tables[0]} are Parquet; leave it "
-            "out"
+            f"input_format is {how.name}, and the files of {tables[0]} are Parquet; leave it out"
         )
+    usual = SourceFormat()
+    for name in ("delimiter", "encoding", "header") if len(tables) == len(log) else ():
+        if getattr(how, name) != getattr(usual, name):
+            raise UsageError(f"{name} is of files of CSV, and the log is tables; leave it out")
     addresses = [address_of(text) for text in tables]
     names = [str(replace(address, version=None)) for address in addresses]
     for name in names:

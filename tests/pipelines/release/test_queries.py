@@ -36,6 +36,9 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 __all__ = ["database", "server"]  # fixtures
 
 ROWS = log_rows(40)
+SCHEDULE = {
+    "origin": "2026-11-02", "period": "week", "max_lifetime": "1d", "horizon": 2, "partition": "day"
+}  # fmt: skip
 QUERY = "SELECT case_id, activity, timestamp FROM planted_visits"
 
 
@@ -370,13 +373,18 @@ def test_wrong_keys_are_told_with_the_mend(
         ({"query": None}, 2, "log is missing"),
         ({"database": "postgresql://me:planted@host/db"}, 2, "has a password in it"),
         ({"database": "mysql://host/db"}, 2, "must begin with one of"),
-        ({"database": "visits.db"}, 2, "file:PATH, env:NAME"),
+        ({"database": "visits.db"}, 2, "--database sqlite:///visits.db"),
+        ({"database": "c:planted@visits.db"}, 2, "--database sqlite:///visits.db"),
         ({"database": "env:NO_SUCH_VARIABLE"}, 2, "no URI of a database"),
         ({"database": f"sqlite:///{tmp_path}/none.db"}, 3, "a file that is not there"),
         ({"database": uri, "query": f"@{tmp_path}/none.sql"}, 2, "cannot be read"),
         ({"database": uri, "query": " "}, 2, "query is empty"),
         ({"database": uri, "release_id": None}, 2, "release_id is missing"),
-        ({"database": uri, "input_format": "csv"}, 2, "input_format"),
+        ({"database": uri, "input_format": "csv"}, 2, "input_format is of files"),
+        ({"database": uri, "delimiter": ";"}, 2, "delimiter is of files"),
+        ({"database": uri, "encoding": "latin-1"}, 2, "encoding is of files"),
+        ({"database": uri, "header": "a,b"}, 2, "header is of files"),
+        ({"database": uri, "schedule": SCHEDULE, "dataset": "x"}, 2, "partition is a folder"),
         ({"database": uri, "output": "objects://out"}, 2, "not on this machine"),
     )
     for changes, code, words in cases:
@@ -395,9 +403,15 @@ def test_a_plan_asks_nothing(
 ) -> None:
     assert release(tmp_path, database=f"sqlite:///{visits}") == 0
     capsys.readouterr()
-    assert tracecloak("plan", tmp_path / "r.yaml") == 0
-    said = capsys.readouterr().out
-    assert "the result of a query, which a release asks for" in said and QUERY not in said
+    for schedule in (False, True):
+        if schedule:
+            body = yaml.safe_load((tmp_path / "r.yaml").read_text()) | {"dataset": "x"}
+            windows = {name: value for name, value in SCHEDULE.items() if name != "partition"}
+            (tmp_path / "r.yaml").write_text(yaml.safe_dump({**body, "schedule": windows}))
+        assert tracecloak("plan", tmp_path / "r.yaml") == 0
+        said = capsys.readouterr().out
+        assert "the result of a query, which a release asks for" in said and QUERY not in said
+        assert ("asked for again for every window" in said) == schedule
     assert asked == [QUERY]
 
 

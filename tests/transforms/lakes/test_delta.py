@@ -217,8 +217,9 @@ def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path)
     twice = load_log({"log": f"delta:{tmp_path / 't'},delta:{tmp_path / 't'}/@0"})
     with pytest.raises(UsageError, match="twice"):
         source_of(twice)
-    with pytest.raises(UsageError, match="input_format"):
-        source(f"delta:{tmp_path / 't'}", input_format="csv")
+    for name, value in {"input_format": "csv", "delimiter": ";", "header": "a,b"}.items():
+        with pytest.raises(UsageError, match=f"{name} is .*leave it out"):
+            source(f"delta:{tmp_path / 't'}", **{name: value})
 
 
 def test_addresses() -> None:
