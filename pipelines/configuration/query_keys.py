@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.databases import check_database
 
-if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.config import ReleaseConfig
+# Keys that say how bytes of files are read, and what they are called there.
+_OF_FILES = {
+    "input_format": "name",
+    "delimiter": "delimiter",
+    "encoding": "encoding",
+    "header": "header",
+}
 
-# Keys that say how bytes of files are read.
-_OF_FILES = ("input_format", "delimiter", "encoding", "header")
 
-
-def check_query(config: ReleaseConfig) -> None:
+def check_query(
+    log: Sequence[str],
+    query: str | None,
+    database: str | None,
+    how: SourceFormat,
+    schedule: ScheduleConfig | None,
+) -> None:
     """Makes sure that there is a query and what answers it, and no log beside it.
 
+    Args:
+        log: These are keys of the configuration.
+        query: Likewise.
+        database: Likewise.
+        how: What the configuration says of how files are read.
+        schedule: A key of the configuration.
+
     Raises:
-        UsageError: There is neither log nor query, or both, or half of a query, or a key that says
-            what only files have.
+        UsageError: There is neither log nor query, or both, or half of a query, or a key that is of
+            files.
     """
-    query, database, schedule = config.query, config.database, config.schedule
-    if config.log:
+    if log:
         raise UsageError(
             "log and query exclude each other: a release reads files or asks a database; leave one "
             "out"
@@ -35,8 +51,9 @@ def check_query(config: ReleaseConfig) -> None:
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
         raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
-    for name in _OF_FILES:
-        if getattr(config, name) != type(config).model_fields[name].default:
+    usual = SourceFormat()
+    for name, of in _OF_FILES.items():
+        if getattr(how, of) != getattr(usual, of):
             raise UsageError(f"{name} is of files, and there is a query; leave it out")
     if schedule is not None and schedule.partition is not None:
         raise UsageError(
