@@ -525,7 +525,8 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     if config.query is not None or config.database is not None or not config.log:
         from tracecloak.pipelines.configuration.query_keys import check_query
 
-        check_query(config.log, config.query, config.database, config.input_format)
+        how = config.source_format
+        check_query(config.log, config.query, config.database, how, config.schedule)
     _ = config.method_params, config.mapping  # checked before anything else happens
     _check_new_names(config)
     if config.schedule is not None:

@@ -1,8 +1,9 @@
-"""The table of databases that can be asked for a log, each by its own ADBC driver."""
+"""The table of databases that can be asked for a log, each by a driver of its own."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,17 @@ from urllib.parse import unquote, urlsplit
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.transforms.keys.sources import check_reference, text_at
+from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
-Connect = Callable[[str], "Connection"]
-"""Takes the URI of a database, and returns a connection to it (ADBC, DBAPI 2.0)."""
+Connect = Callable[[str], "Connection | sqlite3.Connection"]
+"""Takes the URI of a database, and returns a connection to it by DBAPI 2.0.
+
+Its cursors have `fetch_record_batch`, as those of ADBC do; or values of the types of SQLite, which
+has types of values and not of columns.
+"""
 
 DATABASES: Plugins[Connect] = Plugins(
     "database",
@@ -43,14 +48,21 @@ def check_database(database: str) -> None:
     Raises:
         UsageError: It is neither, or could have a secret in it; it is not shown then.
     """
+    source, _, rest = database.partition(":")
     if "://" not in database:
-        check_reference(database, "database")
-    elif not _is_uri(database):
+        if source in KEY_SOURCES and rest.strip():
+            return
+        raise UsageError(
+            "database is neither a URI nor leads to one, and is not shown, as it may hold a "
+            "password; write it as --database sqlite:///visits.db, or as env:NAME, file:PATH or "
+            "command:WORDS, where the URI is"
+        )
+    if not _is_uri(database):
         raise UsageError(
             f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)} and "
             "be a URI, or lead to one as env:NAME, file:PATH or command:WORDS"
         )
-    elif _may_have_secret(database):
+    if _may_have_secret(database):
         raise UsageError(
             "database has a password in it, or a parameter that could be a secret, which would "
             "stand in the configuration and in lists of processes; put the URI into an environment "
@@ -78,7 +90,30 @@ def _may_have_secret(uri: str) -> bool:
     return has_password or not names <= _HARMLESS
 
 
-def connected(database: str) -> Connection:
+def public_address(database: str) -> str:
+    """Returns how programs of others may name a database: without users, options and secrets.
+
+    That is the path of a file of SQLite or DuckDB, a URI of others as OpenLineage writes it, and of
+    a reference what it leads to, as far as that can hold no password.
+
+    Args:
+        database: As `check_database` takes it.
+    """
+    scheme, is_uri, _ = database.partition("://")
+    if not is_uri:
+        source, _, rest = database.partition(":")
+        known = {"env": rest, "file": rest, "command": first_word(rest)}
+        return f"database://{source}/{known.get(source, '')}"
+    if scheme in ("sqlite", "duckdb"):
+        return str(_path(database).absolute())
+    parts = urlsplit(database)
+    hosts = parts.netloc.rpartition("@")[2]
+    if scheme != "postgresql":
+        return f"{scheme}://{hosts}{parts.path}"
+    return f"postgres://{hosts}{'' if ':' in hosts else ':5432'}{parts.path}"
+
+
+def connected(database: str) -> Connection | sqlite3.Connection:
     """Returns a connection to a database.
 
     Args:
@@ -107,13 +142,22 @@ def postgresql(uri: str) -> Connection:
     return connect(uri)
 
 
-def sqlite(uri: str) -> Connection:
-    """Opens a file of SQLite, `sqlite:///PATH`, for reading."""
+def sqlite(uri: str) -> sqlite3.Connection:
+    """Opens a file of SQLite, `sqlite:///PATH`, for reading; text that is no UTF-8 is null.
+
+    Its ADBC driver would give all values of a column the type of the first ones.
+    """
+    connection = sqlite3.connect(f"{_file(uri).absolute().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = text_or_null
+    return connection
+
+
+def text_or_null(data: bytes) -> str | None:
+    """Returns what bytes say in UTF-8; None: they are none."""
     try:
-        from adbc_driver_sqlite.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of SQLite", "adbc-driver-sqlite", "sql") from None
-    return connect(f"{_file(uri).absolute().as_uri()}?mode=ro")
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def duckdb(uri: str) -> Connection:
@@ -142,7 +186,11 @@ def _file(uri: str) -> Path:
     Raises:
         InputSchemaError: It is not there; the driver would make an empty one.
     """
-    path = Path(unquote(urlsplit(uri).path).removeprefix("/"))
+    path = _path(uri)
     if not path.is_file():
         raise InputSchemaError("database names a file that is not there; correct its path")
     return path
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path).removeprefix("/"))
