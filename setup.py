@@ -34,7 +34,6 @@ EXTRAS = {
     "sql": [
         "adbc-driver-manager>=1.8",
         "adbc-driver-postgresql>=1.8",
-        "adbc-driver-sqlite>=1.8",
         "duckdb>=1.4",
     ],
     "yaml": ["apache-beam[yaml]>=2.77,<2.78"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -72,9 +72,8 @@ class EventSource:
         n_passed_over: How many files were left out of `files` by their paths alone.
         drops_duplicates: Whether equal events of a case count once, which whoever groups them into
             cases sees to, see `schemas.events.duplicates`.
-        by_content: Whether the order of its records says nothing, as in a table, whose engine
-            rewrites files at will: equal stamps are in the order of the content then, see
-            `schemas.events.content_order`.
+        by_content: Whether its records have no order, as in a table, whose engine rewrites files:
+            equal stamps are in that of the content, see `schemas.events.content_order`.
     """
 
     files: tuple[SourceFile, ...]
@@ -245,6 +244,18 @@ class EventSource:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
         """
         return self._read(file, tally, _BATCH_ROWS)
+
+    def events(self) -> Sequence[pa.RecordBatch]:
+        """Returns the events of all files as cases have them, without malformed records."""
+        return self.ordered([events for file in self.files for events, _ in self.read(file)])
+
+    def ordered(self, events: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+        """Returns all events of this source in the order in which cases have them."""
+        if self.by_content and events:
+            from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
+
+            return [in_content_order(events)]
+        return events
 
     def _read(
         self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int

@@ -88,9 +88,8 @@ def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEAS
     source = source_of(config)
     method, params = method_named(config.method), config.method_params
     by_individual = method.bounds(params).max_cases_per_individual is not None
-    events = (batch for file in source.files for batch, _ in source.read(file))
     traces = group_into_traces(
-        events, by_individual=by_individual, drops_duplicates=source.drops_duplicates
+        source.events(), by_individual=by_individual, drops_duplicates=source.drops_duplicates
     )
     return attack(method, params, traces, n_releases)
 

@@ -85,11 +85,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Attacks, and writes the report."""
     from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.linkage import logs as linkage_logs
     from tracecloak.examination.linkage import report as linkage_report
     from tracecloak.examination.linkage import run as linkage
     from tracecloak.examination.linkage.knowledge import Settings
     from tracecloak.examination.measure.perspectives import RESOURCE
+    from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
@@ -120,7 +122,8 @@ def run(given: Given) -> int:
             f"log has {len(originals)} paths, as many as there are releases; give --growing if "
             "each is the log of one release, or name the files of one log by a folder or a glob"
         )
-    source = source_of(load_log(flags))
+    released = paths[0] if len(paths) == 1 and linkage_logs.is_release(paths[0]) else None
+    source = source_of(as_released(load_log(flags), released, store_at(None)))
     with showing_progress(given.form):
         names = [RESOURCE, *sensitive]
         releases = [linkage_logs.read_released(released, names) for released in paths]
@@ -146,12 +149,14 @@ def _link_growing(
 ) -> int:
     """Attacks every two releases of a growing log."""
     from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.linkage import growing_report
     from tracecloak.examination.linkage import logs as linkage_logs
     from tracecloak.examination.linkage.growing import attack_pairs
     from tracecloak.examination.linkage.pair_of_releases import pairs_of
     from tracecloak.examination.linkage.supposed import Making, making_of
     from tracecloak.examination.measure.perspectives import RESOURCE
+    from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
@@ -170,7 +175,8 @@ def _link_growing(
     makings = [making_of(path, files) for path in paths]
     names = sorted({RESOURCE, *(name for making in makings for name in making.sensitive)})
     each = [{**flags, "log": original} for original in originals] or [flags]
-    sources = [source_of(load_log(one)) for one in each]
+    store = store_at(None)
+    sources = [source_of(as_released(load_log(one), None, store)) for one in each]
     with showing_progress(form):
         releases = [linkage_logs.read_released(path, names) for path in paths]
         logs = [linkage_logs.read_original(source, {}) for source in sources]

@@ -29,6 +29,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
+    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.evaluation.evaluate import evaluate, require_extras
     from tracecloak.examination.evaluation.origin import share_noted_in
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
@@ -40,11 +41,12 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    released, store = flags.pop("release"), flags.pop("key_store", None)
+    released, store = flags.pop("release"), store_at(flags.pop("key_store", None))
     url = flags.pop("ledger", None)
     original = load_log(flags)
     require_extras(released)  # before a large log is read
-    noted = share_noted_in(store_at(store), url)
+    original = as_released(original, released, store)
+    noted = share_noted_in(store, url)
     with showing_progress(given.form):
         report = evaluate(source_of(original), released, noted)
     numbers, text, page = write_all(output, report, markdown_lines(report))

@@ -54,6 +54,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
+    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.evaluation.evaluate import require_extras
     from tracecloak.examination.evaluation.origin import share_noted_in
     from tracecloak.examination.measure.released import read_manifest, release_folder
@@ -92,7 +93,7 @@ def run(given: Given) -> int:
         entries = [entry for entry in all_entries if entry.account == account]
         balance = ledger.balance_in(all_entries, account)
     asked = Asked(
-        source_of(load_log(flags)),
+        source_of(as_released(load_log(flags), released, store)),
         released,
         share_noted_in(store, url),
         entries,

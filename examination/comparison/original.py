@@ -60,8 +60,7 @@ class Original:
             UsageError: There is no case in it.
             InputSchemaError: It cannot be read.
         """
-        events = (batch for file in source.files for batch, _ in source.read(file))
-        traces = group_into_traces(events, drops_duplicates=source.drops_duplicates)
+        traces = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
         if not traces:
             raise UsageError(f"log {name!r} has no case")
         return cls(name, traces[0])

@@ -8,13 +8,12 @@ release need pass, and what the log itself gets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
@@ -428,14 +427,5 @@ def _carrying(source: EventSource, column: str) -> EventSource:
 
 
 def _traces(source: EventSource) -> TraceBatch:
-    batches = group_into_traces(_events(source), drops_duplicates=source.drops_duplicates)
-    if not batches:
-        return TraceBatch.from_events([])
-    return batches[0]
-
-
-def _events(source: EventSource) -> Iterator[pa.RecordBatch]:
-    """The events of all files; malformed records are left out, as the release left them out."""
-    for file in source.files:
-        for events, _ in source.read(file):
-            yield events
+    batches = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
+    return batches[0] if batches else TraceBatch.from_events([])

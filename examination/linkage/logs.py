@@ -120,8 +120,7 @@ def is_release(path: str) -> bool:
 def _read(source: EventSource, columns: Mapping[str, str]) -> TraceBatch:
     mapping = replace(source.mapping, attributes=tuple(columns.items()))
     carrying = replace(source, mapping=mapping)
-    events = (batch for file in source.files for batch, _ in carrying.read(file))
-    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
+    batches = group_into_traces(carrying.events(), drops_duplicates=source.drops_duplicates)
     return batches[0] if batches else TraceBatch.from_events([])
 
 

@@ -96,7 +96,7 @@ def mine(released: str, miner: str = "precise") -> Mined:
         return _mined(manifest, "graph", graph.names, tree_of_graph(graph))
     if miner != "precise":
         require_pm4py()  # before the log is read
-    traces = group_into_traces(events for file in source.files for events, _ in source.read(file))
+    traces = group_into_traces(source.events())
     if not traces:
         raise UsageError(f"the release in {folder!r} has no case, so there is nothing to mine")
     vocabulary, variants = traces[0].vocabulary, VariantHistogram.from_traces(traces[0])

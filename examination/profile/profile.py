@@ -88,7 +88,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
     columns, names = _columns(source, max_records)
     read = replace(source, drops_duplicates=False)
     events, tally, is_whole = _events(read, max_records)
-    batches = group_into_traces(events)
+    batches = group_into_traces(source.ordered(events))
     traces = batches[0] if batches else TraceBatch.from_events([])
     counts: Counter[str] = Counter()
     for batch in events:

@@ -22,11 +22,13 @@ class Ended:
         had_key: Whether its key was in this key store, which destroyed it.
         elsewhere: The key stores, by their names in the ledger, that made it and have no receipt
             here. Their keys, and the copies of these for workers, nobody here can reach.
+        was_reserved: Whether anything was paid for it.
     """
 
     folder: str
     had_key: bool
     elsewhere: tuple[str, ...] = ()
+    was_reserved: bool = True
 
 
 @dataclass(frozen=True)

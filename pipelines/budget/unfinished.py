@@ -9,6 +9,7 @@ from tracecloak.pipelines.budget.ended import Ended, elsewhere, makings
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.keys.results import forget_result, noted_results
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -26,11 +27,13 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
         LedgerError: The ledger cannot be read.
         KeyStoreError: The key store cannot be read.
     """
-    unfinished = _unfinished(ledger.entries())
-    if not unfinished:
-        return "Nothing waits: every release is committed, or was given back or given up.\n"
+    entries = ledger.entries()
     keys = {receipt.key_fingerprint for receipt in store.all_unfinished()}
-    return "\n".join(_unfinished_text(entry, entry.key_fingerprint in keys) for entry in unfinished)
+    waiting = [_unfinished_text(e, e.key_fingerprint in keys) for e in _unfinished(entries)]
+    waiting += map(_result_text, _lone_results(store, entries))
+    if not waiting:
+        return "Nothing waits: every release is committed, or was given back or given up.\n"
+    return "\n".join(waiting)
 
 
 def forfeit(
@@ -79,6 +82,11 @@ def forfeit(
                 making.folder(place, release_id).clear()
             if store.forget(place, release_id):
                 return Ended(final, had_key=True)
+        for folder in _lone_results(store, entries):
+            if (folder.output, folder.release_id) == (place, release_id):
+                folder.clear()
+                forget_result(store, folder)
+                return Ended(final, store.forget(place, release_id), was_reserved=False)
         if not open_charges:
             raise UsageError(
                 f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
@@ -106,6 +114,17 @@ def forfeit(
     return Ended(final, had_key, elsewhere(making_by_key, keys, receipt))
 
 
+def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFolder]:
+    """Returns where results of queries lie that nothing was reserved or drawn for."""
+    charged = {entry.of_key[:2] for entry in _unfinished(entries)}
+    return [
+        folder
+        for folder in noted_results(store)
+        if (folder.output, folder.release_id) not in charged
+        and store.ledger_of(folder.output, folder.release_id) is None  # nor in another ledger
+    ]
+
+
 def _was_given_up(
     entries: Sequence[Entry], output: str, release_id: str, receipt: Receipt | None
 ) -> bool:
@@ -118,6 +137,14 @@ def _was_given_up(
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in charges(entries).values() if entry.is_open]
+
+
+def _result_text(folder: ReleaseFolder) -> str:
+    return (
+        f"{folder.release_id}  in {folder.output}\n"
+        f"  the result of its query lies in {folder.input}, and nothing is reserved\n"
+        "  Run the same command again, or delete the result with `tracecloak ledger forfeit`.\n"
+    )
 
 
 def _unfinished_text(entry: Entry, has_key: bool) -> str:

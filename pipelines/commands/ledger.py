@@ -225,6 +225,8 @@ def _ended(
         "folder": ended.folder, "key_destroyed": ended.had_key,
         "key_stores_elsewhere": list(ended.elsewhere),
     }  # fmt: skip
+    if not ended.was_reserved:
+        spent, without_key = "Nothing was reserved for it; the result of its query is deleted.", ""
     sentences = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
     if ended.elsewhere:
         names = ", ".join(name or "without a name" for name in ended.elsewhere)

@@ -525,9 +525,13 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
     if config.query is not None or config.database is not None or not config.log:
         from tracecloak.pipelines.configuration.query_keys import check_query
 
-        check_query(config.log, config.query, config.database, config.input_format)
+        how = config.source_format
+        check_query(config.log, config.query, config.database, how, config.schedule)
     _ = config.method_params, config.mapping  # checked before anything else happens
-    _check_new_names(config)
+    if config.rename:
+        from tracecloak.pipelines.configuration.new_names import check_new_names
+
+        check_new_names(config.rename, method_named(config.method).bounds(config.method_params))
     if config.schedule is not None:
         from tracecloak.pipelines.configuration.schedule_checks import (
             check_composes,
@@ -540,21 +544,6 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         if bounds.closed:
             check_ends_are_read(config.schedule, bounds.vocabulary or ())
     return config
-
-
-def _check_new_names(config: ReleaseConfig) -> None:
-    """Makes sure that a rename leads to names that are declared, where any are.
-
-    Raises:
-        UsageError: One is not.
-    """
-    declared = method_named(config.method).bounds(config.method_params).vocabulary
-    unknown = sorted(set(config.rename.values()) - set(declared or config.rename.values()))
-    if unknown:
-        raise UsageError(
-            f"rename gives the name {unknown[0]!r}, which is not in the vocabulary: declare it "
-            "there, or correct the name"
-        )
 
 
 def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:

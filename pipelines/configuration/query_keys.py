@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.databases import check_database
+
+# Keys that say how bytes of files are read, and what they are called there.
+_OF_FILES = {
+    "input_format": "name",
+    "delimiter": "delimiter",
+    "encoding": "encoding",
+    "header": "header",
+}
 
 
 def check_query(
-    log: Sequence[str], query: str | None, database: str | None, input_format: str | None
+    log: Sequence[str],
+    query: str | None,
+    database: str | None,
+    how: SourceFormat,
+    schedule: ScheduleConfig | None,
 ) -> None:
     """Makes sure that there is a query and what answers it, and no log beside it.
 
@@ -17,10 +31,12 @@ def check_query(
         log: These are keys of the configuration.
         query: Likewise.
         database: Likewise.
-        input_format: Likewise.
+        how: What the configuration says of how files are read.
+        schedule: A key of the configuration.
 
     Raises:
-        UsageError: There is neither log nor query, or both, or half of a query.
+        UsageError: There is neither log nor query, or both, or half of a query, or a key that is of
+            files.
     """
     if log:
         raise UsageError(
@@ -35,8 +51,15 @@ def check_query(
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
         raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
-    if input_format is not None:
-        raise UsageError("input_format is of files, and there is a query; leave it out")
+    usual = SourceFormat()
+    for name, of in _OF_FILES.items():
+        if getattr(how, of) != getattr(usual, of):
+            raise UsageError(f"{name} is of files, and there is a query; leave it out")
+    if schedule is not None and schedule.partition is not None:
+        raise UsageError(
+            "partition is a folder of files, and there is a query, whose result has none; leave "
+            "it out of schedule"
+        )
     check_database(database)
 
 

@@ -52,7 +52,7 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
     else:
         from tracecloak.transforms.lakes.tables import files_and_tables
 
-        files = files_and_tables(config.log, tables, config.input_format, may_be_none)
+        files = files_and_tables(config.log, tables, source_format, may_be_none)
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)

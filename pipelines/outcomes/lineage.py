@@ -51,7 +51,8 @@ class LineageRun:
         dataset: Name of the data set; empty: it has none, and the job is named after the release.
         release_id: Name of the release.
         output: Folder of releases, absolute.
-        inputs: Paths of the configuration: files, folders or globs; never the files found there.
+        inputs: Paths of the configuration: files, folders or globs, or the database that is asked;
+            never the files found there.
         method: Name of the method.
         guarantee: What the release promises.
         began_us: When the try began, microseconds since 1970.

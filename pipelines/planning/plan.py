@@ -126,6 +126,8 @@ def _read(config: ReleaseConfig, source: EventSource, look: FirstLook) -> Iterat
     if config.query is not None:
         yield "  the result of a query, which a release asks for once; a plan asks for nothing,"
         yield "  so neither its columns nor its records are looked at here"
+        if config.schedule is not None:
+            yield "  it is asked for again for every window, and the whole result is read"
     elif not source.files:
         yield f"  {', '.join(config.log)}: no file, so a log without cases"
     yield from _files(source)
@@ -310,10 +312,7 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
             f"reads up to {_FORETOLD_BYTES:,} for it. A release says it before noise is drawn."
         )
         return
-    events = (batch for file in source.files for batch, _ in source.read(file))
-    logs = [
-        VariantHistogram.from_traces(traces)
-        for traces in group_into_traces(events, drops_duplicates=source.drops_duplicates)
-    ]
+    cases = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
+    logs = [VariantHistogram.from_traces(traces) for traces in cases]
     variants = VariantHistogram.merge(logs)
     yield from method.foretold(variants, config.method_params)

@@ -17,7 +17,12 @@ from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, require_file_system
-from tracecloak.transforms.lakes.tables import Address, VersionGoneError, address_of
+from tracecloak.transforms.lakes.tables import (
+    Address,
+    VersionGoneError,
+    address_of,
+    at_version_read,
+)
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -33,20 +38,22 @@ class TableConcern(Concern):
         """
         receipt = _receipt_of(config)
         begun = () if receipt is None else receipt.origin.tables
-        versions = {replace(one, version=None): one.version for one in map(address_of, begun)}
 
-        def pinned(text: str) -> str:
-            address = address_of(text)
-            if address.version is None:
-                address = replace(address, version=versions.get(address))
-            return str(replace(address, version=self._version(address, config, receipt)))
+        tables, log = config.tables, []
+        for text in config.log:
+            address = at_version_read(address_of(text), begun) if text in tables else None
+            if address is None:
+                log.append(text)
+            elif (version := self._version(address, config, receipt)) is not None:
+                log.append(str(replace(address, version=version)))
+        return config.model_copy(update={"log": tuple(log)})
 
-        tables = config.tables
-        log = tuple(pinned(text) if text in tables else text for text in config.log)
-        return config.model_copy(update={"log": log})
-
-    def _version(self, address: Address, config: ReleaseConfig, receipt: Receipt | None) -> int:
+    def _version(
+        self, address: Address, config: ReleaseConfig, receipt: Receipt | None
+    ) -> int | None:
         """Returns the version that an address names, or the last one; it can be read.
+
+        None: it cannot, and the release is there, which nothing is read for.
 
         Raises:
             TracecloakError: It cannot; if noise was drawn of it, the error says what giving up
@@ -59,9 +66,8 @@ class TableConcern(Concern):
                 raise
             state, costs = _standing(config, receipt)
             if state in ("visible", "released"):
-                # It is there, and nothing is read for it; that it was of this version is known.
-                self.compares_input = False
-                return replace(address, version=None).snapshot().version
+                self.compares_input = False  # that it was of this version is known
+                return None
             if state != "drawn":
                 raise
             raise TracecloakError(

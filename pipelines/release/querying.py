@@ -16,6 +16,8 @@ from pathlib import Path
 from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.results import forget_result, note_result, noted_results
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
@@ -24,8 +26,10 @@ from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import (
     absolute,
     is_on_this_machine,
+    join,
     remove_folder,
     require_file_system,
+    write_anew,
 )
 from tracecloak.transforms.inputs.query_result import query_text, write_result
 from tracecloak.transforms.publish.places import check_places
@@ -42,7 +46,8 @@ class QueryConcern(Concern):
 
     def __init__(self) -> None:
         """Nothing is looked at yet."""
-        self._asked: ReleaseFolder | None = None
+        self._asked: tuple[KeyStore, ReleaseFolder] | None = None
+        self._query = ""
         self._warnings: tuple[str, ...] = ()
 
     def check(self, config: ReleaseConfig) -> None:
@@ -74,7 +79,7 @@ class QueryConcern(Concern):
         """
         assert config.release_id is not None  # checked
         require_file_system("output", config.output)
-        query, store = query_text(config.query or ""), open_store(config)
+        self._query, store = query_text(config.query or ""), open_store(config)
         ledger = open_ledger(config, store)  # before the first look at the input
         output, area = absolute(config.output), config.staging_area
         check_places(output, config.dead_letter)
@@ -84,44 +89,53 @@ class QueryConcern(Concern):
         with store.alone(output, config.release_id):
             standing = books.look()
             # It is the input of this query alone, which nobody may try out by its digest.
-            name = f"{store.digest(f'query of {config.database}: {query}')[:16]}.parquet"
+            name = store.digest(f"query of {config.database}: {self._query}")[:16]
             path = _path_of_then(config, books, standing, name)
-            if path is None and not _is_to_be_made(books, standing):
-                return config  # refused, or there: nothing is read
-            if path is None:
-                self._asked = folder
-                path = self._ask(config.database or "", query, folder, name)
-        return config.model_copy(update={"log": (str(path),)})
-
-    def _ask(self, database: str, query: str, folder: ReleaseFolder, name: str) -> Path:
-        """Asks the database, and returns where the result is.
-
-        Raises:
-            InputSchemaError: It does not answer.
-        """
-        remove_folder(folder.input)  # of a run that was killed before anything was reserved
-        folder.prepare()
-        path = Path(folder.input) / name
-        _LOG.info("asking the database; the result is kept until the release is finished")
-        write_result(database, query, path)
-        return path
+            if path is None and _is_to_be_made(books, standing):
+                self._asked = store, folder
+                _remove_earlier(books, standing)
+                note_result(store, folder)
+                folder.prepare()
+                _LOG.info("asking the database; the result is kept until the release is finished")
+                path = write_result(config.database or "", self._query, Path(folder.input) / name)
+        # Where there is no path it is refused, or there: nothing is read.
+        return config if path is None else config.model_copy(update={"log": (str(path),)})
 
     def dropped(self) -> None:
         """Removes a result that nothing was reserved for."""
         if self._asked is not None:
-            remove_folder(self._asked.input)
+            store, folder = self._asked
+            remove_folder(folder.input)
             with contextlib.suppress(OSError):  # it holds what an earlier run decided
-                os.rmdir(self._asked.workplace)
+                os.rmdir(folder.workplace)
+            forget_result(store, folder)
 
     def claim(self, run: Run, job: Job) -> Job:
-        """Looks at the first records, as the result is gone once the release is visible."""
+        """Looks at the first records, as the result is gone once the release is visible.
+
+        What was asked is written beside the operator's statement, as a file that had it can change.
+        """
+        write_anew(join(run.operator_folder, "query.sql"), self._query.encode())
         with contextlib.suppress(TracecloakError):
             self._warnings = FirstLook.at(run.config, run.source).warnings
         return job
 
+    def settle(self, run: Run) -> None:
+        """Takes back the note of the result, which went with the workplace."""
+        forget_result(run.books.store, run.folder)
+
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says what the first records said."""
         return replace(outcome, warnings=outcome.warnings or self._warnings)
+
+
+def _remove_earlier(books: Books, standing: Standing) -> None:
+    """Removes results of runs that drew nothing of them, wherever these were built."""
+    folder, receipt = books.folder, standing.receipt
+    area = folder.staging_area if receipt is None else receipt.origin.staging_area
+    for one in (folder, replace(folder, staging_area=area), *noted_results(books.store)):
+        if (one.output, one.release_id) == (folder.output, folder.release_id):
+            remove_folder(one.input)
 
 
 def _is_to_be_made(books: Books, standing: Standing) -> bool:
@@ -142,14 +156,16 @@ def _path_of_then(
     if receipt is None or standing.state not in ("reserved", "drawn", "visible", "released"):
         return None
     begun = [Path(file.path) for file in receipt.origin.files]
-    if standing.state != "reserved" and name not in [path.name for path in begun]:
+    if standing.state == "reserved":  # where this run is built, or it is asked for again
+        begun = [path for path in begun if path.parent == Path(books.folder.input)]
+    elif name not in [path.stem for path in begun]:
         if standing.state == "drawn":
             raise receipt.cannot_go_on("the query changed", "ask what it asked and run again")
         raise UsageError(
             f"release_id {receipt.release_id!r} was begun in {receipt.output} on "
             f"{receipt.reserved_on}, and the query changed since; choose another release_id"
         )
-    path = next((path for path in begun if path.name == name and path.exists()), None)
+    path = next((path for path in begun if path.stem == name and path.exists()), None)
     if path is None and standing.state == "drawn":
         raise TracecloakError(
             f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut "

@@ -92,7 +92,8 @@ def check_brokers(read: KafkaTopic | None, written: KafkaTopic | None, token: st
         ValueError: It is, or a token is for no topic, or there is none of that name.
     """
     servers = [] if read is None else read.servers.lower().split(",")
-    if any(server.strip().rpartition(":")[0].endswith(EVENT_HUBS) for server in servers):
+    hosts = [server.strip().partition(":")[0].rstrip(".") for server in servers]
+    if any(host.endswith(EVENT_HUBS) for host in hosts):
         raise ValueError(
             "input_topic: Azure Event Hubs is not read. A stream asks the brokers, in Kafka's "
             "language, whether they stamp messages and what time it is, and nobody has seen that "

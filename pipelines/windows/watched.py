@@ -89,12 +89,16 @@ def _standing(days: Sequence[Day]) -> Windows:
 
 
 def _run_of(config: ReleaseConfig) -> LineageRun:
-    schedule, window = config.made_schedule, config.made_window
+    schedule, window, inputs = config.made_schedule, config.made_window, config.log
+    if config.database is not None:
+        from tracecloak.transforms.inputs.databases import public_address
+
+        inputs = (public_address(config.database),)
     return LineageRun(
         dataset=config.dataset or "" if schedule is None else schedule.dataset,
         release_id=config.release_id or "",
         output=absolute(config.output),
-        inputs=config.log,
+        inputs=inputs,
         method=config.method,
         guarantee=config.guarantee,
         began_us=_now_us(),

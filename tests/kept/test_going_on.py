@@ -143,8 +143,8 @@ def test_a_cut_off_release_is_finished_with_the_same_noise(releases: Releases, m
 
 @pytest.mark.parametrize(
     ("name", "code", "last"),
-    [("reserved", 0, "commit"), ("visible", 0, "commit"), ("given-up", 0, "commit"),
-     ("withdrawn", 2, "withdraw")],
+    [at_night("reserved", 0, "commit"), ("visible", 0, "commit"),
+     at_night("given-up", 0, "commit"), ("withdrawn", 2, "withdraw")],
 )  # fmt: skip
 def test_other_ends_are_known(releases: Releases, name: str, code: int, last: str) -> None:
     ended = releases.again(name)

@@ -6,10 +6,12 @@ tables by hand, as the specifications of both have them.
 
 from __future__ import annotations
 
+import datetime
 import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,6 +24,17 @@ from tracecloak.transforms.sources import EventSource
 
 COLUMNS = ("case_id", "activity", "timestamp")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+_MOMENT = datetime.datetime(2026, 11, 1, 10, 30)
+TYPED_VALUES = {
+    "double": pa.array([1.0, 1.5, None]),
+    "decimal": pa.array([Decimal("5.00"), Decimal("5.10"), None]),
+    "date": pa.array([_MOMENT.date(), None, None]),
+    "stamp": pa.array([_MOMENT, None, None], pa.timestamp("us", "UTC")),
+    "number": pa.array([7, -1, None]),
+}
+"""Columns of three values each, of the types that a table can be partitioned by."""
 
 
 def log_rows(n_cases: int, day: str = "2026-11-01", prefix: str = "case") -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ _LAST_ID = (1 << 31) - 1
 _MAX_REFERENCES = 256
 _MAX_SCHEMA_BYTES = 1 << 20
 _MAX_SCHEMAS = 1_000
+# A wrong sender must not make a registry answer for each of its messages. What is registered
+# meanwhile is read after this time.
+_UNKNOWN_SECONDS = 10.0
 
 Reader = Callable[[bytes], Any]
 
@@ -68,7 +72,8 @@ class RegistrySchemas:
 class _Readers:
     """What reads messages of each schema, by its frame; for threads.
 
-    What was found out of a schema is kept, as it never changes, but for one that is not there.
+    What was found out of a schema is kept, as it never changes. That one is not there is kept for
+    _UNKNOWN_SECONDS.
     """
 
     def __init__(self, kind: Literal["avro", "json"], registry: SchemaRegistry) -> None:
@@ -76,6 +81,7 @@ class _Readers:
         self._registry = registry
         self._client = registry.client()
         self._by_frame: dict[bytes, Reader | None] = {}
+        self._unknown_until: dict[bytes, float] = {}
 
     def body(self, data: bytes) -> dict[str, Any]:
         n_bytes = _FRAME_BYTES.get(data[0], len(data))
@@ -101,11 +107,16 @@ class _Readers:
 
     def _reader(self, frame: bytes) -> Reader | None:
         """Returns what reads messages of a schema; None: it cannot be used."""
+        if self._unknown_until.get(frame, 0.0) > time.monotonic():
+            raise UnreadError(UNKNOWN_SCHEMA)
         make = _avro_reader if self._kind == "avro" else _json_reader
         asking = _Asking(self._registry, self._client, self._kind)
         try:
             return make(asking, asking.schema_of(frame))
         except NotThereError:
+            if len(self._unknown_until) >= _MAX_SCHEMAS:
+                self._unknown_until.clear()
+            self._unknown_until[frame] = time.monotonic() + _UNKNOWN_SECONDS
             raise UnreadError(UNKNOWN_SCHEMA) from None
         except TracecloakError:
             raise

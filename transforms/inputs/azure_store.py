@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.inputs.listing import Listed
 from tracecloak.transforms.inputs.store_errors import status_of
 
@@ -23,7 +24,7 @@ class AzureStore:
 
     def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
         """Yields what begins with a path, up to 5,000 blobs a request."""
-        account, container, name = _parts(prefix)
+        account, container, name = self._parts(prefix)
         blobs = self._client.get_container_client(container).list_blobs(
             name_starts_with=name, include=["metadata"]
         )
@@ -34,7 +35,7 @@ class AzureStore:
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
-        _, container, name = _parts(path)
+        _, container, name = self._parts(path)
         if not name:
             return None
         try:
@@ -47,20 +48,31 @@ class AzureStore:
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request for some MiB."""
-        _, container, name = _parts(path)
+        _, container, name = self._parts(path)
         stream = self._client.get_blob_client(container, name).download_blob(
             begin, end - begin, headers={"If-Match": version}
         )
         return bytes(stream.readall())
 
+    def _parts(self, path: str) -> tuple[str, str, str]:
+        """Returns the account of a path, the container and the name in it.
+
+        Raises:
+            UsageError: The client is connected to another account, which it would ask instead.
+        """
+        account, _, rest = path.partition("://")[2].partition("/")
+        # A host of one's own says none, and one of a private link has more behind a dot.
+        connected = (self._client.account_name or account).partition(".")[0]
+        if connected != account:
+            raise UsageError(
+                f"input {path!r} is of the account {account!r}, and the connection to Azure is to "
+                f"{connected!r}: name the account of the connection, or give another connection by "
+                "AZURE_STORAGE_CONNECTION_STRING or --blob_service_endpoint"
+            )
+        container, _, name = rest.partition("/")
+        return account, container, name
+
 
 def _listed(blob: Any) -> Listed:
     etag = '"' + str(blob.etag).strip('"') + '"'  # a listing leaves the quotes out
     return Listed(int(blob.size), etag, etag)
-
-
-def _parts(path: str) -> tuple[str, str, str]:
-    """Returns the account of a path, the container and the name in it."""
-    account, _, rest = path.partition("://")[2].partition("/")
-    container, _, name = rest.partition("/")
-    return account, container, name

@@ -1,7 +1,9 @@
-"""The table of databases that can be asked for a log, each by its own ADBC driver."""
+"""The table of databases that can be asked for a log, each by a driver of its own."""
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +11,17 @@ from urllib.parse import unquote, urlsplit
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.transforms.keys.sources import check_reference, text_at
+from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
-Connect = Callable[[str], "Connection"]
-"""Takes the URI of a database, and returns a connection to it (ADBC, DBAPI 2.0)."""
+Connect = Callable[[str], "Connection | sqlite3.Connection"]
+"""Takes the URI of a database, and returns a connection to it by DBAPI 2.0.
+
+Its cursors have `fetch_record_batch`, as those of ADBC do; or values of the types of SQLite, which
+has types of values and not of columns.
+"""
 
 DATABASES: Plugins[Connect] = Plugins(
     "database",
@@ -28,30 +34,86 @@ DATABASES: Plugins[Connect] = Plugins(
     },
 )
 
+# Parameters of an address, beside its user, host and database, that are no secret.
+_HARMLESS = {
+    "application_name", "authenticator", "channel_binding", "connect_timeout", "database", "dbname",
+    "host", "hostaddr", "passfile", "port", "role", "schema", "service", "sslcert", "sslkey",
+    "sslmode", "sslrootcert", "target_session_attrs", "user", "warehouse",
+}  # fmt: skip
+
 
 def check_database(database: str) -> None:
     """Makes sure that a text is the URI of a database or leads to one; looks for nothing.
 
     Raises:
-        UsageError: It is neither, or has a password in it; it is not shown then.
+        UsageError: It is neither, or could have a secret in it; it is not shown then.
+    """
+    source, _, rest = database.partition(":")
+    if "://" not in database:
+        if source in KEY_SOURCES and rest.strip():
+            return
+        raise UsageError(
+            "database is neither a URI nor leads to one, and is not shown, as it may hold a "
+            "password; write it as --database sqlite:///visits.db, or as env:NAME, file:PATH or "
+            "command:WORDS, where the URI is"
+        )
+    if not _is_uri(database):
+        raise UsageError(
+            f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)} and "
+            "be a URI, or lead to one as env:NAME, file:PATH or command:WORDS"
+        )
+    if _may_have_secret(database):
+        raise UsageError(
+            "database has a password in it, or a parameter that could be a secret, which would "
+            "stand in the configuration and in lists of processes; put the URI into an environment "
+            "variable and say env:NAME, or into a file that only you can read and say file:PATH"
+        )
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        urlsplit(text)  # refuses such as a bracket that does not end
+    except ValueError:
+        return False
+    return text.partition("://")[0] in DATABASES
+
+
+def _may_have_secret(uri: str) -> bool:
+    """Returns whether a password is in an address, or what is not known to be none.
+
+    Drivers decode an address after they have split it, and each splits in its own way, as at the
+    slash of a password that should be encoded. So whatever is like a secret counts as one.
+    """
+    text = unquote(uri.partition("://")[2])
+    names = {name.lower() for name in re.findall("[?&;#]([^=?&;#]*)", text)}
+    has_password = ":" in text.rpartition("@")[0] or "password=" in text.lower()
+    return has_password or not names <= _HARMLESS
+
+
+def public_address(database: str) -> str:
+    """Returns how programs of others may name a database: without users, options and secrets.
+
+    That is the path of a file of SQLite or DuckDB, a URI of others as OpenLineage writes it, and of
+    a reference what it leads to, as far as that can hold no password.
+
+    Args:
+        database: As `check_database` takes it.
     """
     scheme, is_uri, _ = database.partition("://")
     if not is_uri:
-        check_reference(database, "database")
-    elif scheme not in DATABASES:
-        raise UsageError(
-            f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)}, or "
-            "lead to such a URI as env:NAME, file:PATH or command:WORDS"
-        )
-    elif urlsplit(database).password is not None or "password=" in database.lower():
-        raise UsageError(
-            "database has a password in it, which would stand in the configuration and in lists "
-            "of processes; put the URI into an environment variable and say env:NAME, or into a "
-            "file that only you can read and say file:PATH"
-        )
+        source, _, rest = database.partition(":")
+        known = {"env": rest, "file": rest, "command": first_word(rest)}
+        return f"database://{source}/{known.get(source, '')}"
+    if scheme in ("sqlite", "duckdb"):
+        return str(_path(database).absolute())
+    parts = urlsplit(database)
+    hosts = parts.netloc.rpartition("@")[2]
+    if scheme != "postgresql":
+        return f"{scheme}://{hosts}{parts.path}"
+    return f"postgres://{hosts}{'' if ':' in hosts else ':5432'}{parts.path}"
 
 
-def connected(database: str) -> Connection:
+def connected(database: str) -> Connection | sqlite3.Connection:
     """Returns a connection to a database.
 
     Args:
@@ -64,12 +126,11 @@ def connected(database: str) -> Connection:
     """
     check_database(database)
     uri = database if "://" in database else text_at(database, "URI of a database").strip()
-    scheme = uri.partition("://")[0]
-    if scheme not in DATABASES:
+    if not _is_uri(uri):
         raise UsageError(
             f"what database leads to is no URI of {', '.join(sorted(DATABASES))}; it is not shown"
         )
-    return DATABASES[scheme](uri)
+    return DATABASES[uri.partition("://")[0]](uri)
 
 
 def postgresql(uri: str) -> Connection:
@@ -81,13 +142,22 @@ def postgresql(uri: str) -> Connection:
     return connect(uri)
 
 
-def sqlite(uri: str) -> Connection:
-    """Opens a file of SQLite, `sqlite:///PATH`, for reading."""
+def sqlite(uri: str) -> sqlite3.Connection:
+    """Opens a file of SQLite, `sqlite:///PATH`, for reading; text that is no UTF-8 is null.
+
+    Its ADBC driver would give all values of a column the type of the first ones.
+    """
+    connection = sqlite3.connect(f"{_file(uri).absolute().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = text_or_null
+    return connection
+
+
+def text_or_null(data: bytes) -> str | None:
+    """Returns what bytes say in UTF-8; None: they are none."""
     try:
-        from adbc_driver_sqlite.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of SQLite", "adbc-driver-sqlite", "sql") from None
-    return connect(f"{_file(uri).absolute().as_uri()}?mode=ro")
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def duckdb(uri: str) -> Connection:
@@ -116,7 +186,11 @@ def _file(uri: str) -> Path:
     Raises:
         InputSchemaError: It is not there; the driver would make an empty one.
     """
-    path = Path(unquote(urlsplit(uri).path).removeprefix("/"))
+    path = _path(uri)
     if not path.is_file():
         raise InputSchemaError("database names a file that is not there; correct its path")
     return path
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path).removeprefix("/"))

@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
 from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
-from tracecloak.transforms.inputs.store_errors import status_of
+from tracecloak.transforms.inputs.store_errors import is_passing, told
 from tracecloak.transforms.inputs.stores import has_versions, listed_by_store
 from tracecloak.transforms.inputs.tables import Table, patterns_of_markers, table_told_by
 
@@ -22,14 +22,7 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
     marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
     try:
         paths = [path for path, _ in matching_elsewhere(pattern, marks, 1)]
-    except UsageError as error:
-        cause = error.__cause__
-        status = status_of(cause) if isinstance(cause, Exception) else None
-        if status is not None and (status >= 500 or status == 429):
-            raise RetryLater(
-                f"log {pattern!r} cannot be listed now (status {status}); run the same command "
-                "again"
-            ) from None
+    except UsageError:
         # Who may read an input need not be allowed to list what is around it.
         _LOG.warning(
             "the folders around log %r cannot be listed, so it is not known whether it is a part "
@@ -79,17 +72,22 @@ def matching_elsewhere(
 
     Raises:
         UsageError: They cannot be listed.
+        RetryLater: Their store is away.
     """
     if not patterns:
         return
     try:
         ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
         yield from ask(patterns, limit)
+    except TracecloakError:
+        raise
     except Exception as error:  # each file system has its own
+        if is_passing(error):
+            raise told(pattern, error) from None
         raise UsageError(
             f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
             "this machine's rights and credentials there"
-        ) from error
+        ) from None
 
 
 def _listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:

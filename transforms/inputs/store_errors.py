@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 
+# Classes of errors without a status that waiting mends, of boto3's, Azure's and Google's clients.
+_PASSING = {
+    "ConnectionError", "HTTPClientError", "RetryError", "ServiceRequestError",
+    "ServiceResponseError", "Timeout", "TimeoutError", "TransportError",
+}  # fmt: skip
+
 
 def status_of(error: Exception) -> int | None:
     """Returns the status of HTTP that a client's error is about; None: it is about none."""
@@ -13,6 +19,15 @@ def status_of(error: Exception) -> int | None:
     else:  # that of Azure's client, and that of Google's
         status = getattr(error, "status_code", None) or getattr(error, "code", None)
     return int(status) if isinstance(status, int) else None
+
+
+def is_passing(error: Exception) -> bool:
+    """Returns whether a client's error says that its store does not answer now."""
+    status = status_of(error)
+    if status is not None:
+        return status >= 500 or status in (408, 429)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return "SSLError" not in names and not names.isdisjoint(_PASSING)
 
 
 def told(path: str, error: Exception) -> TracecloakError:

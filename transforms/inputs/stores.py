@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from tracecloak.schemas.errors import RetryLater
+from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.transforms.inputs.listing import Listed, first_wildcard
 from tracecloak.transforms.inputs.store_errors import status_of, told
 
@@ -88,6 +88,8 @@ def read_version(path: str, version: str, begin: int, end: int) -> bytes:
     for n_left in reversed(range(_TRIES)):
         try:
             data = _store_of(path).read(path, version, begin, end)
+        except TracecloakError:
+            raise
         except Exception as error:  # each client has its own
             if status_of(error) is not None or not n_left:
                 raise told(path, error) from None

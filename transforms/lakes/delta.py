@@ -7,17 +7,15 @@ themselves are read like any other Parquet.
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, missing_extra
-from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.schemas.events.scalars import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
 from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError
@@ -50,20 +48,12 @@ def snapshot(place: str, version: int | None) -> Snapshot:
 
     Raises:
         UsageError: deltalake is not installed.
-        VersionGoneError: The version, or a file of it, is not there any more.
+        VersionGoneError: The version, or what lists its deleted rows, is not there any more.
         InputSchemaError: There is no table of Delta, or it has a feature that is not honoured.
     """
     table = _table(place, version)
     _check_features(table, place)
-    files = tuple(_files(table, place))
-    gone = [file.path for file in files if is_on_this_machine(file.path) and not _is_there(file)]
-    if gone:
-        raise VersionGoneError(
-            f"version {table.version()} of the table delta:{place} cannot be read any more: "
-            f"{len(gone):,} of its {len(files):,} files are not there, as after VACUUM. Restore "
-            "them, or name a version whose files are there"
-        )
-    return Snapshot(table.version(), files)
+    return Snapshot(table.version(), tuple(_files(table, place)))
 
 
 def _table(place: str, version: int | None) -> DeltaTable:
@@ -76,6 +66,8 @@ def _table(place: str, version: int | None) -> DeltaTable:
     try:
         table = DeltaTable(place)
     except (TableNotFoundError, OSError) as error:
+        if version is not None and isinstance(error, TableNotFoundError):
+            raise _gone(place, version, "the table is not there") from None
         raise InputSchemaError(
             f"there is no table of Delta at {place} that can be read ({type(error).__name__}); "
             "correct the path, or let this user read its folder _delta_log"
@@ -95,11 +87,15 @@ def _table(place: str, version: int | None) -> DeltaTable:
     try:
         table.load_as_version(version)
     except (DeltaError, OSError, ValueError):
-        raise VersionGoneError(
-            f"version {version} of the table delta:{place} cannot be read any more: its log was "
-            "cleaned up. Restore it, or name a version that is there"
-        ) from None
+        raise _gone(place, version, "its log was cleaned up") from None
     return table
+
+
+def _gone(place: str, version: int, reason: str) -> VersionGoneError:
+    return VersionGoneError(
+        f"version {version} of the table delta:{place} cannot be read any more: {reason}. Restore "
+        "it, or name a version that is there"
+    )
 
 
 def _check_features(table: DeltaTable, place: str) -> None:
@@ -115,20 +111,20 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
     """Yields the files of a table as it is open.
 
     Raises:
+        VersionGoneError: What lists its deleted rows cannot be read.
         InputSchemaError: Records are deleted of a file that the table does not have.
     """
     actions = pa.table(table.get_add_actions())
     partitioned_by = table.metadata().partition_columns
     columns = tuple(_columns(table, partitioned_by))
-    deleted = _deleted(table)
-    partitions = actions["partition"].to_pylist() if partitioned_by else [{}] * len(actions)
+    deleted = _deleted(table, place)
+    partitions = _partitions(actions) if partitioned_by else [()] * len(actions)
     sizes = actions["size_bytes"].to_pylist()
-    for path, n_bytes, values in zip(actions["path"].to_pylist(), sizes, partitions, strict=True):
+    for path, n_bytes, given in zip(actions["path"].to_pylist(), sizes, partitions, strict=True):
         uri = unquote(path)  # paths of the log are written as in URIs
         if ":" not in uri.partition("/")[0] and not uri.startswith("/"):
             uri = f"{place}/{uri}"
         uri = _without_scheme(uri)
-        given = tuple(sorted((name, _text(values[name], name)) for name in partitioned_by))
         yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
@@ -137,12 +133,36 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
         )
 
 
-def _deleted(table: DeltaTable) -> dict[str, bytes]:
-    """Returns which records are deleted, by the paths of the files that have some."""
+def _partitions(actions: pa.Table) -> list[tuple[tuple[str, str | None], ...]]:
+    """Returns the columns that the partition of each file gives, with the text of a value in files.
+
+    Empty text is null in a partition, as in one of Hive.
+    """
+    values = pa.RecordBatch.from_struct_array(actions["partition"].combine_chunks())
+    given = {name: texts(values[name]).to_pylist() for name in sorted(values.schema.names)}
+    return [
+        tuple((name, text or None) for name, text in zip(given, row, strict=True))
+        for row in zip(*given.values(), strict=True)
+    ]
+
+
+def _deleted(table: DeltaTable, place: str) -> dict[str, bytes]:
+    """Returns which records are deleted, by the paths of the files that have some.
+
+    Raises:
+        VersionGoneError: It cannot be read.
+    """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
+    from deltalake.exceptions import DeltaError
+
+    try:
+        batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+    except (DeltaError, pa.ArrowException, OSError):  # the library's, or its stream's
+        reason = "what lists its deleted rows cannot be read"
+        raise _gone(place, table.version(), reason) from None
     deleted = {}
-    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+    for batch in batches:
         masks = batch.column("selection_vector")
         for uri, mask in zip(batch.column("filepath").to_pylist(), masks, strict=True):
             is_kept = mask.values.to_numpy(zero_copy_only=False)
@@ -167,31 +187,8 @@ def _columns(table: DeltaTable, partitioned_by: Sequence[str]) -> Iterator[SeenC
             yield SeenColumn(name, kind, field_id=int(about[f"{_MAPPING}id"]))
 
 
-def _text(value: Any, name: str) -> str | None:
-    """Returns the value of a partition as folders of a lake have it; None: it is null.
-
-    Raises:
-        InputSchemaError: Its type has no such text.
-    """
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime.date):  # so is a time on a date
-        return value.isoformat()
-    if isinstance(value, bytes):
-        raise InputSchemaError(
-            f"the table is partitioned by {name!r}, whose values are bytes and not read; {_MEND}"
-        )
-    return str(value)
-
-
 def _without_scheme(uri: str) -> str:
     """Returns the path of a file of this machine, or the URI of another as Beam has it."""
     if uri.startswith("file:"):
         return "/" + uri.removeprefix("file:").lstrip("/")
     return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri
-
-
-def _is_there(file: SourceFile) -> bool:
-    return os.path.exists(file.path)

@@ -7,16 +7,17 @@ otherwise in older files. The files themselves are read like any other Parquet.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
-from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.schemas.events.scalars import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
 from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError
@@ -45,10 +46,10 @@ def snapshot(place: str, version: int | None) -> Snapshot:
 
     Raises:
         UsageError: pyiceberg is not installed, or knows no such catalogue.
-        VersionGoneError: The snapshot, or a file of it, is not there any more.
+        VersionGoneError: The snapshot, or what lists its files, is not there any more.
         InputSchemaError: There is no such table, or it has what is not honoured.
     """
-    table = opened_table(place)
+    table = opened_table(place, version)
     current = table.current_snapshot() if version is None else table.snapshot_by_id(version)
     if version is None and current is None:
         raise InputSchemaError(
@@ -56,16 +57,12 @@ def snapshot(place: str, version: int | None) -> Snapshot:
             "read; write to it first"
         )
     if current is None:
-        raise _gone(place, str(version), "it has expired, or there never was such a one")
+        raise _gone(place, version, "it has expired, or there never was such a one")
     try:
         files = tuple(_files(table, place, current.snapshot_id))
     except OSError:
         reason = "what lists its files or its deleted rows is not there"
-        raise _gone(place, str(current.snapshot_id), reason) from None
-    gone = [file for file in files if is_on_this_machine(file.path) and not _is_there(file)]
-    if gone:
-        reason = f"{len(gone):,} of its {len(files):,} files are not there"
-        raise _gone(place, str(current.snapshot_id), reason)
+        raise _gone(place, current.snapshot_id, reason) from None
     return Snapshot(current.snapshot_id, files)
 
 
@@ -95,24 +92,33 @@ def opened_catalog(place: str) -> tuple[Catalog, str]:
         ) from None
 
 
-def opened_table(place: str) -> Table:
+def opened_table(place: str, version: int | None = None) -> Table:
     """Returns a table as it is now.
+
+    Args:
+        place: See `snapshot`.
+        version: A snapshot that it had; None: none is known.
 
     Raises:
         UsageError: As `opened_catalog`.
+        VersionGoneError: There is no such table any more.
         InputSchemaError: There is no such table.
     """
     catalog, name = opened_catalog(place)
+    from pyiceberg.exceptions import NoSuchTableError
+
     try:
         return catalog.load_table(name)
     except Exception as error:  # whatever the client of a catalogue raises
+        if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
+            raise _gone(place, version, "the table is not there") from None
         raise InputSchemaError(
             f"there is no table iceberg:{place} that can be read ({type(error).__name__}); correct "
             "its name, or let this user read it"
         ) from None
 
 
-def _gone(place: str, version: str, reason: str) -> VersionGoneError:
+def _gone(place: str, version: int | None, reason: str) -> VersionGoneError:
     return VersionGoneError(
         f"snapshot {version} of the table iceberg:{place} cannot be read any more: {reason}. "
         "Restore it, or name a snapshot that is there"
@@ -185,6 +191,8 @@ def _partitions(table: Table, task: FileScanTask, schema: Schema) -> dict[str, s
     A column that a table is partitioned by as it is has one value in a file. Of one that the table
     derives from another, such as the day of a stamp, the name is that of the partition's field.
     """
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
     values: dict[str, str | None] = {}
     for place, field in enumerate(table.specs()[task.file.spec_id].fields):
         kind, value = field.transform, task.file.partition[place]
@@ -192,12 +200,13 @@ def _partitions(table: Table, task: FileScanTask, schema: Schema) -> dict[str, s
         if column is None:  # dropped since
             continue
         source = schema.find_field(field.source_id).field_type
-        text = None if value is None or value == "" else kind.to_human_string(source, value)
-        if str(kind) == "identity" and not isinstance(value, bytes):
-            values[column] = text
+        if str(kind) == "identity" and not isinstance(value, bytes | UUID):
+            arrow = schema_to_pyarrow(source)
+            values[column] = texts(pa.array([value], arrow))[0].as_py() or None
         elif str(kind) in _PERIODS and field.name not in schema.column_names:
             # Periods of stamps with a zone are those of UTC, and others of the wall clock.
             is_utc = str(source).startswith("timestamptz")
+            text = None if value is None else kind.to_human_string(source, value)
             values[field.name] = f"{text}Z" if is_utc and text is not None else text
     return values
 
@@ -249,7 +258,3 @@ def _path(uri: str) -> str:
     if uri.startswith("file:"):
         return "/" + uri.removeprefix("file:").lstrip("/")
     return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri
-
-
-def _is_there(file: SourceFile) -> bool:
-    return os.path.exists(file.path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.listing import Listed
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
 if TYPE_CHECKING:
@@ -101,7 +104,9 @@ class Address:
         return f"{self.kind}:{self.place}" + ("/" if "@" in self.place.rpartition("/")[2] else "")
 
     def snapshot(self) -> Snapshot:
-        """Returns the version that is named, or the last one.
+        """Returns the version that is named, or the last one, with all of its files there.
+
+        A file elsewhere is told from what is written over it, as far as its store does.
 
         Raises:
             UsageError: The library of this kind of table is not installed.
@@ -109,7 +114,37 @@ class Address:
             InputSchemaError: There is no such table, or it has what is not honoured.
         """
         snapshot: Snapshot = load(TABLES.named(self.kind).snapshot)(self.place, self.version)
-        return snapshot
+        files = tuple(_that_are_there(snapshot.files, str(self)))
+        n_gone, n_files = len(snapshot.files) - len(files), len(snapshot.files)
+        if n_gone:
+            raise VersionGoneError(
+                f"version {snapshot.version} of the table {self.kind}:{self.place} cannot be read "
+                f"any more: {n_gone:,} of its {n_files:,} files are not there, as after VACUUM or "
+                "the expiry of snapshots. Restore them, or name a version whose files are there"
+            )
+        return replace(snapshot, files=files)
+
+
+def _that_are_there(files: Sequence[SourceFile], table: str) -> Iterator[SourceFile]:
+    """Yields the files that are there; what lies elsewhere is listed by one question, as it is now.
+
+    Raises:
+        UsageError: A file system is not known, or cannot be listed.
+    """
+    elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
+    listed: dict[str, Listed] = {}
+    if elsewhere:
+        from tracecloak.transforms.inputs.elsewhere import matching_elsewhere
+
+        require_file_system("log", elsewhere[0])  # a table lies on one, as a rule
+        scheme, names = elsewhere[0].partition("://")[0], [p.partition("://")[2] for p in elsewhere]
+        folder = os.path.commonpath([os.path.dirname(name) for name in names])
+        listed = dict(matching_elsewhere(table, [f"{scheme}://{folder}/**"]))
+    for file in files:
+        if is_on_this_machine(file.path):
+            yield from [file] if os.path.exists(file.path) else []
+        elif (one := listed.get(file.path)) is not None:
+            yield replace(file, n_bytes=one.n_bytes, digest=one.digest, version=one.version)
 
 
 def is_address(text: str) -> bool:
@@ -148,27 +183,43 @@ def address_of(text: str) -> Address:
     return Address(kind, place, None if version is None else int(version))
 
 
+def at_version_read(address: Address, read: Sequence[str]) -> Address:
+    """Returns a table at the version that it names, or else at that at which it was read, if any.
+
+    Args:
+        address: A table.
+        read: Addresses of tables with the versions at which they were read.
+    """
+    if address.version is not None:
+        return address
+    versions = {replace(one, version=None): one.version for one in map(address_of, read)}
+    return replace(address, version=versions.get(address))
+
+
 def files_and_tables(
-    log: Sequence[str], tables: Sequence[str], input_format: str | None, may_be_none: bool
+    log: Sequence[str], tables: Sequence[str], how: SourceFormat, may_be_none: bool
 ) -> list[SourceFile]:
     """Returns the files of inputs of which some are tables, ranked by their paths.
 
     Args:
         log: All inputs.
         tables: Those of them that are addresses of tables.
-        input_format: What the configuration says of the format of the files.
+        how: What the configuration says of the format of the files.
         may_be_none: See `match_files`.
 
     Raises:
         UsageError: An address is none, or names a table for the second time; or the format is
-            another than that of tables.
+            another than that of tables, or it is said how CSV is read and there are no files.
         TracecloakError: As `match_files` and `Address.snapshot`.
     """
-    if input_format not in (None, "parquet"):
+    if how.name not in (None, "parquet"):
         raise UsageError(
-            f"input_format is {input_format}, and the files of {tables[0]} are Parquet; leave it "
-            "out"
+            f"input_format is {how.name}, and the files of {tables[0]} are Parquet; leave it out"
         )
+    usual = SourceFormat()
+    for name in ("delimiter", "encoding", "header") if len(tables) == len(log) else ():
+        if getattr(how, name) != getattr(usual, name):
+            raise UsageError(f"{name} is of files of CSV, and the log is tables; leave it out")
     addresses = [address_of(text) for text in tables]
     names = [str(replace(address, version=None)) for address in addresses]
     for name in names:
@@ -180,9 +231,6 @@ def files_and_tables(
     files = match_files([text for text in log if text not in tables], may_be_none)
     for address in addresses:
         files += address.snapshot().files
-    elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
-    for path in elsewhere[:1]:  # all tables of a log lie on one store, as a rule
-        require_file_system("log", path)
     files.sort(key=lambda file: file.path)
     return [replace(file, rank=rank) for rank, file in enumerate(files)]
 

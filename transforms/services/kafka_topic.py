@@ -37,6 +37,13 @@ _FIXED = {
     "enable.partition.eof": True,  # says where the end is behind offsets that hold no message
     "isolation.level": "read_committed",
 }
+# What the settings of a client may be that is to ask for a token, the default first.
+_BESIDE_TOKEN = {
+    "security.protocol": ("SASL_SSL", "SASL_PLAINTEXT"),
+    "sasl.mechanisms": ("OAUTHBEARER",),
+    "sasl.mechanism": ("OAUTHBEARER",),
+    "sasl.oauthbearer.method": ("default",),
+}
 
 
 @dataclass(frozen=True)
@@ -75,19 +82,28 @@ class KafkaTopic:
         """Returns the settings of a client of these brokers.
 
         Raises:
-            UsageError: The file of properties cannot be read, or a line of it is none.
+            UsageError: The file of properties cannot be read, a line of it is none, or it says that
+                no token is to be used where there is to be one.
         """
+        given = read_properties("kafka_properties", self.properties)
         return {
-            **self._of_token(),
-            **read_properties("kafka_properties", self.properties),
+            **self._of_token(given),
+            **given,
             "bootstrap.servers": self.servers,
             "logger": _Demoted(),
         }
 
-    def _of_token(self) -> dict[str, Any]:
+    def _of_token(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The settings of a client that is known by a token; others may be given beside them."""
         if self.token is None:
             return {}
+        for name, allowed in _BESIDE_TOKEN.items():
+            # The library would wait for a token that it never asks for, or use another one.
+            if given.get(name, allowed[0]).lower() not in map(str.lower, allowed):
+                raise UsageError(
+                    f"kafka_properties: {name} beside kafka_token {self.token} must be "
+                    f"{' or '.join(allowed)}; correct it, or leave it out"
+                )
         from tracecloak.transforms.services.kafka_tokens import token_of
 
         return {
@@ -109,14 +125,21 @@ class KafkaTopic:
             UsageError: A setting is wrong.
             RetryLater: There is no token now.
         """
-        settings = self.settings()
+        settings, library = self.settings(), confluent_kafka()
         try:
             return kind({**settings, **(further or {})})
-        except confluent_kafka().KafkaException as error:
-            why = error.args[0]
-            if self.token is None:
-                raise UsageError(f"kafka_properties: {why.str()}") from None
-            raise RetryLater(f"kafka_token {self.token} gives no token: {why.str()}") from None
+        except library.KafkaException as error:
+            code, why = error.args[0].code(), error.args[0].str()
+            if code == library.KafkaError.SASL_AUTHENTICATION_FAILED:
+                raise RetryLater(f"kafka_token {self.token} gives no token: {why}") from None
+        except TypeError as error:  # such as of what must be a function
+            why = str(error)
+        # The text has the value as well, which may be a secret.
+        names = [name for name in settings if name in why] or [n for n in settings if "." in n]
+        raise UsageError(
+            f"kafka_properties: {', '.join(names)}: there is no such setting, its value is wrong, "
+            "or it needs another one beside it; see CONFIGURATION.md of librdkafka"
+        )
 
     def _check_token(self) -> None:
         """Asks for a token: that there is none is told by the library after a while, without why.

@@ -1,4 +1,6 @@
 """How addresses of services begin, or end."""
 
 KAFKA = "kafka://"
-EVENT_HUBS = ".servicebus.windows.net"
+EVENT_HUBS = tuple(
+    f".servicebus.{cloud}" for cloud in ("windows.net", "usgovcloudapi.net", "chinacloudapi.cn")
+)

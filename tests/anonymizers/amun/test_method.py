@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import release_key
@@ -24,6 +24,7 @@ from tests.support.rounds import (
     rows_of,
     run_rounds,
 )
+from tests.support.tiers import few_examples
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.release import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
@@ -137,7 +138,7 @@ def test_a_release_keeps_what_it_promises(
         assert times[-1] <= MAX_TIME_US
 
 
-@settings(max_examples=25)
+@few_examples()
 @given(logs(), st.sampled_from(MODES), st.randoms(use_true_random=False))
 def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
     rows: list[Row], mode: str, order: Any

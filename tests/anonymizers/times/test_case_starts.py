@@ -23,6 +23,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import Noting
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_starts
@@ -136,7 +137,7 @@ def is_open(log_time: LogTime, moment: int) -> bool:
 
 
 @pytest.mark.parametrize("noise", [SumNoise((6, 1), 1, True), SumNoise((6000, 1), 1024, False)])
-@pytest.mark.parametrize("n_cases_noisy", [-5, 10, 800, 10**6])
+@pytest.mark.parametrize("n_cases_noisy", [-5, 10, at_night(800), 10**6])
 def test_one_case_moves_two_sums_by_1_each_where_noise_is_added(n_cases_noisy, noise):
     """Every hour of three weeks, and before and after, beside small logs; on the noise's lattice.
 

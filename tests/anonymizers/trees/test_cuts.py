@@ -154,10 +154,10 @@ def pm4py_cut(name: str, relation: tuple[np.ndarray, np.ndarray, np.ndarray]) ->
 
 
 def test_cuts_are_those_of_pm4py() -> None:
-    """On 600 relations; of each kind of cut there are some, and some have none."""
+    """On 200 relations; of each kind of cut there are some, and some have none."""
     random = np.random.default_rng(1)
     n_found: Counter[str] = Counter()
-    for _ in range(600):
+    for _ in range(200):
         follows, starts, ends = relation = random_relation(random)
         ours = {"sequence": sequence_cut(follows), "xor": exclusive_cut(follows),
                 "concurrency": parallel_cut(follows, starts, ends),
@@ -170,7 +170,7 @@ def test_cuts_are_those_of_pm4py() -> None:
                 parts = [parts[0], tuple(sorted(code for part in parts[1:] for code in part))]
             assert parts == theirs, (name, relation)
             n_found[name] += parts is not None
-    assert min(n_found.values()) > 20 and max(n_found.values()) < 450
+    assert min(n_found.values()) > 6 and max(n_found.values()) < 150
 
 
 # --- trees ----------------------------------------------------------------------------------------

@@ -368,12 +368,12 @@ def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
 
 
 def test_a_walk_has_the_law_of_the_chain() -> None:
-    """N = 3,000 keys, the 7th of 13 walks of each; control: another chance of START."""
+    """N = 1,500 keys, the 7th of 13 walks of each; control: another chance of START."""
     chain = a_chain()
     law = law_of(chain)
     assert sum(law.values()) == pytest.approx(1)
     sample: Counter[Any] = Counter()
-    for number in range(3_000):
+    for number in range(1_500):
         sample.update(walks(chain, 1, number))
     assert p_value_of_law(sample, law) > ALPHA
     control = replace(chain, starts=np.array([0.6, 0, 0.4]))

@@ -251,11 +251,11 @@ def split_prefixes(tree: SplitTree, domain: Domain) -> list[Variant]:
     return made
 
 
-N_TREES = 2000
+N_TREES = 1000
 
 
 def test_trees_are_as_likely_as_enumerated() -> None:
-    """Chi-square of 2,000 trees. Controls: the law of a log with three cases more, or no clamp."""
+    """Chi-square of 1,000 trees. Controls: the law of a log with three cases more, or no clamp."""
     domain = Domain(ActivityVocabulary.of([OTHER, "A"]), 3, 1)
     names = (OTHER, "A")
     counts: dict[Variant, int] = {("A", "A", "A"): 3, (OTHER, "A"): 1}

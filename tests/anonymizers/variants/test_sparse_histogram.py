@@ -277,12 +277,12 @@ def broken_law(a: int) -> Law:
     return cell_law(a, 1).times(other)
 
 
-N_RELEASES = 1000
+N_RELEASES = 500
 
 
 @pytest.mark.parametrize("a", [at_night(0), 2])
 def test_the_release_of_a_tiny_domain_has_the_law_of_noise_on_every_sequence(a: int) -> None:
-    """1,000 releases; A has `a` cases. Control: all draws placed on sequences without a case."""
+    """500 releases; A has `a` cases. Control: all draws placed on sequences without a case."""
     counts = {("A",): a} if a else {}
     sample: Counter[Any] = Counter()
     for number in range(N_RELEASES):

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from tests.support.releasing import csv_log, tracecloak
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.evaluation import evaluate
+from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.examination.measure.tree_quality import PatientJudge
+from tracecloak.examination.report import internal
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.source import source_of
 
 ROWS = [
     (f"c{case}", name, f"2026-01-{1 + case % 28:02d}T{8 + 2 * step + case % 2:02d}:{case % 60:02d}")
@@ -82,6 +88,21 @@ def test_a_log_gets_every_measure_in_its_range_beside_two_lines(
     page = (place / "e.md").read_text()
     assert "INTERNAL" in page and "Source: " in page
     assert "c1" not in page + printed
+
+
+def test_every_judge_has_equal_stamps_of_a_table_in_the_order_of_a_release(place: Path) -> None:
+    csv_log(place / "ties.csv", [("c", name, "2026-01-01T08:00") for name in "CAB"])
+    source = replace(source_of(load_log({"log": str(place / "ties.csv")})), by_content=True)
+    judges = (
+        evaluate._traces,
+        lambda log: linkage_logs.read_original(log, {}),
+        lambda log: internal._read(log)[0],
+        lambda log: Original.read("log", log).traces,
+    )
+    for read in judges:
+        traces = read(source)
+        names = traces.vocabulary.labels
+        assert [names[code] for code in traces.activities] == ["A", "B", "C"]
 
 
 def test_a_graph_is_measured_with_its_intervals(place: Path) -> None:

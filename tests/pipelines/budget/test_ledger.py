@@ -912,8 +912,8 @@ _STATES = {
 
 def test_random_sequences_agree_with_a_naive_model(path: Path) -> None:
     rng = np.random.default_rng(20260801)
-    refused = [check_against_the_model(path, rng) for _ in range(100)]
-    assert sum(refused) > 20  # the caps did bind
+    refused = [check_against_the_model(path, rng) for _ in range(40)]
+    assert sum(refused) > 8  # the caps did bind
 
 
 @pytest.mark.slow

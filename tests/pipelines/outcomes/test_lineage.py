@@ -17,12 +17,14 @@ import pytest
 from referencing import Registry, Resource
 
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.outcomes.lineage import (
     LineageRun,
     check_lineage,
     event_of,
     send,
 )
+from tracecloak.pipelines.windows.watched import _run_of
 from tracecloak.schemas.errors import UsageError
 
 SCHEMAS = Path(__file__).parents[2] / "support" / "openlineage"
@@ -224,3 +226,22 @@ def test_a_table_is_named_without_its_version() -> None:
         {"namespace": "s3://lake", "name": "visits"},
         {"namespace": "iceberg://lake", "name": "ward.visits"},
     ]
+
+
+def test_a_database_is_named_without_who_asks_it_and_how() -> None:
+    named = {
+        "sqlite:////lake/visits.db": ("file", "/lake/visits.db"),
+        "postgresql://me@host:5433/ward?sslmode=require": ("postgres://host:5433", "ward"),
+        "postgresql://host/ward": ("postgres://host:5432", "ward"),
+        "snowflake://me@account/ward/visits": ("snowflake://account", "ward/visits"),
+        "env:WAREHOUSE": ("database://env", "WAREHOUSE"),
+        "file:/run/secrets/warehouse": ("database://file", "/run/secrets/warehouse"),
+        "command:pass show warehouse": ("database://command", "pass"),
+        "command:TOKEN=planted pass": ("database://command", "TOKEN"),
+    }
+    for database, (namespace, name) in named.items():
+        body = {"query": "SELECT 1", "database": database, "output": "o", "method": "private-dfg"}
+        run = _run_of(load(None, {**body, **PARAMS}))
+        event = event_of(run, "START", run.began_us)
+        validate(event)
+        assert event["inputs"] == [{"namespace": namespace, "name": name}]

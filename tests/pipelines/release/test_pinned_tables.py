@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from tests.support.lake_tables import (
 )
 from tests.support.releasing import digests, fix_key, ledger_entries, operator_folder, tracecloak
 from tests.support.searching import contents
+from tracecloak.examination.evaluation.as_released import as_released
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -94,7 +98,9 @@ def test_it_is_the_release_of_the_rows_that_the_table_has(
     assert made(tmp_path / "iceberg") == made(tmp_path / "file")
 
 
-def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
+def test_a_rerun_and_the_judges_read_the_version_of_its_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
     assert release(tmp_path / "whole", f"delta:{table}") == 0
@@ -109,6 +115,16 @@ def test_a_rerun_reads_the_version_of_its_receipt(tmp_path: Path) -> None:
     assert release(tmp_path, f"delta:{table}") == 0
     assert release(tmp_path, f"delta:{table}@0") == 0
     assert release(tmp_path, f"delta:{table}@1") == 2
+    # Who judges it reads that version, too, and none where nobody knows which one it was.
+    out, log = tmp_path / "out", load_log({"log": f"delta:{table}"})
+    assert as_released(log, str(out), KeyStore(tmp_path / "keys")).log == (f"delta:{table}@0",)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "others"))
+    for judge, to in (("evaluate", "--output"), ("report", "--output"), ("linkage", "--report")):
+        command = ("attack", "linkage") if judge == "linkage" else (judge,)
+        capsys.readouterr()
+        given = ("--log", f"delta:{table}", to, tmp_path / "judged.json")
+        assert tracecloak(*command, out / "run_id=r", *given) == 2, judge
+        assert f"delta:{table}@VERSION" in capsys.readouterr().err, judge
 
 
 @pytest.mark.slow
@@ -121,7 +137,7 @@ def test_what_drew_nothing_is_begun_anew_of_another_version(tmp_path: Path) -> N
     assert receipts(tmp_path)[0].origin.tables == (f"delta:{table}@1",)
 
 
-def test_after_a_vacuum_it_says_what_giving_up_costs(
+def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "t"
@@ -143,6 +159,13 @@ def test_after_a_vacuum_it_says_what_giving_up_costs(
     assert release(tmp_path / "finished", f"delta:{table}") == 0
     assert made(tmp_path / "finished") == before
     assert release(tmp_path / "finished", f"delta:{table}@1") == 2
+    shutil.rmtree(table)
+    capsys.readouterr()
+    assert release(tmp_path / "drawn", f"delta:{table}") == 6
+    said = capsys.readouterr().err
+    assert "the table is not there" in said and "epsilon 1, once more" in said
+    for name, code in (("finished", 0), ("reserved", 3), ("new", 3)):
+        assert release(tmp_path / name, f"delta:{table}") == code
 
 
 @pytest.mark.slow

@@ -148,12 +148,17 @@ def test_flags_and_a_file_say_the_same(
             {"output_topic": "kafka://a:1/t", "kafka_token": "no"},
             "kafka_token: .* one of msk, got 'no'",
         ),
-        (
-            {
-                "input_subscription": None,
-                "input_topic": "kafka://b:1,Ward.ServiceBus.Windows.net:9093/t",
-            },
-            "input_topic: Azure Event Hubs is not read.*Copy the messages to a topic of Kafka",
+        *(
+            (
+                {"input_subscription": None, "input_topic": f"kafka://{servers}/t"},
+                "input_topic: Azure Event Hubs is not read.*Copy the messages to a topic of Kafka",
+            )
+            for servers in (
+                "b:1, Ward.ServiceBus.Windows.net:9093",
+                "WARD.SERVICEBUS.WINDOWS.NET",
+                "ward.servicebus.usgovcloudapi.net.:9093,b",
+                "ward.servicebus.chinacloudapi.cn.",
+            )
         ),
         ({"schema": "confluent-avro"}, "schema confluent-avro needs the registry.*schema_registry"),
         ({"schema": "protobuf"}, "schema: .*'confluent-avro' or 'confluent-json'"),
@@ -293,6 +298,10 @@ def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
     assert config.layout.kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
     plain = load_stream(None, given(tmp_path))
     assert (plain.layout.kind, plain.layout.operations) == (None, None)
+    # A name that only has the words is somebody else's.
+    for server in ("servicebus.windows.net.ward.example:9", "a-servicebus.windows.net"):
+        there = {"input_subscription": None, "input_topic": f"kafka://{server}/t"}
+        assert load_stream(None, given(tmp_path, **there)).input_kafka is not None
     # Steps may be sent to Event Hubs, as nobody asks those who take them for the time.
     hub = {"output_topic": "kafka://ward.servicebus.windows.net:9093/steps"}
     assert load_stream(None, given(tmp_path, **hub)).output_kafka is not None

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.support.received import copied, edited, failed, made, rewritten, states
 from tests.support.releasing import as_typed, csv_log, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
-from tests.support.tiers import at_night
+from tests.support.tiers import at_night, few_examples
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
@@ -195,7 +195,7 @@ def test_a_page_in_other_bytes_fails(graph_release: Path, tmp_path: Path, change
 
 
 @given(data=st.data())
-@settings(
+@few_examples(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

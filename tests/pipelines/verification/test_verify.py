@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.golden.releases import EXIT_CODE, recorded
@@ -28,7 +28,7 @@ from tests.support.received import copied, digest_of, edited, failed, made, rewr
 from tests.support.registered import forget
 from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
-from tests.support.tiers import at_night
+from tests.support.tiers import at_night, few_examples
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.step_figures import with_intervals
@@ -760,9 +760,8 @@ def test_a_pointer_leads_to_a_release_of_its_folder_alone(tmp_path: Path, path: 
 
 # --- Whatever is in it ----------------------------------------------------------------------------
 
-_FUZZ = settings(
+_FUZZ = few_examples(
     deadline=None,
-    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

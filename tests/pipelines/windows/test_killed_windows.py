@@ -32,7 +32,7 @@ AFTER_DRAW = (
     "before commit", "before rename", "after rename", "before latest", "before ledger",
     "after ledger", "before key's end", "after key's end",
 )  # fmt: skip
-BY_DAY = {"after units", "before insert 2", "after claim", "after draw", "before commit"}
+BY_DAY = {"after units", "after claim", "after draw"}
 
 
 class Windows:

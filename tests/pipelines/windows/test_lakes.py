@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.tiers import few_examples
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation
@@ -272,6 +273,7 @@ def once_each(steps: Sequence[Step]) -> list[Step]:
     return kept
 
 
+@few_examples()
 @given(TWO_LOOKS, st.lists(STEP, min_size=2, max_size=6))
 def test_a_case_counts_in_one_window_whatever_the_order(
     looks: tuple[Case, Case], steps: list[Step]
@@ -280,6 +282,7 @@ def test_a_case_counts_in_one_window_whatever_the_order(
         check(folder, lakes_of(looks), once_each(steps))
 
 
+@few_examples()
 @given(
     st.lists(TWO_LOOKS, min_size=1, max_size=3),
     st.lists(STEP, min_size=2, max_size=6),

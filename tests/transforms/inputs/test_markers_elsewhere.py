@@ -1,14 +1,17 @@
-"""Whether a log elsewhere lies in a table, where its store does not say."""
+"""Whether a log elsewhere is there, or lies in a table, where its store does not say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from apache_beam.io.azure import blobstorageio
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
-from tracecloak.schemas.errors import RetryLater
-from tracecloak.transforms.inputs import elsewhere
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.inputs import elsewhere, stores
 
 
 class _AnswerError(Exception):
@@ -16,27 +19,69 @@ class _AnswerError(Exception):
         self.status_code = status
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_store_that_is_away_does_not_say_that_there_is_no_table(
-    monkeypatch: pytest.MonkeyPatch, status: int
+@pytest.mark.parametrize(
+    "error",
+    [
+        _AnswerError(429),
+        _AnswerError(503),
+        EndpointConnectionError(endpoint_url="https://planted"),
+        ReadTimeoutError(endpoint_url="https://planted"),
+    ],
+)
+def test_a_store_that_is_away_does_not_say_that_there_is_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Catches deleted rows of a table that are read because its marker could not be looked for."""
-    _answer_with(monkeypatch, status)
-    with pytest.raises(RetryLater, match=f"status {status}"):
+    """Catches deleted rows of a table that are read because its marker could not be looked for.
+
+    And a log that is away today, by an error that says to correct its path.
+    """
+    _answer_with(monkeypatch, error)
+    told = rf"input 's3://b/t/day=1/' cannot be read now: {type(error).__name__}; run"
+    with pytest.raises(RetryLater, match=told) as raised:
         elsewhere.tables_elsewhere("s3://b/t/day=1/", ["s3://b/t"])
+    assert "planted" not in str(raised.value)
+    with pytest.raises(RetryLater, match=told):
+        elsewhere.listed_elsewhere("s3://b/t/day=1/")
 
 
 def test_who_may_not_list_the_folders_around_reads_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _answer_with(monkeypatch, 403)
+    _answer_with(monkeypatch, _AnswerError(403))
     assert elsewhere.tables_elsewhere("s3://b/t/", ["s3://b/t"]) == {"s3://b/t": None}
     assert "not known whether it is a part" in caplog.text
+    _answer_with(monkeypatch, NoCredentialsError())
+    with pytest.raises(UsageError, match=r"cannot be listed: NoCredentialsError; correct the path"):
+        elsewhere.listed_elsewhere("s3://b/t/")
 
 
-def _answer_with(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+def _answer_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def ask(*_: Any) -> Iterator[Any]:
-        raise _AnswerError(status)
+        raise error
 
     monkeypatch.setattr(elsewhere, "has_versions", lambda path: True)
     monkeypatch.setattr(elsewhere, "listed_by_store", ask)
+
+
+def test_a_path_of_another_account_than_the_connections_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a log of the same name that is read of another account."""
+    blob = SimpleNamespace(name="day.csv", metadata=None, size=1, etag="1")
+    client = SimpleNamespace(
+        account_name="ward",
+        get_container_client=lambda _: SimpleNamespace(list_blobs=lambda **_: [blob]),
+    )
+    connection = SimpleNamespace(client=client)
+    monkeypatch.setattr(blobstorageio, "BlobStorageIO", lambda **_: connection)
+    monkeypatch.setattr(stores, "_asked", {})
+    monkeypatch.setattr(elsewhere, "require_file_system", lambda *_: None)
+    there = "azfs://{}/logs/"
+    assert list(elsewhere.listed_elsewhere(there.format("ward")).files)
+    told = "is of the account 'clinic', and the connection to Azure is to 'ward'"
+    for ask in (elsewhere.listed_elsewhere, lambda path: stores.read_version(path, "v", 0, 1)):
+        with pytest.raises(UsageError, match=told):
+            ask(there.format("clinic"))
+    # A host of one's own says no account, and that of a private link says more.
+    for client.account_name in (None, "", "clinic.privatelink"):
+        assert list(elsewhere.listed_elsewhere(there.format("clinic")).files)

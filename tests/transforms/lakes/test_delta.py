@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.lake_tables import (
+    TYPED_VALUES,
     actions_of,
     commit,
     delete_by_vector,
@@ -23,6 +24,7 @@ from tests.support.lake_tables import (
 )
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta
 from tracecloak.transforms.lakes.tables import VersionGoneError, address_of
@@ -145,6 +147,22 @@ def test_partitions_are_what_the_table_says_whatever_the_path_does(tmp_path: Pat
         source(f"delta:{table}", activity="day")
 
 
+def test_the_text_of_a_partition_is_that_of_its_value_in_a_file(tmp_path: Path) -> None:
+    """Catches a value that a filter or an attribute meets as another one, by where it lies."""
+    rows = ROWS.slice(0, 3)
+    for name, values in TYPED_VALUES.items():
+        rows = rows.append_column(name, values)
+    write(tmp_path / "flat", rows)
+    write(tmp_path / "parts", rows, partition_by=list(TYPED_VALUES))
+    for name in TYPED_VALUES:
+        part = "timestamp" if name in ("date", "stamp") else "resource"
+        flat, parts = (
+            events_of(source(f"delta:{tmp_path / table}", **{part: name}), part)
+            for table in ("flat", "parts")
+        )
+        assert sorted(parts, key=str) == sorted(flat, key=str), name
+
+
 def test_what_is_not_honoured_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +190,18 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
         source(f"delta:{table}@7")
     with pytest.raises(InputSchemaError, match="no table of Delta at"):
         source(f"delta:{tmp_path / 'nothing'}")
+    # A list of deleted rows lies in a file of its own, which a VACUUM can delete.
+    (added,) = [action["add"] for action in actions_of(table, 1) if "add" in action]
+    vector = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+        "offset": 1,
+        "sizeInBytes": 36,
+        "cardinality": 2,
+    }
+    commit(table, 2, [protocol("deletionVectors"), {"add": {**added, "deletionVector": vector}}])
+    with pytest.raises(VersionGoneError, match=r"version 2 .*deleted rows cannot be read"):
+        source(f"delta:{table}")
     (table / "_delta_log" / f"{0:020}.json").unlink()
     with pytest.raises(InputSchemaError):
         source(f"delta:{table}@0")
@@ -187,8 +217,9 @@ def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path)
     twice = load_log({"log": f"delta:{tmp_path / 't'},delta:{tmp_path / 't'}/@0"})
     with pytest.raises(UsageError, match="twice"):
         source_of(twice)
-    with pytest.raises(UsageError, match="input_format"):
-        source(f"delta:{tmp_path / 't'}", input_format="csv")
+    for name, value in {"input_format": "csv", "delimiter": ";", "header": "a,b"}.items():
+        with pytest.raises(UsageError, match=f"{name} is .*leave it out"):
+            source(f"delta:{tmp_path / 't'}", **{name: value})
 
 
 def test_addresses() -> None:
@@ -251,3 +282,30 @@ def test_equal_stamps_of_a_table_are_in_no_order_of_its_files(tmp_path: Path) ->
     assert read.by_content
     numbers = [e.column("event_index").to_pylist() for f in read.files for e, _ in read.read(f)]
     assert numbers == [[0], [0], [0]]
+
+
+@pytest.mark.slow
+def test_a_table_on_s3_is_told_from_one_that_was_rewritten_or_vacuumed(tmp_path: Path) -> None:
+    pytest.importorskip("boto3")
+    pytest.importorskip("moto")
+    from tests.support.s3_double import s3_double
+
+    write(tmp_path / "t", ROWS)
+    with s3_double() as double:
+        for path in (tmp_path / "t").rglob("*.*"):
+            double.put(f"ward/{path.relative_to(tmp_path)}", path.read_bytes())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ALLOW_HTTP", "true")
+            read = source("delta:s3://lake/ward/t")
+            (file,) = read.files
+            # A file that is written over in place is another input.
+            other = log_rows(4, prefix="more")
+            pq.write_table(other, tmp_path / "other.parquet")
+            key = file.path.removeprefix("s3://lake/")
+            double.put(key, (tmp_path / "other.parquet").read_bytes())
+            again = source("delta:s3://lake/ward/t")
+            assert events_of(again) == pairs(other.to_pylist())
+            assert snapshot_of(again.files) != snapshot_of(read.files)
+            double.client.delete_object(Bucket="lake", Key=key)
+            with pytest.raises(VersionGoneError, match=r"version 0 .* 1 of its 1 files .*Restore"):
+                source("delta:s3://lake/ward/t")

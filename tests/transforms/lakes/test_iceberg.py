@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.lake_tables import (
+    TYPED_VALUES,
     data_files,
     delete_by_list,
     events_of,
@@ -21,6 +23,7 @@ from tests.support.lake_tables import (
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.scalars import texts
 from tracecloak.transforms.lakes.tables import VersionGoneError
 from tracecloak.transforms.sources import EventSource
 
@@ -109,6 +112,15 @@ def test_partitions_and_hidden_ones_are_columns(tmp_path: Path) -> None:
     iceberg_table("lake.hospital.wards", by_ward, partitioned_by="ward")
     read = source("iceberg:lake.hospital.wards", resource="ward")
     assert {ward for *_, ward in events_of(read, "resource")} == {"a", None}
+    # The text of a partition is that of its value in a file.
+    typed = ROWS.slice(0, 3)
+    for name, values in TYPED_VALUES.items():
+        typed = typed.append_column(name, values)
+    for name in ("double", "date"):
+        table = iceberg_table(f"lake.hospital.by_{name}", typed, partitioned_by=name)
+        files = source(f"iceberg:lake.hospital.by_{name}").files
+        given = {str(dict(file.partitions)[name]) for file in files}
+        assert given == set(map(str, texts(TYPED_VALUES[name]).to_pylist())), name
     # A partition that came later gives no column to the files before it.
     table = iceberg_table("lake.hospital.late", by_ward)
     with table.update_spec() as update:
@@ -128,6 +140,9 @@ def test_files_that_are_gone_and_tables_that_are_none_are_refused(tmp_path: Path
         lists.unlink()
     with pytest.raises(VersionGoneError, match="what lists its files"):
         source(f"iceberg:{NAME}")
+    shutil.rmtree(tmp_path / "warehouse")
+    with pytest.raises(VersionGoneError, match="the table is not there"):
+        source(f"iceberg:{NAME}@7")
     with pytest.raises(InputSchemaError, match=r"no table iceberg:lake\.hospital\.none"):
         source("iceberg:lake.hospital.none")
     with pytest.raises(UsageError, match=r"'other'.*pyiceberg\.yaml"):

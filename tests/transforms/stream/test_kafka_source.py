@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 import confluent_kafka
+from confluent_kafka.admin import AdminClient
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
@@ -157,6 +159,43 @@ def test_what_no_waiting_mends_ends_the_stream(
     with pytest.raises(kind, match=told) as raised:
         made.pull(10, 0.0)
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("token", "lines", "told"),
+    [
+        ("msk", "socket.timeout.ms=planted", r"kafka_properties: .*socket\.timeout\.ms"),
+        ("msk", "no.such=planted", r"kafka_properties: .*no\.such"),
+        ("msk", "sasl.mechanism=PLAIN", r"sasl\.mechanism beside kafka_token msk must be"),
+        ("msk", "security.protocol=SSL", "must be SASL_SSL or SASL_PLAINTEXT; correct it"),
+        (None, "security.protocol=planted", r"kafka_properties: security\.protocol: there"),
+        (
+            None,
+            "security.protocol=SSL\nssl.ca.location=/planted",
+            r"kafka_properties: ssl\.ca\.location: there",
+        ),
+        (None, "security.protocol=SASL_SSL\nsasl.mechanisms=planted", r"l, sasl\.mechanisms, "),
+        (None, "error_cb=planted", "kafka_properties: error_cb: there is no such setting"),
+    ],
+)
+def test_a_wrong_setting_of_a_client_is_named(
+    tmp_path: Path, token: str | None, lines: str, told: str
+) -> None:
+    """Without its value, and not waited for as if it were a token."""
+    (tmp_path / "properties").write_text(lines)
+    topic = KafkaTopic("broker:9092", "events", str(tmp_path / "properties"), token)
+    with pytest.raises(UsageError, match=told) as raised:
+        topic.client(AdminClient)
+    assert "planted" not in str(raised.value) and raised.value.__context__ is None
+
+
+def test_a_token_that_is_not_there_yet_is_waited_for() -> None:
+    def client(settings: dict[str, Any]) -> None:
+        error = confluent_kafka.KafkaError
+        raise confluent_kafka.KafkaException(error(error.SASL_AUTHENTICATION_FAILED))
+
+    with pytest.raises(RetryLater, match="kafka_token msk gives no token"):
+        KafkaTopic("broker:9092", "events", token="msk").client(client)
 
 
 def test_what_the_client_tries_again_by_itself_is_passed_over(

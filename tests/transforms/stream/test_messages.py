@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
@@ -21,12 +22,16 @@ from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.keys import release_key
+from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import NO_RECORD
+from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
+from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_topic import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import messages
@@ -293,6 +298,34 @@ def test_a_change_that_is_no_event_is_a_reject() -> None:
     assert {other, none} <= set(MESSAGE_REASONS)
     with pytest.raises(UsageError, match="operation_events must name the values"):
         Operations("op", ())
+
+
+@pytest.mark.parametrize(
+    ("event_id", "counted"), [("after.id", [["A"], ["A"]]), ("event_id", [["A"], ["A", "B", "A"]])]
+)
+def test_a_row_that_changes_counts_as_its_event_id_says(
+    event_id: str, counted: list[list[str]]
+) -> None:
+    """By its key as it was first, and without one at each change, but a delivery counts once."""
+    names = {name: f"after.{name}" for name in ("case_id", "activity", "timestamp")}
+    operations = Operations("op", ("c", "u"))
+    layout = MessageFormat(ColumnMapping(**names), event_id, operations=operations)
+    feed = [
+        ("c", "c1", "A", 1), ("u", "c1", "B", 2), ("u", "c1", "B", 2), ("u", "c1", "A", 3),
+        ("u", "c2", "A", 3),
+    ]  # fmt: skip
+    sent = [
+        as_json({"op": op, "after": {"id": 7, "case_id": case, "activity": name, "timestamp":
+                 f"2026-01-01T00:00:0{second}Z"}})
+        for op, case, name, second in feed
+    ]  # fmt: skip
+    rule = ClosingRule(("A", "B"), *(60_000_000,) * 4, 50, 60_000_000)
+    events, rejects = layout.decode(sent, [NEW_YEAR + i for i in range(len(sent))])
+    assert rejects.num_rows == 0  # what does not count is listed nowhere
+    keyed = Identities(release_key()).keyed(events, rule, False)
+    state = OpenCases.none().add(keyed, rule, 0)
+    codes = np.split(state.activities, state.offsets[1:-1])
+    assert sorted(["AB"[code] for code in case] for case in codes) == counted
 
 
 @pytest.mark.parametrize("column", ["lifecycle", "phase"])

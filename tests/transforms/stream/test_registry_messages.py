@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import fastavro
@@ -266,6 +267,30 @@ def test_a_schema_is_asked_for_once(registry: RegistryDouble) -> None:
     assert registry.asked == [f"/schemas/ids/{number}"]
 
 
+def test_a_schema_that_is_not_there_is_asked_for_again_after_a_while(
+    registry: RegistryDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a wrong sender each of whose messages is a question, and a memory without a bound."""
+    monkeypatch.setattr(registry_messages, "_MAX_SCHEMAS", 2)
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(registry_messages, "time", clock)
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = [datum(event_schema(), 1, body)] * 3
+    assert decoded(sent, layout(registry))[1] == [(i, UNKNOWN_SCHEMA) for i in range(3)]
+    assert registry.asked == ["/schemas/ids/1"]
+    registry.add(event_schema())
+    now[0] += 9.9
+    assert decoded(sent, layout(registry))[1] == [(i, UNKNOWN_SCHEMA) for i in range(3)]
+    assert registry.asked == ["/schemas/ids/1"]
+    now[0] += 0.2
+    assert len(decoded(sent, layout(registry))[0]) == 3
+    others = [framed(number, b"\2c") for number in (7, 8, 9)]
+    assert len(decoded(others, layout(registry))[1]) == 3
+    readers = registry_messages._readers("avro", SchemaRegistry(registry.url))
+    assert len(readers._unknown_until) <= 2
+
+
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 DEEP = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}, *(
     {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": f"R{i - 1}"}]}
@@ -479,11 +504,14 @@ def test_no_schema_and_no_bytes_make_a_stream_fail(
     registry: RegistryDouble, schema: Any, data: bytes, kind: bool
 ) -> None:
     """Of schemas that may be none, with bytes that may be of them: an event, or one reject."""
+    name: Literal["avro", "json"] = "avro" if kind else "json"
+    # Of numbers that were none when other bytes named them.
+    registry_messages._readers(name, SchemaRegistry(registry.url))._unknown_until.clear()
     number = registry.add(schema, "AVRO" if kind else "JSON")
     good = registry.add(event_schema() if kind else {}, "AVRO" if kind else "JSON")
     body = {"case_id": "c", "activity": "A", "timestamp": AT}
     well = datum(event_schema(), good, body) if kind else framed(good, json.dumps(body).encode())
     sent = [well, framed(number, data), Sent(data), well]
-    rows, rejects = decoded(sent, layout(registry, "avro" if kind else "json"))
+    rows, rejects = decoded(sent, layout(registry, name))
     assert len(rows) + len(rejects) == 4
     assert {0, 3} <= {row["publish_time"] for row in rows}
