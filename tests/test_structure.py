@@ -31,7 +31,10 @@ PM4PY_ADAPTER = "examination/measure/mining.py"
 Rule = Callable[[str, str], list[str]]
 
 
-parsed = functools.cache(ast.parse)  # once for all rules
+@functools.cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """Returns all that a source is made of; it is parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(source)))
 
 
 @functools.cache
@@ -42,14 +45,19 @@ def imported(source: str) -> tuple[str, ...]:
 
 def tables_name(source: str) -> Iterator[str]:
     """Yields the modules that a source names in texts, such as tables whose entries are loaded."""
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Constant) and _PLACE.fullmatch(str(node.value)):
             yield str(node.value).partition(":")[0]
 
 
-def statements_import(source: str) -> Iterator[str]:
-    """Yields what a source imports, also in a function or for types alone."""
-    for node in ast.walk(parsed(source)):
+@functools.cache
+def statements_import(source: str) -> tuple[str, ...]:
+    """Returns what a source imports, also in a function or for types alone."""
+    return tuple(_imports(source))
+
+
+def _imports(source: str) -> Iterator[str]:
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -72,7 +80,7 @@ def _called(node: ast.Call) -> str:
 
 def reached(path: str, source: str) -> tuple[str, ...]:
     """The modules that a file may have loaded: all but those of commands, in the table of these."""
-    return tuple(statements_import(source)) if path == TABLE_OF_COMMANDS else imported(source)
+    return statements_import(source) if path == TABLE_OF_COMMANDS else imported(source)
 
 
 def imports_no_package_above(path: str, source: str) -> list[str]:
@@ -105,7 +113,7 @@ def uses_no_unkeyed_randomness(path: str, source: str) -> list[str]:
         for name in imported(source)
         if name.split(".")[0] == "random" or name.startswith("numpy.random")
     ]
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if (
             isinstance(node, ast.Attribute)
             and node.attr == "random"
@@ -119,14 +127,13 @@ def uses_no_unkeyed_randomness(path: str, source: str) -> list[str]:
 def takes_no_seed(path: str, source: str) -> list[str]:
     """Nobody can set one; gensim's own generator starts from the release's key."""
     found = []
-    tree = parsed(source)
     of_gensim = {
         keyword
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Word2Vec"
         for keyword in node.keywords
     }
-    for node in ast.walk(tree):
+    for node in nodes(source):
         if node in of_gensim:
             continue
         if isinstance(node, ast.arg):
@@ -209,7 +216,7 @@ def draws_by_the_noise_of_its_randomness(path: str, source: str) -> list[str]:
         return []
     return sorted(
         name.name
-        for node in ast.walk(parsed(source))
+        for node in nodes(source)
         if isinstance(node, ast.ImportFrom)
         for name in node.names
         if name.name in LAWS
@@ -271,7 +278,7 @@ OTHERWISE_ON_ANOTHER = {
 def by_the_processor(source: str) -> list[tuple[str, str]]:
     """What a file uses that another processor computes otherwise, and where."""
     found = []
-    for node in ast.walk(parsed(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np", "numpy"):
             if node.attr in OF_THE_PROCESSOR:
                 found.append((f"np.{node.attr}", f"line {node.lineno}"))
