@@ -94,8 +94,9 @@ def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
         progress = job.source.progress_of(file)
         _OPERATOR.info("read input %d of %d", file.rank + 1, n_files, extra=progress)
     job.dead_letter.check(ReadTally.merge(tallies))
-    is_once, ordered = job.source.drops_duplicates, job.source.ordered(events)
-    traces = in_memory.group_into_traces(ordered, job.n_shards, by_individual, is_once)
+    events[:] = job.source.ordered(events)  # in their place, as memory holds them once
+    is_once = job.source.drops_duplicates
+    traces = in_memory.group_into_traces(events, job.n_shards, by_individual, is_once)
     if n_dropped := sum(b.num_rows for b in events) - sum(b.n_events for b in traces):
         from tracecloak.schemas.events.duplicates import DROPPED
 

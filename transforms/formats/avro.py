@@ -373,7 +373,9 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InputSchemaError("the input is an Avro file, but not one of records")
     for name, count in Counter(field["name"] for field in schema["fields"]).items():
         if count > 1:
-            raise InputSchemaError(f"the input has {count} fields {name[:80]!r}")
+            raise InputSchemaError(
+                f"the input has {count} fields {name[:80]!r}; give each a name of its own"
+            )
     header["meta"]["avro.schema"] = json.dumps(schema).encode()
     rewritten = io.BytesIO()
     fastavro.schemaless_writer(rewritten, _HEADER, header)

@@ -67,7 +67,7 @@ class AzureStore:
             raise UsageError(
                 f"input {path!r} is of the account {account!r}, and the connection to Azure is to "
                 f"{connected!r}: name the account of the connection, or give another connection by "
-                "AZURE_STORAGE_CONNECTION_STRING or --blob_service_endpoint"
+                "AZURE_STORAGE_CONNECTION_STRING or `--blob_service_endpoint`"
             )
         container, _, name = rest.partition("/")
         return account, container, name

@@ -18,7 +18,7 @@ from tracecloak.schemas.errors import InputSchemaError, missing_extra
 from tracecloak.schemas.events.scalars import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
-from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError
+from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -124,7 +124,7 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
         uri = unquote(path)  # paths of the log are written as in URIs
         if ":" not in uri.partition("/")[0] and not uri.startswith("/"):
             uri = f"{place}/{uri}"
-        uri = _without_scheme(uri)
+        uri = path_of(uri)
         yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
@@ -166,7 +166,7 @@ def _deleted(table: DeltaTable, place: str) -> dict[str, bytes]:
         masks = batch.column("selection_vector")
         for uri, mask in zip(batch.column("filepath").to_pylist(), masks, strict=True):
             is_kept = mask.values.to_numpy(zero_copy_only=False)
-            deleted[_without_scheme(unquote(uri))] = deleted_bits(~is_kept.astype(bool))
+            deleted[path_of(unquote(uri))] = deleted_bits(~is_kept.astype(bool))
     return deleted
 
 
@@ -185,10 +185,3 @@ def _columns(table: DeltaTable, partitioned_by: Sequence[str]) -> Iterator[SeenC
             yield SeenColumn(name, kind, (str(about[f"{_MAPPING}physicalName"]),))
         else:
             yield SeenColumn(name, kind, field_id=int(about[f"{_MAPPING}id"]))
-
-
-def _without_scheme(uri: str) -> str:
-    """Returns the path of a file of this machine, or the URI of another as Beam has it."""
-    if uri.startswith("file:"):
-        return "/" + uri.removeprefix("file:").lstrip("/")
-    return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri

@@ -20,7 +20,7 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extr
 from tracecloak.schemas.events.scalars import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
-from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError
+from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -150,7 +150,7 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
         left = tuple(sorted((n, v) for n, v in values.items() if n not in others))
         seen = Seen(columns, _deleted(table, task, place))
         yield SourceFile(
-            0, _path(task.file.file_path), task.file.file_size_in_bytes, left, seen=seen
+            0, path_of(task.file.file_path), task.file.file_size_in_bytes, left, seen=seen
         )
 
 
@@ -251,10 +251,3 @@ def _places(table: Table, deletes: DataFile, path: str) -> np.ndarray:
     if not ours:  # a list that is said to be of this file, and is not
         raise ValueError("no deletion vector")
     return np.concatenate(ours).astype(np.int64)
-
-
-def _path(uri: str) -> str:
-    """Returns the path of a file of this machine, or the URI of another as Beam has it."""
-    if uri.startswith("file:"):
-        return "/" + uri.removeprefix("file:").lstrip("/")
-    return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri

@@ -147,6 +147,13 @@ def _that_are_there(files: Sequence[SourceFile], table: str) -> Iterator[SourceF
             yield replace(file, n_bytes=one.n_bytes, digest=one.digest, version=one.version)
 
 
+def path_of(uri: str) -> str:
+    """Returns the path of a file of this machine, or the URI of another as Beam has it."""
+    if uri.startswith("file:"):
+        return "/" + uri.removeprefix("file:").lstrip("/")
+    return uri.replace("s3a://", "s3://", 1) if uri.startswith("s3a://") else uri
+
+
 def is_address(text: str) -> bool:
     """Returns whether an input names a table, and no file."""
     match = _ADDRESS.match(text)
