@@ -59,7 +59,7 @@ def test_it_goes_on_behind_its_positions_in_every_partition(
     topic.add(1, b"d", millis=2_000)
     first = source(clock)
     pulled = first.pull(2, 0.0)
-    assert ([m.data for m in pulled.messages], pulled.publish) == ([b"a", b"b"], [S, S])
+    assert ([m.data for m in pulled.messages], list(pulled.publish)) == ([b"a", b"b"], [S, S])
     assert first.positions == {"0": 2, "1": 0}
     again = source(clock, first.positions)
     rest = again.pull(10, 0.0)
