@@ -237,7 +237,7 @@ def main() -> None:
     )
     ratio("Local from Kafka, 80,000 messages a second and core", of_processor / 80_000, 1, False)
     ratio("Local from Kafka / json.loads alone", of_processor / loads, 0.2, False)
-    ratio("restart with open cases, 30 s a million", spent / 30 / (N_OPEN / 1e6), 1)
+    ratio("restart with open cases / 30 s", spent / 30, 1)
 
 
 if __name__ == "__main__":
