@@ -170,6 +170,7 @@ def _release(path: str, shards: int, *flags: str) -> Counts:
         arguments = [
             "release", "--log", path, "--output", f"{folder}/out", "--key_store",
             f"{folder}/keys", "--new_ledger", "--formats", "parquet", "--shards", str(shards),
+            "--runner", "FnApiRunner",
             *(names if flag == "VOCABULARY" else flag for flag in flags),
         ]  # fmt: skip
         logging.getLogger("tracecloak").setLevel(logging.WARNING)
