@@ -58,9 +58,10 @@ def run(given: Given) -> int:
     Raises:
         UsageError: There is no such method, or one is to be shown and all are to be listed.
     """
-    from tracecloak.pipelines.runners.memory import without_collections
+    from tracecloak.pipelines.runners.memory import keep_pandas_out, without_collections
 
     with without_collections():
+        keep_pandas_out()
         asked, all_too = given.flags.get("method"), given.flags.get("all", False)
         if asked is not None and all_too:
             raise UsageError(f"--all lists methods, and {asked!r} asks for one: leave one out")
