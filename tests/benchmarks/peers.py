@@ -3,20 +3,19 @@
 Two tasks: a directly-follows graph with epsilon 1 and delta 1e-6 over the pairs of public
 activities, to which a case gives at most 12 pairs, by OpenDP, PipelineDP and, with no privacy,
 pm4py; and the query of SaCoFa, as published, by pm4py. What they lack is written as their users
-would, with polars. Ours is the whole command, with its imports, its ledger and its page; of theirs the imports are left
-out. PEERS_PYTHON names a Python that has PipelineDP, which is not among this project's libraries.
+would, with polars. All are whole processes with their imports: ours is the command, with its ledger
+and its page, and theirs a script that keeps nothing. PEERS_PYTHON names a Python that has
+PipelineDP, which is not among this project's libraries.
 
-`python -m tests.benchmarks.peers WAY LOG ACTIVITIES` prints what a way took of the processor.
+`python -m tests.benchmarks.peers WAY LOG ACTIVITIES` runs such a script.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,97 +27,85 @@ _EPSILON, _DELTA = 1.0, 1e-6
 _PREFIX, _PRUNING = 8, 20
 
 
-def opendp(path: str, activities: list[str]) -> Callable[[], int]:
+def opendp(path: str, activities: list[str]) -> int:
     """Counts of pairs by OpenDP's half for polars, with keys that are public."""
     import opendp.prelude as dp
     import polars as pl
 
     dp.enable_features("contrib")
 
-    def work() -> int:
-        pairs = _pairs(pl, path)
-        keys = pl.DataFrame(
-            [(a, b) for a in activities for b in activities], ["activity", "next"], orient="row"
-        )
-        context = dp.Context.compositor(
-            data=pairs,
-            privacy_unit=dp.unit_of(contributions=_MAX_PAIRS, identifier="case_id"),
-            privacy_loss=dp.loss_of(epsilon=_EPSILON, delta=_DELTA),
-            split_evenly_over=1,
-        )
-        query = (
-            context.query()
-            .truncate_per_group(_MAX_PAIRS)
-            .group_by("activity", "next")
-            .agg(dp.len())
-            .with_keys(keys)
-        )
-        return len(query.release().collect())
-
-    return work
+    pairs = _pairs(pl, path)
+    keys = pl.DataFrame(
+        [(a, b) for a in activities for b in activities], ["activity", "next"], orient="row"
+    )
+    context = dp.Context.compositor(
+        data=pairs,
+        privacy_unit=dp.unit_of(contributions=_MAX_PAIRS, identifier="case_id"),
+        privacy_loss=dp.loss_of(epsilon=_EPSILON, delta=_DELTA),
+        split_evenly_over=1,
+    )
+    query = (
+        context.query()
+        .truncate_per_group(_MAX_PAIRS)
+        .group_by("activity", "next")
+        .agg(dp.len())
+        .with_keys(keys)
+    )
+    return len(query.release().collect())
 
 
-def pipeline_dp(path: str, activities: list[str]) -> Callable[[], int]:
+def pipeline_dp(path: str, activities: list[str]) -> int:
     """Counts of pairs by PipelineDP, in one process without Beam or Spark."""
     import pipeline_dp as pdp
     import pyarrow.parquet as pq
 
-    def work() -> int:
-        budget = pdp.NaiveBudgetAccountant(total_epsilon=_EPSILON, total_delta=_DELTA)
-        engine = pdp.DPEngine(budget, pdp.LocalBackend())
-        table = pq.read_table(path)
-        rows = list(_rows(*(table.column(name).to_pylist() for name in ("case_id", "activity"))))
-        result = engine.aggregate(
-            rows,
-            pdp.AggregateParams(
-                metrics=[pdp.Metrics.COUNT],
-                noise_kind=pdp.NoiseKind.GAUSSIAN,
-                max_partitions_contributed=_MAX_PAIRS,
-                max_contributions_per_partition=1,
-            ),
-            pdp.DataExtractors(
-                privacy_id_extractor=lambda row: row[0],
-                partition_extractor=lambda row: row[1],
-                value_extractor=lambda row: 0,
-            ),
-            public_partitions=[(a, b) for a in activities for b in activities],
-        )
-        budget.compute_budgets()
-        return len(list(result))
-
-    return work
+    budget = pdp.NaiveBudgetAccountant(total_epsilon=_EPSILON, total_delta=_DELTA)
+    engine = pdp.DPEngine(budget, pdp.LocalBackend())
+    table = pq.read_table(path)
+    rows = list(_rows(*(table.column(name).to_pylist() for name in ("case_id", "activity"))))
+    result = engine.aggregate(
+        rows,
+        pdp.AggregateParams(
+            metrics=[pdp.Metrics.COUNT],
+            noise_kind=pdp.NoiseKind.GAUSSIAN,
+            max_partitions_contributed=_MAX_PAIRS,
+            max_contributions_per_partition=1,
+        ),
+        pdp.DataExtractors(
+            privacy_id_extractor=lambda row: row[0],
+            partition_extractor=lambda row: row[1],
+            value_extractor=lambda row: 0,
+        ),
+        public_partitions=[(a, b) for a in activities for b in activities],
+    )
+    budget.compute_budgets()
+    return len(list(result))
 
 
-def pm4py_graph(path: str, activities: list[str]) -> Callable[[], int]:
+def pm4py_graph(path: str, activities: list[str]) -> int:
     """A graph without privacy by pm4py, from a frame of pandas."""
     import pandas as pd
     from pm4py.algo.discovery.dfg.adapters.pandas import df_statistics
 
-    def work() -> int:
-        frame = pd.read_parquet(path)
-        graph = df_statistics.get_dfg_graph(
-            frame,
-            activity_key="activity",
-            timestamp_key="timestamp",
-            case_id_glue="case_id",
-            start_timestamp_key=None,
-        )
-        return len(graph)
-
-    return work
+    frame = pd.read_parquet(path)
+    graph = df_statistics.get_dfg_graph(
+        frame,
+        activity_key="activity",
+        timestamp_key="timestamp",
+        case_id_glue="case_id",
+        start_timestamp_key=None,
+    )
+    return len(graph)
 
 
-def pm4py_sacofa(path: str, activities: list[str]) -> Callable[[], int]:
+def pm4py_sacofa(path: str, activities: list[str]) -> int:
     """The query of SaCoFa by pm4py, from XES."""
     from pm4py.algo.anonymization.trace_variant_query import algorithm
     from pm4py.objects.log.importer.xes import importer
 
-    def work() -> int:
-        parameters: dict[str, Any] = {"epsilon": _EPSILON, "k": _PREFIX, "p": _PRUNING}
-        variant = algorithm.Variants.SACOFA
-        return len(algorithm.apply(importer.apply(path), variant, parameters))
-
-    return work
+    parameters: dict[str, Any] = {"epsilon": _EPSILON, "k": _PREFIX, "p": _PRUNING}
+    variant = algorithm.Variants.SACOFA
+    return len(algorithm.apply(importer.apply(path), variant, parameters))
 
 
 def _pairs(pl: Any, path: str) -> Any:
@@ -135,7 +122,7 @@ def _rows(cases: list[str], activities: list[str]) -> Iterator[tuple[str, tuple[
             yield cases[i], (activities[i], activities[i + 1])
 
 
-WAYS: dict[str, Callable[[str, list[str]], Callable[[], int]]] = {
+WAYS: dict[str, Callable[[str, list[str]], int]] = {
     "OpenDP": opendp,
     "PipelineDP": pipeline_dp,
     "pm4py, no privacy": pm4py_graph,
@@ -156,7 +143,7 @@ def main() -> None:
 
         def of(way: str, log: Path, n_cases: int, python: str = sys.executable) -> Work:
             arguments = ("-m", "tests.benchmarks.peers", way, str(log), str(activities))
-            return Work(way, arguments, N_EVENTS[n_cases], says_seconds=True, python=python)
+            return Work(way, arguments, N_EVENTS[n_cases], python=python)
 
         log = sample(folder, N_CASES)
         theirs = [of("OpenDP", log, N_CASES), of("pm4py, no privacy", log, N_CASES)]
@@ -194,7 +181,4 @@ if __name__ == "__main__":
         main()
     else:
         way, path, names = sys.argv[1:]
-        work = WAYS[way](path, Path(names).read_text(encoding="utf-8").splitlines())
-        began = time.process_time()
-        n = work()
-        print(json.dumps({"seconds": time.process_time() - began, "counts": {"rows": n}}))
+        print(WAYS[way](path, Path(names).read_text(encoding="utf-8").splitlines()))
