@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.method import Anonymizer
 
 _ONE = "tracecloak catalogue METHOD shows one in full: an example, its promise, its parameters."
 # The log that examples are for, and its activities.
@@ -106,7 +103,8 @@ def _known(name: str) -> str:
     raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue --all lists all")
 
 
-def _method(name: str) -> Anonymizer:
+def _method(name: str) -> Any:
+    """Returns a method, whose family is loaded."""
     from tracecloak.anonymizers.registry import METHODS
     from tracecloak.pipelines.runners.memory import keep_pandas_out
 
