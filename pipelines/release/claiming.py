@@ -46,7 +46,7 @@ def claimed(run: Run, standing: Standing) -> Run:
         if config.guarantee.kind == "syntactic":
             from tracecloak.pipelines.budget.overlaps import warn_of_overlaps
 
-            warn_of_overlaps(reservation, books.ledger.entries())
+            warn_of_overlaps(reservation, books.ledger)
         return reservation
 
     refusal = books.refusal(standing)

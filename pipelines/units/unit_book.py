@@ -40,6 +40,7 @@ from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.schemas.errors import UsageError
@@ -158,42 +159,37 @@ class UnitBook:
         """
         # Earlier claims are read before the ledger is locked; under the lock, only those made
         # since.
-        entries = self._ledger.sound_entries()
         release = output, release_id, key_fingerprint
-        scopes = {one.window.scope for one in _charged(entries, *release)}
-        for scope in scopes:
-            self._check_scope(entries, scope)
-        verified = self._verified(
-            {sha256: at for sha256, at in _live(entries).items() if at.scope in scopes}
-        )
+        claimed: dict[str, WindowCharge] = {}
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            scopes = {one.window.scope for one in _charged(past, *release)}
+            for scope in scopes:
+                self._check_scope(past, scope)
+                claimed |= _live(past, scope)
+        verified = self._verified(claimed)
 
-        def freeze(entries: Sequence[Entry], window: WindowCharge) -> str:
-            self._check_scope(entries, window.scope)
+        def freeze(past: Past, window: WindowCharge) -> str:
+            self._check_scope(past, window.scope)
             self._check_cap(units, window)
-            others = {
-                sha256: at for sha256, at in _live(entries).items() if at.scope == window.scope
-            }
+            others = _live(past, window.scope)
             verified.update(self._verified(others, known=verified))
-            claims = [
-                (one.window.label, verified[_sha256(one.claim)].units)
-                for one in windowed(entries).values()
-                if one.claim is not None and one.window.scope == window.scope
-            ]
+            claims = [(at.label, verified[sha256].units) for sha256, at in others.items()]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - to_count.weight
             return self._written(_File(window.scope, window.label, n_left_out, to_count))
 
         sha256 = claim(self._ledger, release, freeze)
         for scope in scopes:  # so that the next one need not open every file
-            live = [name for name, at in _live(entries).items() if at.scope == scope]
+            live = [name for name, at in claimed.items() if at.scope == scope]
             self._of_scope(scope).pack(live)
-        claimed = self.frozen(*release)
-        if claimed is None or claimed.sha256 != sha256:
+        frozen = self.frozen(*release)
+        if frozen is None or frozen.sha256 != sha256:
             raise UsageError(
                 f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
                 "claimed its units; run the command again, which reserves anew"
             )
-        return claimed
+        return frozen
 
     def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
         """Returns what a release claimed; None: nothing, or its charge was given back.
@@ -203,13 +199,14 @@ class UnitBook:
                 of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        entries = self._ledger.sound_entries()
-        of_release = _charged(entries, output, release_id, key_fingerprint)
-        live = [one for one in of_release if one.claim is not None]
-        if not live:
-            return None
-        sha256, window = _sha256(live[-1].claim), live[-1].window
-        self._check_scope(entries, window.scope)
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            of_release = _charged(past, output, release_id, key_fingerprint)
+            live = [one for one in of_release if one.claim is not None]
+            if not live:
+                return None
+            sha256, window = _sha256(live[-1].claim), live[-1].window
+            self._check_scope(past, window.scope)
         file = self._verified({sha256: window})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
@@ -226,17 +223,17 @@ class UnitBook:
                 under another key, which this book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        entries = self._ledger.sound_entries()
-        if scope is not None:
-            self._check_scope(entries, scope)
-        claimed = {
-            sha256: at
-            for sha256, at in _live(entries).items()
-            if (at.scope == scope if scope else _key_of(at.scope) == self._key_fingerprint)
-        }
+        claimed: dict[str, WindowCharge] = {}
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            if scope is not None:
+                self._check_scope(past, scope)
+            for one in past.claimed_scopes() if scope is None else (scope,):
+                if _key_of(one) == self._key_fingerprint:
+                    claimed |= _live(past, one)
         return len(self._verified(claimed, every_file=every_file))
 
-    def _check_scope(self, entries: Sequence[Entry], scope: str) -> None:
+    def _check_scope(self, past: Past, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
         if _key_of(scope) != self._key_fingerprint:
             raise BookError(
@@ -244,14 +241,12 @@ class UnitBook:
                 f"has key {self._key_fingerprint}; set book_key to the one that the release was "
                 "reserved with"
             )
-        others = sorted({
-            _key_of(at.scope)
-            for at in _live(entries).values()
-            if at.scope[:_SCOPE_DIGITS] == scope[:_SCOPE_DIGITS] and at.scope != scope
-        })  # fmt: skip
+        digits = scope[:_SCOPE_DIGITS]  # before characters that are none
+        others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
         if others:
             raise BookError(
-                f"windows of this schedule were counted under book key {others[0]}, and this book "
+                f"windows of this schedule were counted under book key {_key_of(others[0])}, and "
+                "this book "
                 f"has key {self._key_fingerprint}, under which nobody can tell which units those "
                 f"were: name that key with book_key, or restore book.secret of its key store. "
                 f"{_MEND}"
@@ -463,22 +458,17 @@ class _File:
         return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
 
 
-def _charged(
-    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
-) -> list[Windowed]:
+def _charged(past: Past, output: str, release_id: str, key_fingerprint: str) -> list[Windowed]:
     """Returns the charges of a release that are of windows, the latest one last."""
+    entries = past.of_release(output, release_id)
     of_windows = windowed(entries)
     of_release = charges_of(entries, output, release_id, key_fingerprint)
     return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
 
 
-def _live(entries: Sequence[Entry]) -> dict[str, WindowCharge]:
-    """Returns the windows of all claims that count, by the SHA-256 of their files."""
-    return {
-        _sha256(one.claim): one.window
-        for one in windowed(entries).values()
-        if one.claim is not None
-    }
+def _live(past: Past, scope: str) -> dict[str, WindowCharge]:
+    """Returns the windows of a scope that have claims that count, by the SHA-256 of their files."""
+    return {sha256: WindowCharge(scope, label) for label, sha256 in past.claims(scope)}
 
 
 def _sha256(claim: Entry | None) -> str:

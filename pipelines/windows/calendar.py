@@ -103,7 +103,10 @@ def calendar_of(
     now = time.time_ns() // 1_000 if now_us is None else now_us
     windows = schedule.windows()
     scope = known_scope(config, store)
-    entries = [] if ledger is None else ledger.entries()
+    entries: list[Entry] = []
+    if ledger is not None:
+        with ledger.past() as past:
+            entries = past.entries()
     last = charges(entries)
     of_label: dict[str, list[Entry]] = {}
     for charge, windowed_charge in windowed(entries).items():
