@@ -46,8 +46,12 @@ from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine
 
+# A window: its scope and its label.
+_Place = tuple[str, str]
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
+# By so many bits of a digest most cases that are not asked for are told apart.
+_N_BITS = 20
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
     "for good, release under another schedule, such as one with another origin, whose windows are "
@@ -160,7 +164,7 @@ class UnitBook:
         # Earlier claims are read before the ledger is locked; under the lock, only those made
         # since.
         release = output, release_id, key_fingerprint
-        claimed: dict[str, WindowCharge] = {}
+        claimed: dict[str, _Place] = {}
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
             scopes = {one.window.scope for one in _charged(past, *release)}
@@ -174,14 +178,14 @@ class UnitBook:
             self._check_cap(units, window)
             others = _live(past, window.scope)
             verified.update(self._verified(others, known=verified))
-            claims = [(at.label, verified[sha256].units) for sha256, at in others.items()]
+            claims = [(label, verified[sha256].units) for sha256, (_, label) in others.items()]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - to_count.weight
             return self._written(_File(window.scope, window.label, n_left_out, to_count))
 
         sha256 = claim(self._ledger, release, freeze)
         for scope in scopes:  # so that the next one need not open every file
-            live = [name for name, at in claimed.items() if at.scope == scope]
+            live = [name for name, at in claimed.items() if at[0] == scope]
             self._of_scope(scope).pack(live)
         frozen = self.frozen(*release)
         if frozen is None or frozen.sha256 != sha256:
@@ -207,7 +211,7 @@ class UnitBook:
                 return None
             sha256, window = _sha256(live[-1].claim), live[-1].window
             self._check_scope(past, window.scope)
-        file = self._verified({sha256: window})[sha256]
+        file = self._verified({sha256: window.place})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
     def check(self, scope: str | None = None, every_file: bool = False) -> int:
@@ -223,7 +227,7 @@ class UnitBook:
                 under another key, which this book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        claimed: dict[str, WindowCharge] = {}
+        claimed: dict[str, _Place] = {}
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
             if scope is not None:
@@ -278,14 +282,14 @@ class UnitBook:
 
     def _verified(
         self,
-        claimed: Mapping[str, WindowCharge],
+        claimed: Mapping[str, _Place],
         known: Mapping[str, _File] | None = None,
         every_file: bool = False,
     ) -> dict[str, _File]:
         """Reads the files that claims name, and compares each with the ledger.
 
         Args:
-            claimed: The window of each file, by its SHA-256.
+            claimed: The scope and the label of each file's window, by its SHA-256.
             known: Files that the caller has read and compared already.
             every_file: Whether each file is read itself, and no pack or earlier copy is enough.
 
@@ -296,9 +300,9 @@ class UnitBook:
             BookError: One is missing, or not what the ledger says.
         """
         of_scopes: dict[str, list[str]] = {}
-        for sha256, at in claimed.items():
+        for sha256, (scope, _) in claimed.items():
             if sha256 not in (known or {}):
-                of_scopes.setdefault(at.scope, []).append(sha256)
+                of_scopes.setdefault(scope, []).append(sha256)
         files = {}
         for scope, asked in of_scopes.items():
             contents = self._of_scope(scope).read(asked, every_file)
@@ -308,35 +312,37 @@ class UnitBook:
                 files[sha256] = self._parsed(sha256, data, claimed[sha256])
         return files
 
-    def _damaged(self, damage: Damage, window: WindowCharge) -> BookError:
+    def _damaged(self, damage: Damage, window: _Place) -> BookError:
+        _, label = window
         if damage.is_there:
             return BookError(
-                f"the book of counted units was changed: {damage.path}, what window {window.label} "
+                f"the book of counted units was changed: {damage.path}, what window {label} "
                 f"counted, is not what {self._ledger.place} says. {_MEND}"
             )
         what = "is not there"
         if damage.error is not None:
             what = f"cannot be read ({_reason(damage.error)})"
         return BookError(
-            f"the book of counted units lacks what window {window.label} counted: {damage.path} "
+            f"the book of counted units lacks what window {label} counted: {damage.path} "
             f"{what}. {_MEND}"
         )
 
-    def _parsed(self, sha256: str, data: memoryview, window: WindowCharge) -> _File:
+    def _parsed(self, sha256: str, data: memoryview, window: _Place) -> _File:
+        scope, label = window
         file = self._files.get(sha256)
         if file is None:
             try:
                 file = self._files[sha256] = _File.from_bytes(bytes(data))
             except (ValueError, KeyError, TypeError) as error:
                 raise BookError(
-                    f"{self._path(window.scope, sha256)} is no file of a book of counted units, "
+                    f"{self._path(scope, sha256)} is no file of a book of counted units, "
                     f"though {self._ledger.place} names it ({type(error).__name__}); use the "
                     "version of tracecloak that wrote it, or a later one"
                 ) from None
-        if (file.scope, file.label) != (window.scope, window.label):
+        if (file.scope, file.label) != window:
             raise BookError(
-                f"{self._path(window.scope, sha256)} is of window {file.label} of scope "
-                f"{file.scope}, and {self._ledger.place} names it for window {window.label}. "
+                f"{self._path(scope, sha256)} is of window {file.label} of scope "
+                f"{file.scope}, and {self._ledger.place} names it for window {label}. "
                 f"{_MEND}"
             )
         return file
@@ -413,8 +419,12 @@ def _of_the_same(
     n_rows = np.array([of.weight for _, of in filled])
     words = np.concatenate([of.digests[:, 0] for _, of in filled])
     asked = np.unique(units.digests[:, 0])
-    places = np.minimum(np.searchsorted(asked, words), len(asked) - 1)
-    is_same = asked[places] == words
+    # Few words begin like one that is asked for, so few are searched for.
+    begins = np.zeros(1 << _N_BITS, bool)
+    begins[asked >> np.uint64(64 - _N_BITS)] = True
+    is_same = begins[words >> np.uint64(64 - _N_BITS)]
+    places = np.minimum(np.searchsorted(asked, words[is_same]), len(asked) - 1)
+    is_same[is_same] = asked[places] == words[is_same]
     ends = np.cumsum(n_rows)
     hit = np.unique(np.searchsorted(ends, np.flatnonzero(is_same), "right"))
     return [
@@ -466,9 +476,9 @@ def _charged(past: Past, output: str, release_id: str, key_fingerprint: str) -> 
     return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
 
 
-def _live(past: Past, scope: str) -> dict[str, WindowCharge]:
+def _live(past: Past, scope: str) -> dict[str, _Place]:
     """Returns the windows of a scope that have claims that count, by the SHA-256 of their files."""
-    return {sha256: WindowCharge(scope, label) for label, sha256 in past.claims(scope)}
+    return {sha256: (scope, label) for label, sha256 in past.claims(scope)}
 
 
 def _sha256(claim: Entry | None) -> str:
