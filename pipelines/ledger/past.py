@@ -45,7 +45,7 @@ _columns_of = operator.attrgetter(*_NAMES)
 # Stands for the window of a scope that is the dearest by epsilon, and the one that is by delta.
 _DEAREST = "the dearest"
 _LOCK_SECONDS = 60
-_TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "claims", "reservations")
+_TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
 _SCHEMA = f"""
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
     CREATE INDEX entries_of_release ON entries (release_id, output) WHERE action <> 'step';
@@ -60,9 +60,11 @@ _SCHEMA = f"""
         PRIMARY KEY (account, unit, adjacency)) WITHOUT ROWID;
     CREATE TABLE unfinished (account TEXT, release_id TEXT, output TEXT,
         PRIMARY KEY (account, release_id, output)) WITHOUT ROWID;
-    CREATE TABLE claims (scope TEXT, label TEXT, sha256 TEXT, release_id TEXT, output TEXT);
-    CREATE INDEX claims_of_scope ON claims (scope);
-    CREATE INDEX claims_of_release ON claims (release_id, output);
+    CREATE TABLE windows (scope TEXT, label TEXT, sha256 TEXT, last INTEGER, release_id TEXT,
+        output TEXT);
+    CREATE INDEX windows_of_scope ON windows (scope);
+    CREATE INDEX windows_with_claims ON windows (scope) WHERE sha256 IS NOT NULL;
+    CREATE INDEX windows_of_release ON windows (release_id, output);
     CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
     PRAGMA user_version = 1;
 """
@@ -152,19 +154,34 @@ class Past:
 
     def claims(self, scope: str) -> list[tuple[str, str]]:
         """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each."""
-        return self._rows("label, sha256", "claims", scope=scope)
+        return self._all(
+            "SELECT label, sha256 FROM windows WHERE scope = ? AND sha256 IS NOT NULL "
+            "ORDER BY rowid",
+            scope,
+        )
+
+    def charged(self, scope: str) -> list[tuple[str, Entry]]:
+        """Returns (label of the window, last entry) of each charge in a scope, in their order."""
+        rows = self._all(
+            f"SELECT label, {', '.join(f'entries.{name}' for name in _NAMES)} FROM windows JOIN "
+            "entries ON seq = last WHERE scope = ? ORDER BY windows.rowid",
+            scope,
+        )
+        return [(label, Entry(*row)) for label, *row in rows]
 
     def scopes_between(self, after: str, before: str) -> list[str]:
         """Returns the first scope with claims in an open interval of their names, if there is."""
         found = self._all(
-            "SELECT scope FROM claims WHERE scope > ? AND scope < ? ORDER BY scope LIMIT 1",
+            "SELECT scope FROM windows WHERE scope > ? AND scope < ? AND sha256 IS NOT NULL "
+            "ORDER BY scope LIMIT 1",
             after, before,
         )  # fmt: skip
         return [scope for (scope,) in found]
 
     def claimed_scopes(self) -> list[str]:
         """Returns all scopes in which something is claimed."""
-        return [scope for (scope,) in self._all("SELECT DISTINCT scope FROM claims ORDER BY 1")]
+        asked = "SELECT DISTINCT scope FROM windows WHERE sha256 IS NOT NULL ORDER BY 1"
+        return [scope for (scope,) in self._all(asked)]
 
     def spent(self, account: str, window: WindowCharge | None = None) -> Spent:
         """Returns what the charges of an account cost, of the windows of a scope the dearest.
@@ -272,7 +289,8 @@ class Past:
         of_windows = windowed(after)
         was_closed = {c for c, entry in charges(before).items() if _is_closed(entry)}
         unfinished = set()
-        for charge, entry in charges(after).items():
+        last = charges(after)
+        for charge, entry in last.items():
             if entry.is_open:
                 unfinished.add((entry.account, release_id, output))
             elif _is_closed(entry) and charge not in was_closed:
@@ -280,11 +298,16 @@ class Past:
         for table, rows in (
             ("unfinished", sorted(unfinished)),
             (
-                "claims",
+                "windows",
                 [
-                    (*one.window.place, one.claim.units_sha256, release_id, output)
-                    for one in of_windows.values()
-                    if one.claim is not None
+                    (
+                        *one.window.place,
+                        None if one.claim is None else one.claim.units_sha256,
+                        last[charge].seq,
+                        release_id,
+                        output,
+                    )
+                    for charge, one in of_windows.items()
                 ],
             ),
         ):

@@ -19,7 +19,7 @@ from tests.support.ledgers import account, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of, spent_in
+from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge, windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -86,6 +86,13 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
             assert balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
             ) == balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
+        last = charges(entries)
+        for scope in ("s", "t"):
+            assert sorted((label, e.seq) for label, e in past.charged(scope)) == sorted(
+                (one.window.label, last[charge].seq)
+                for charge, one in windowed(entries).items()
+                if one.window.scope == scope
+            )
         claimed = [one for one in windowed(entries).values() if one.claim is not None]
         for scope in {one.window.scope for one in claimed}:
             assert sorted(past.claims(scope)) == sorted(
