@@ -45,6 +45,8 @@ _columns_of = operator.attrgetter(*_NAMES)
 # Stands for the window of a scope that is the dearest by epsilon, and the one that is by delta.
 _DEAREST = "the dearest"
 _LOCK_SECONDS = 60
+# Raised with any table but that of the entries: what follows from them is then computed again.
+_VERSION = 1
 _TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
 _SCHEMA = f"""
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
@@ -66,7 +68,7 @@ _SCHEMA = f"""
     CREATE INDEX windows_with_claims ON windows (scope) WHERE sha256 IS NOT NULL;
     CREATE INDEX windows_of_release ON windows (release_id, output);
     CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
-    PRAGMA user_version = 1;
+    PRAGMA user_version = {_VERSION};
 """
 
 
@@ -94,11 +96,23 @@ class Past:
                 timeout=_LOCK_SECONDS,
                 isolation_level=None,
             )
-            if self._one("PRAGMA user_version")[0] == 0:
+            if self._version != _VERSION:
                 with self._changing():
-                    if self._one("PRAGMA user_version")[0] == 0:  # nobody was first
-                        for statement in _SCHEMA.split(";"):
-                            self._database.execute(statement)
+                    if self._version != _VERSION:  # nobody was first
+                        self._begin()
+
+    @property
+    def _version(self) -> int:
+        return int(self._one("PRAGMA user_version")[0])
+
+    def _begin(self) -> None:
+        """Makes the tables, of the entries that are there, if another version made it."""
+        entries = self.entries() if self._version else []
+        for (table,) in self._all("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            self._database.execute(f"DROP TABLE {table}")
+        for statement in _SCHEMA.split(";"):
+            self._database.execute(statement)
+        self._add(entries)
 
     def close(self) -> None:
         """Ends it; one in memory is gone."""

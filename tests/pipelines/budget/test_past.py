@@ -184,6 +184,13 @@ def test_a_copy_that_says_something_else_is_told_by_verify(world: World) -> None
     assert reading.verify(world.opened()).is_sound
 
 
+def test_what_another_version_made_is_computed_again_from_its_entries(world: World) -> None:
+    _execute(world.copy, "DROP TABLE dearest")
+    _execute(world.copy, "PRAGMA user_version = 7")
+    assert world.opened().balance("a").spent_epsilon == Fraction("0.4")
+    assert reading.verify(world.opened()).is_sound
+
+
 def _execute(file: Path, statement: str) -> None:
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute(statement)
