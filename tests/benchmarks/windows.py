@@ -96,7 +96,7 @@ def main() -> None:
             f"{n_windows:6,} windows of {n_cases:5,} cases {took[n_windows]:6.2f} s of the "
             f"processor, the first time {first:6.2f} s"
         )
-    ratio("one more window after 3,650, to one after 100", took[3_650] / took[100], 20)
+    ratio("one more window after 3,650, to one after 100", took[3_650] / took[100], 7)
 
 
 def _units(number: int, n_cases: int) -> CountedUnits:
