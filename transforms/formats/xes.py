@@ -195,7 +195,7 @@ class XesReader:
                 is_sound = False
                 yield from log.batches(batch_rows, 1)
                 yield log.leave_out()
-                piece = _from_trace(source, piece, feed.next_place(fault))
+                piece = _from_trace(source, feed.behind(fault))
                 is_end = not piece
                 feed, left = feed.anew(), 0
         if log.emitted and not log.present.issuperset(required):
@@ -375,12 +375,12 @@ class _Feed:
         given = self._held + self._piece
         return given[place - self.fed :]
 
-    def next_place(self, fault: _Fault) -> int:
-        """Returns from where in the last piece a trace may begin that is not the one at fault."""
+    def behind(self, fault: _Fault) -> bytes:
+        """Returns what was given from where on a trace may begin that is not the one at fault."""
         # Of what follows a fault the first piece begins with the trace that is at fault now.
-        before = self.fed - len(self._piece)
-        is_begun_anew = 0 < self._begin == before
-        return max(fault.place - before, int(is_begun_anew))
+        first = self._begin + 1 if self._begin else 0
+        given = self._held + self._piece
+        return given[max(fault.place, first) - (self.fed - len(given)) :]
 
     def anew(self, first_line: int = 1) -> _Feed:
         """Returns what parses what follows a fault, or from the begin of a trace on."""
@@ -768,19 +768,18 @@ def _refusal(fault: _Fault) -> InputSchemaError:
     )
 
 
-def _from_trace(stream: _Joined, piece: bytes, start: int) -> bytes:
+def _from_trace(stream: _Joined, piece: bytes) -> bytes:
     """Returns what follows from where the next trace begins; nothing if none does.
 
     Args:
         stream: What comes after `piece`; is read up to that trace.
-        piece: What was read last.
-        start: From where in it a trace may begin.
+        piece: What was read last, from where a trace may begin.
     """
-    while (tag := _TRACE_TAG.search(piece, start)) is None:
+    while (tag := _TRACE_TAG.search(piece)) is None:
         more = _read(stream, _PIECE_BYTES)
         if not more:
             return b""
-        piece, start = piece[max(start, len(piece) - _TAG_BYTES) :] + more, 0
+        piece = piece[-_TAG_BYTES:] + more
     return piece[tag.start() :]
 
 
