@@ -550,7 +550,7 @@ def _groups(blocks: Iterator[_Block], batch_rows: int) -> Iterator[list[_Block]]
             if block.block is not None:
                 n_rows += block.block.num_records
                 n_bytes += block.block.bytes_.getbuffer().nbytes
-            if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= _GROUP_BYTES:
+            if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= min(_GROUP_BYTES, BATCH_BYTES):
                 yield group
                 group, n_rows, n_bytes = [], 0, 0
     except Exception:

@@ -337,7 +337,8 @@ class _Feed:
             raise self.fault("its encoding is unknown or broken") from None
         self._token = self.fed - parser.CurrentByteIndex
         if self._token > _TOKEN_BYTES:
-            raise self.fault("an XML token is longer than 16 MiB")
+            # A trace whose tag it is was met here, and does not begin there once more.
+            raise _Fault("an XML token is longer than 16 MiB", self._line, self.fed - len(piece))
         self._check_names()
 
     def _check_names(self) -> None:
