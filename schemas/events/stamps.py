@@ -101,7 +101,7 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
 
     Texts of one width mostly have one shape, which is then looked at once for all of them.
     """
-    width = _widths(text)
+    width = np.asarray(pc.fill_null(pc.binary_length(text), 0))
     if len(width) == 0 or width.min() == width.max():
         stamped, local = _of_one_width(text)
     else:
@@ -151,11 +151,6 @@ def _of_any_shape(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
     local = cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
     return stamped.cast(pa.int64()), local.cast(pa.int64())
-
-
-def _widths(text: pa.Array) -> np.ndarray:
-    """int32[n]: bytes of each text; 0 for null."""
-    return np.asarray(pc.fill_null(pc.binary_length(text), 0))
 
 
 def _shape(text: pa.Array) -> str | None:

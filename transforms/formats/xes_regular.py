@@ -26,7 +26,7 @@ END = b"</trace>"
 CASE_PREFIX = "case:"
 # More different heads of attributes than this are no few ones: a parser is as fast.
 _HEADS = 4_096
-_HEADS_BYTES = 1 << 20
+_HEADS_BYTES = 64 << 10  # of what is remembered of each
 
 # What XML Schema takes for a long, as far as Python reads its digits, and for a double.
 _LONG = re.compile(r"[ \t\r\n]*[+-]?[0-9]{1,4000}[ \t\r\n]*")
