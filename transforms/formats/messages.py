@@ -38,7 +38,7 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
-from tracecloak.schemas.events.scalars import text_of, texts, texts_of_scalars
+from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
 from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_SCALAR, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.schemas.streams.message_reasons import (
@@ -304,18 +304,19 @@ class _Listed:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-        self.data = [data if type(data := m.data) is bytes else b"" for m in messages]
+        contents = [getattr(message, "data", None) for message in messages]
+        self.data = [one if type(one) is bytes else b"" for one in contents]
         self.orders = np.array([order_in_source(message) for message in messages], np.int64)
 
     def are_plain(self, names: Collection[str]) -> np.ndarray:
-        return np.array(
-            [
-                getattr(m, "is_stamped", True)
-                and not any(name in names for name in m.attributes or ())
-                for m in self._messages
-            ],
-            bool,
-        )
+        return np.array([_is_plain(message, names) for message in self._messages], bool)
+
+
+def _is_plain(message: Message, names: Collection[str]) -> bool:
+    if not getattr(message, "is_stamped", True):
+        return False
+    attributes = getattr(message, "attributes", None) or {}
+    return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
 
 
 class _Rows:
@@ -340,8 +341,8 @@ class _Rows:
         self._ids: dict[int, str | None] = {}
         # By how the time came: as text of a field, as ISO 8601 whatever the format, or as a number.
         self._texts, self._iso_texts, self._numbers = (_Group(names) for _ in range(3))
-        # Of messages that were read together: their numbers, columns, and ids of events.
-        self._plain: list[tuple[np.ndarray, pa.RecordBatch, pa.Array]] = []
+        # Of messages that were read together: their numbers, columns, fractions, ids of events.
+        self._plain: list[tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]] = []
 
     def read_plain(self, messages: MessageColumns) -> np.ndarray:
         """Takes in the messages that can be read together; returns int64[m], the other ones.
@@ -356,33 +357,34 @@ class _Rows:
             return np.flatnonzero(is_left)
         attributes = {_ENCODING, layout.id_attribute, layout.time_attribute}
         rows = np.flatnonzero(messages.are_plain({name for name in attributes if name}))
-        time = self._sources[TIMESTAMP]
-        fractional = [time] if fields.count(time) == 1 else []
+        names = [name for name in self._sources if name != TIMESTAMP]
         data = [messages.data[row] for row in rows.tolist()]
-        for places, read in parsed(data, dict.fromkeys(fields), fractional):
-            times = self._plain_times(read[time])
+        for places, read in parsed(data, dict.fromkeys(fields)):
+            texts = {field: text for field, (_, text, _) in read.items()}
+            times = self._plain_times(*read[self._sources[TIMESTAMP]][:2])
             is_usual = pc.is_valid(times)
             if operations is not None:
                 named = pa.array(operations.events, pa.string())
-                is_usual = pc.and_(is_usual, pc.is_in(texts(read[operations.field]), named))
-            names = [name for name in self._sources if name != TIMESTAMP]
-            columns = [*(texts(read[self._sources[name]]) for name in names), times]
+                is_usual = pc.and_(is_usual, pc.is_in(texts[operations.field], named))
+            columns = [*(texts[self._sources[name]] for name in names), times]
             batch = pa.RecordBatch.from_arrays(columns, [*names, TIMESTAMP]).filter(is_usual)
-            numbers = rows[places[np.asarray(is_usual)]]
+            which = np.asarray(is_usual)
+            numbers = rows[places[which]]
             is_left[numbers] = False
-            self._plain.append(
-                (numbers, batch, _no_empty(texts(read[layout.event_id])).filter(is_usual))
-            )
+            marks = {name: read[self._sources[name]][2][which] for name in names}
+            ids = _no_empty(texts[layout.event_id]).filter(is_usual)
+            self._plain.append((numbers, batch, marks, ids))
         return np.flatnonzero(is_left)
 
-    def _plain_times(self, values: pa.Array) -> pa.Array:
-        """The texts, or the times, of a column of times; null where `_time` is to be asked."""
-        if pa.types.is_string(values.type):
-            return _no_empty(values)
+    def _plain_times(self, kind: pa.DataType, texts: pa.Array) -> pa.Array:
+        """The texts, or the times, of values of a type; null where `_time` is to be asked."""
+        if pa.types.is_string(kind):
+            return _no_empty(texts)
         unit = self._unit
-        if unit is None:
-            return pa.nulls(len(values), _MICROS)
-        if pa.types.is_integer(values.type):
+        if unit is None or pa.types.is_boolean(kind):
+            return pa.nulls(len(texts), _MICROS)
+        values = texts.cast(kind)
+        if pa.types.is_integer(kind):
             lowest, highest = -(-MIN_TIME_US // unit), MAX_TIME_US // unit
             inside = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
             micros = pc.multiply(pc.if_else(inside, values, None), unit)
@@ -395,8 +397,8 @@ class _Rows:
     def event_ids(self, numbers: np.ndarray) -> pa.Array:
         """Returns string[n], the ids of the events of messages; null where they have none."""
         singly = np.fromiter(self._ids, np.int64, len(self._ids))
-        known = np.concatenate([singly, *(rows for rows, _, _ in self._plain)])
-        ids = [pa.array(self._ids.values(), pa.string()), *(ids for _, _, ids in self._plain)]
+        known = np.concatenate([singly, *(rows for rows, _, _, _ in self._plain)])
+        ids = [pa.array(self._ids.values(), pa.string()), *(ids for _, _, _, ids in self._plain)]
         place = np.zeros(int(known.max(initial=-1)) + 1, np.int64)
         place[known] = np.arange(len(known))
         return pa.concat_arrays(ids).take(pa.array(place[numbers]))
@@ -492,9 +494,9 @@ class _Rows:
         Fractions are as in `transforms.formats.base.RawBatch`.
         """
         iso = replace(mapping, timestamp_format=None)
-        for numbers, columns, _ in self._plain:
+        for numbers, columns, marks, _ in self._plain:
             is_text = pa.types.is_string(columns.schema.field(TIMESTAMP).type)
-            yield mapping if is_text else iso, numbers, columns, {}
+            yield mapping if is_text else iso, numbers, columns, marks
         for group, its_mapping, kind in (
             (self._texts, mapping, pa.string()),
             (self._iso_texts, iso, pa.string()),
