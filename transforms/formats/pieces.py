@@ -3,7 +3,7 @@
 A file of text is looked at in stretches of bytes, each by itself and by whoever has time. A look
 begins behind the first line break of its stretch and ends behind the first one of the next. It
 counts the records that end there; where line breaks can stand within quotes, it does so for both
-answers to the question that the bytes before would settle. All looks together settle it: an automaton of two
+answers to the question that the bytes before would settle. All looks settle it: an automaton of two
 states, whose steps over a stretch are a function of the state before it, and such functions are
 composed (Ladner and Fischer, Parallel Prefix Computation, J. ACM 1980).
 
