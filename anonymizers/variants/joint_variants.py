@@ -59,6 +59,7 @@ from tracecloak.anonymizers.variants.markov_chain import (
 )
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
+from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published.measures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -394,11 +395,11 @@ class Measured:
         squares = flows.squares[flows.rows]
         clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
         row, cell = self.marginals.entries(proposals)
-        used, place = np.unique(cell, return_inverse=True)
+        used, place = distinct_places(cell)
         noisy = self.counts[used]
         noise, names = self.marginals_noise, domain.vocabulary
         note_occurrences(self.marginals, used, noisy, noise, names, randomness)
-        reached, column = np.unique(flows.keys, return_inverse=True)
+        reached, column = distinct_places(flows.keys)
         of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
         n_seen = self.seen.n_variants
         blocks = (

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 
@@ -56,11 +57,10 @@ class CaseCells:
         """
         names = None
         if n_cases * n_keys > _INT64_MAX:  # only the cells that occur are numbered
-            names, keys = np.unique(keys, return_inverse=True)
+            names, keys = distinct_places(keys)
         width = n_keys if names is None else len(names)
-        entries, counts = np.unique(cases * width + keys, return_counts=True)
+        entries, counts = distinct_counts(cases * width + keys)
         case, key = np.divmod(entries, max(width, 1))
-        counts = counts.astype(np.int64)
         # At most the square of the occurrences, which fits whatever fits memory.
         squares = sum_groups(case, counts**2, n_cases)
         return cls(case, key if names is None else names[key], counts, squares, n_keys)
