@@ -72,6 +72,49 @@ class Trie:
         return cls(parents, activities, counts, is_end, depths, heights, node)
 
 
+@dataclass(frozen=True, eq=False)
+class PrefixLevels:
+    """The same prefixes level by level: those of one length are neighbours, the empty one is first.
+
+    Attributes:
+        parents: int64[n_nodes], ascending; the root's is 0.
+        activities: int64[n_nodes], last activity of the prefix; the root's is -1.
+        offsets: list of n_levels + 1 numbers, where the nodes of each length begin.
+        ends: int64[n_variants], the node at which each variant ends.
+    """
+
+    parents: np.ndarray
+    activities: np.ndarray
+    offsets: list[int]
+    ends: np.ndarray
+
+    @classmethod
+    def from_variants(cls, variants: VariantHistogram) -> PrefixLevels:
+        """Builds the levels; a variant may be empty."""
+        lengths = np.diff(variants.offsets)
+        n_empty = int((lengths == 0).sum())  # those are first
+        offsets, lengths = variants.offsets[n_empty:], lengths[n_empty:]
+        ends = np.zeros(variants.n_variants, np.int64)
+        if not len(lengths):
+            return cls(np.zeros(1, np.int64), np.full(1, -1), [0, 1], ends)
+        row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        depth = (np.arange(len(row)) - offsets[row]).astype(np.int32)
+        node = _number_prefixes(offsets, variants.codes, lengths, row, depth)
+        first = np.empty(int(node.max()) + 1, np.int64)
+        first[node[::-1]] = np.arange(len(node) - 1, -1, -1)  # the first position of each node
+        inner = first[1:]
+        order = order_of_small(depth[inner], int(lengths.max()))
+        level_of = np.zeros(len(first), np.int64)
+        level_of[1 + order] = np.arange(1, len(first))
+        inner = inner[order]
+        parents, activities = np.zeros(len(first), np.int64), np.full(len(first), -1)
+        parents[1:] = np.where(depth[inner] == 0, 0, level_of[node[inner - 1]])
+        activities[1:] = variants.codes[inner]
+        ends[n_empty:] = level_of[node[offsets[1:] - 1]]
+        sizes = np.bincount(depth[inner])
+        return cls(parents, activities, [0, *np.cumsum([1, *sizes]).tolist()], ends)
+
+
 def _number_prefixes(
     offsets: np.ndarray, codes: np.ndarray, lengths: np.ndarray, row: np.ndarray, depth: np.ndarray
 ) -> np.ndarray:
