@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays import distinct
-from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
+from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places, stable_order
 
 _INT64 = np.iinfo(np.int64)
 
@@ -20,6 +20,7 @@ def _compare(keys: np.ndarray) -> None:
         for column, naive in zip(result, expected, strict=True):
             assert column.dtype == naive.dtype
             assert np.array_equal(column, naive)
+    assert np.array_equal(stable_order(keys), np.argsort(keys, kind="stable"))
     assert np.array_equal(keys, before)
 
 
