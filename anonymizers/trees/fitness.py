@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tracecloak.schemas.arrays.prefixes import PrefixLevels
 from tracecloak.schemas.models.process_tree import ProcessTree, normalise
-from tracecloak.schemas.statistics.trie import PrefixLevels
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Measure = Literal["fits", "share"]
@@ -214,7 +214,7 @@ def _states(automaton: _Automaton, levels: PrefixLevels, is_replayed: np.ndarray
     """int32[n_nodes], the state after each prefix; notes of which the last event is allowed."""
     states = np.zeros(len(levels.parents), np.int32)
     for begin, end in pairwise(levels.offsets[1:]):
-        parents, codes = levels.parents[begin:end], levels.activities[begin:end]
+        parents, codes = levels.parents[begin:end], levels.codes[begin:end]
         before = states[parents]
         if end - begin > _FEW:
             further = automaton.after(before, codes)

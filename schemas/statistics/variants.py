@@ -20,7 +20,7 @@ from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequenc
 from tracecloak.schemas.events.traces import TraceBatch
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.trie import PrefixLevels
+    from tracecloak.schemas.arrays.prefixes import PrefixLevels
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,9 @@ class VariantHistogram:
     @cached_property
     def levels(self) -> PrefixLevels:
         """The prefixes of the variants, level by level."""
-        from tracecloak.schemas.statistics.trie import PrefixLevels  # which is made of these
+        from tracecloak.schemas.arrays.prefixes import PrefixLevels  # which few releases need
 
-        return PrefixLevels.from_variants(self)
+        return PrefixLevels.of(self.offsets, self.codes)
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
