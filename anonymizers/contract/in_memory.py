@@ -16,7 +16,8 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard

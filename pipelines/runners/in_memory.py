@@ -12,13 +12,11 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile
-from tracecloak.transforms.batch.commit import Written, commit
-from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
-from tracecloak.transforms.publish.release_files import write_products
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
     from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -65,6 +63,10 @@ class InMemoryDriver:
             lambda step: _LOG.info("next: %s", step),
             spec.draws,
         )
+        # The writers are loaded once there is something to write.
+        from tracecloak.transforms.batch.commit import Written, commit
+        from tracecloak.transforms.publish.release_files import write_products
+
         others = write_products(target.folder, target.manifest, release.products)
         parts: list[OutputFile] = []
         log: LogCounts | None = None
