@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
@@ -18,12 +18,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
-from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
+from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -32,6 +32,7 @@ LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.
 BATCH_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+_BLANKS = b" \t\r"
 _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
@@ -75,16 +76,34 @@ class JsonLinesReader:
         A wanted column that has no value in a batch is left out of it unless it is required. A file
         without any line has no records, and lacks no column.
         """
+        lacks: list[Lacks] = []
+        yield from self.read_piece(stream, None, wanted, required, batch_rows, lacks.append)
+        error = Lacks.merge(lacks).error()
+        if error is None:
+            return
+        if not self.goes_on:
+            raise error
+        _OPERATOR.warning("%s", error)
+
+    def divider(self) -> Divider:
+        """Returns what divides a file between its lines; see `DividedReader`."""
+        return TextDivider(self, lambda: LineScanner(_BLANKS, LINE_BYTES), has_bom=True)
+
+    def read_piece(
+        self,
+        text: BinaryIO,
+        names: Sequence[str] | None,
+        wanted: Sequence[str],
+        required: Collection[str],
+        batch_rows: int,
+        tell: Callable[[Lacks], None],
+    ) -> Iterator[RawBatch]:
+        """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
         lines = _Lines(wanted, required)
-        for block in _blocks(stream, batch_rows):
+        for block in _blocks(text, batch_rows):
             yield from lines.batches(block)
-        if lines.unseen and lines.n_records:
-            error = missing_columns(list(lines.keys), lines.unseen)
-            if not lines.keys:
-                error = InputSchemaError("no line of the input is a JSON object with a key")
-            if not self.goes_on:
-                raise error
-            _OPERATOR.warning("%s", error)
+        if lines.unseen:
+            tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
 class _Lines:
@@ -234,7 +253,7 @@ def _lines(block: bytes | None) -> Iterator[bytes | None]:
     if block is None:
         yield None
     else:
-        yield from filter(None, (line.strip(b" \t\r") for line in block.split(b"\n")))
+        yield from filter(None, (line.strip(_BLANKS) for line in block.split(b"\n")))
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -55,8 +55,8 @@ from tracecloak.schemas.streams.message_reasons import (
     TOMBSTONE,
     UNSTAMPED,
 )
+from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
-from tracecloak.transforms.formats.plain_messages import parsed
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.kafka_double import BY_SENDER, STAMPED, Record
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.transforms.formats import messages, plain_messages
+from tracecloak.transforms.formats import jsonl_regular, messages
+from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
-from tracecloak.transforms.formats.plain_messages import parsed
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
 
 
@@ -144,8 +144,8 @@ def test_all_but_the_odd_ones_are_read_together(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_long_lines_are_parsed_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_messages, "_MOST_BYTES", 1_000)
-    monkeypatch.setattr(plain_messages, "_LINES_BYTES", 10_000)
+    monkeypatch.setattr(jsonl_regular, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(jsonl_regular, "_LINES_BYTES", 10_000)
     line = json.dumps({"a": "x" * 900}).encode()
     parts = list(parsed([line] * 40 + [b'{"a": "' + b"x" * 1_000 + b'"}'], ["a"]))
     assert len(parts) > 2
