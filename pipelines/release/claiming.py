@@ -104,7 +104,14 @@ def job_of(run: Run) -> Job:
         operator_folder=run.dead_letter.folder,
     )
     target = Target(spec, folder, manifest_of_run(run), config.formats, config.parts)
-    job = Job(run.source, run.dead_letter, target, config.shards)
+    job = Job(
+        run.source,
+        run.dead_letter,
+        target,
+        config.shards,
+        memory_bytes=config.memory,
+        n_workers=config.workers,
+    )
     for concern in run.concerns:
         job = concern.claim(run, job)
     # What was claimed may be part of what the release says of itself.

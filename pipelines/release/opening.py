@@ -15,6 +15,7 @@ from tracecloak.pipelines.keys.receipts import InputFile, Origin, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -74,6 +75,11 @@ def _opened(
         config.largest_error_ratio,
     )
     check_worker_keys(config)
+    if driver.beam_version is not None and (config.memory or config.workers):
+        raise UsageError(
+            f"memory and workers are for runner InMemory, and runner {config.runner} has flags of "
+            "its own for them; leave memory and workers out, or the runner"
+        )
     driver.check_ready()
     books = Books(store, ledger, folder)
     run = Run(config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)
