@@ -30,6 +30,8 @@ _LOG = logging.getLogger("tracecloak")
 _ORDERED_BYTES = 3
 # Of a part that is merged, about so many bytes of each of its runs are in memory at once.
 _RUN_BYTES = 1 << 18
+# To write a part takes about so much, however large it is: its texts, a group of rows at a time.
+_WRITTEN_BYTES = 200 << 20
 
 _Batch = tuple[dict[str, Any], list[tuple[int, TraceBatch]]]
 
@@ -75,7 +77,8 @@ class LogParts:
                 self._parts[number].append(self._hold.put(cases))
         log = LogCounts(**{name: pieces.result() for name, pieces in counted.items()})
         folder, manifest, n_parts = self._target.folder, self._target.manifest, len(self._parts)
-        parts = list(self._workers.each(self._write_part, range(n_parts)))
+        n_writers = max(self._limits.n_workers * self._limits.step_bytes // _WRITTEN_BYTES, 1)
+        parts = list(self._workers.each(self._write_part, range(n_parts), n_writers))
         beside = [write_dfg(folder, log.graph, log.names)]
         for kind in self._target.exports:
             beside.append(write_export(folder, manifest, kind, n_parts))
@@ -105,14 +108,21 @@ class LogParts:
     def _merged(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
 
-        A run is a batch in its order, held in pieces; see `rows_of_part` for the order.
+        A run is as many cases as can be ordered at once, held in pieces; see `rows_of_part`.
         """
         runs: list[list[Block[TraceBatch]]] = []
-        for block in blocks:
+        cases: list[TraceBatch] = []
+        n_bytes = 0
+        for i, block in enumerate(blocks):
             batch = self._hold.take(block)
             schema = released_schema(batch.attribute_types)
-            if batch.n_cases:
-                runs.append([self._hold.put(one) for one in in_order(batch).split(_RUN_BYTES)])
+            cases += [batch] if batch.n_cases else []
+            n_bytes += block.n_bytes
+            is_last = i + 1 == len(blocks)
+            if cases and (is_last or n_bytes * _ORDERED_BYTES >= self._limits.step_bytes):
+                run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
+                runs.append([self._hold.put(piece) for piece in run])
+                cases, n_bytes = [], 0
         return merge_rows([self._rows_of(run) for run in runs], schema)
 
     def _rows_of(self, run: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:

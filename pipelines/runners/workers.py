@@ -25,12 +25,20 @@ class Workers:
         self.n = n
         self._pool: ThreadPoolExecutor | None = None
 
-    def each(self, function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    def each(
+        self, function: Callable[[S], T], items: Iterable[S], most: int | None = None
+    ) -> Iterator[T]:
         """Yields what a function returns of each item, in the order of the items.
 
         At most one item more than there are workers is taken, or has a result that waits.
+
+        Args:
+            function: Called by any of the workers.
+            items: What it is called with.
+            most: How many workers there are for it at most; None: all.
         """
-        if self.n == 1:
+        n = self.n if most is None else min(self.n, most)
+        if n == 1:
             yield from map(function, items)
             return
         if self._pool is None:
@@ -42,7 +50,7 @@ class Workers:
             for item in items:
                 begun.append(self._pool.submit(function, item))
                 del item
-                if len(begun) > self.n:
+                if len(begun) > n:
                     yield begun.popleft().result()
             while begun:
                 yield begun.popleft().result()
