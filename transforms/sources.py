@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from tracecloak.transforms.formats.base import (
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -126,13 +129,15 @@ class EventSource:
         """Returns what a record of the log says of progress: bytes of a file, of those of all.
 
         Args:
-            file: One of `files`.
+            file: One of `files`, or a piece of one.
             n_read: How many of its bytes were read; None: all.
         """
+        piece: Piece | None = file.piece
+        n_bytes = file.n_bytes if piece is None else piece.n_bytes
         return {
             "stage": "reading",
-            "part": file.rank,
-            "done": file.n_bytes if n_read is None else n_read,
+            "part": file.rank if piece is None else (file.rank, piece.begin),
+            "done": n_bytes if n_read is None else n_read,
             "total": self._n_bytes,
         }
 
@@ -181,7 +186,7 @@ class EventSource:
     def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
         """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
         reader = self.format.reader_of(file.path, file.seen)
-        with _named(file), contextlib.ExitStack() as opened:
+        with named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             declared = reader.column_names(stream)
             if declared is None:
@@ -231,19 +236,33 @@ class EventSource:
                 break
         return FirstRecords(ReadTally.merge(tallies), tuple(batches))
 
+    def divider(self, file: SourceFile) -> Divider | None:
+        """Returns what divides a file; None: nothing does, as it is compressed or has no pieces."""
+        from tracecloak.transforms.formats.pieces import DividedReader
+
+        if file.path.endswith(".gz"):
+            return None
+        reader = self.format.reader_of(file.path, file.seen)
+        return reader.divider() if isinstance(reader, DividedReader) else None
+
     def read(
-        self, file: SourceFile, tally: TallyOfFile | None = None
+        self,
+        file: SourceFile,
+        tally: TallyOfFile | None = None,
+        lacking: list[tuple[SourceFile, Lacks]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
 
         Args:
-            file: One of `files`.
+            file: One of `files`, or one of its pieces, see `transforms.batch.pieces`.
             tally: Is told what was found in what has been read, if anybody asks.
+            lacking: Gets what a piece lacks; needed if pieces are read.
 
         Raises:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
+            RetryLater: A file was changed since it was divided.
         """
-        return self._read(file, tally, _BATCH_ROWS)
+        return self._read(file, tally, _BATCH_ROWS, lacking)
 
     def events(self) -> Sequence[pa.RecordBatch]:
         """Returns the events of all files as cases have them, without malformed records."""
@@ -258,11 +277,19 @@ class EventSource:
         return events
 
     def _read(
-        self, file: SourceFile, tally: TallyOfFile | None, batch_rows: int
+        self,
+        file: SourceFile,
+        tally: TallyOfFile | None,
+        batch_rows: int,
+        lacking: list[tuple[SourceFile, Lacks]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        reader = self.format.reader_of(file.path, file.seen)
-        with _named(file), contextlib.ExitStack() as opened:
+        reader = self._reader_of(file, lacking)
+        with named(file), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
+            if file.piece is not None:
+                from tracecloak.transforms.formats.pieces import check_size
+
+                check_size(stream, file.n_bytes)
             declared = reader.column_names(stream)
             file_columns = _FileColumns(file)
             columns = self._resolve(file, declared)
@@ -289,6 +316,15 @@ class EventSource:
                     raw.fractional,
                 )
                 yield (without_numbers(events) if self.by_content else events), rejects
+
+    def _reader_of(
+        self, file: SourceFile, lacking: list[tuple[SourceFile, Lacks]] | None
+    ) -> Reader:
+        if file.piece is None:
+            return self.format.reader_of(file.path, file.seen)
+        divider = self.divider(file)
+        assert divider is not None and lacking is not None
+        return divider.of_piece(file.piece, lambda lacks: lacking.append((file, lacks)))
 
     def _raw(
         self,
@@ -317,7 +353,8 @@ class EventSource:
         if FORMATS[self.format.name_of(file.path)].is_packed:
             return
         with contextlib.suppress(OSError, ValueError):  # no place, or read and closed already
-            progress = self.progress_of(file, position_in(stream))
+            begin = 0 if file.piece is None else file.piece.begin
+            progress = self.progress_of(file, position_in(stream) - begin)
             _OPERATOR.info("reading input %d of %d", file.rank + 1, len(self.files), extra=progress)
 
     def _resolve(self, file: SourceFile, declared: list[str] | None) -> ResolvedColumns:
@@ -360,7 +397,7 @@ class _FileColumns:
 
 
 @contextlib.contextmanager
-def _named(file: SourceFile) -> Iterator[None]:
+def named(file: SourceFile) -> Iterator[None]:
     """Puts the file's name in front of an error about it."""
     try:
         yield

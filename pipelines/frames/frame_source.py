@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource, FirstRecords
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.formats.pieces import Lacks
 
 PLACE = "frame://events"
 """Where a frame lies, for receipts and for people."""
@@ -91,8 +95,14 @@ class FrameSource(EventSource):
         events, _, tally = self._canonical(n_records)
         return FirstRecords(tally, (events,))
 
+    def divider(self, file: SourceFile) -> None:
+        """Returns None: a frame is in memory already."""
+
     def read(
-        self, file: SourceFile, tally: TallyOfFile | None = None
+        self,
+        file: SourceFile,
+        tally: TallyOfFile | None = None,
+        lacking: list[tuple[SourceFile, Lacks]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields all events and all rejects at once; see `EventSource`."""
         events, rejects, read = self._whole()

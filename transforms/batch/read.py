@@ -12,6 +12,8 @@ from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.transforms.batch import pieces
+from tracecloak.transforms.formats.pieces import Lacks
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import EventSource
@@ -20,12 +22,15 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 EVENTS = "events"
 REJECTS = "rejects"
 TALLIES = "tallies"
+_LACKING = "lacking"
 
 # Small files are read together, as an element and its batches cost more than the records in them.
 # Not too many are, as each file far away takes a while to answer, and workers can share this
 # waiting.
 _MOST_FILES = 64
 _MOST_BYTES = 8 << 20
+# Larger files are read in pieces of about this size, each by whichever worker has time.
+PIECE_BYTES = 16 << 20
 # Events of several files are put into one batch, up to this number.
 _FULL_ROWS = 1 << 15
 
@@ -48,18 +53,79 @@ class ReadFiles(beam.PTransform):
         self._operator_folder = operator_folder
 
     def expand(self, begin: beam.pvalue.PBegin) -> dict[str, beam.PCollection[Any]]:
-        """Reads one file per element, or a few small ones; elements are read in parallel."""
+        """Reads a file, a piece of one or a few small files an element, elements in parallel."""
+        source = self._source
+        large: list[SourceFile] = []
+        small: list[SourceFile] = []
+        for file in source.files:
+            (large if pieces.places(source, file, PIECE_BYTES) else small).append(file)
+        elements = begin | "Files" >> beam.Create(list(_together(small)))
+        if large:
+            divided = (
+                begin
+                | "LargeFiles" >> beam.Create(large)
+                | "Places" >> beam.FlatMap(_places, source).with_output_types(_Place)
+                | "SpreadPlaces" >> beam.Reshuffle()
+                | "Look" >> beam.Map(_look, source).with_output_types(tuple[int, _Place])
+                | "GroupByFile" >> beam.GroupByKey()
+                | "Divide" >> beam.FlatMap(_pieces, source)
+            )  # PCollection[tuple[SourceFile, ...]]
+            elements = (elements, divided) | "FilesAndPieces" >> beam.Flatten()
         outputs = (
-            begin
-            | "Files" >> beam.Create(list(_together(self._source.files)))
+            elements
             | "Spread" >> beam.Reshuffle()
             | "Read"
-            >> beam.ParDo(_ReadFiles(self._source, self._operator_folder)).with_outputs(
-                REJECTS, TALLIES, main=EVENTS
+            >> beam.ParDo(_ReadFiles(source, self._operator_folder)).with_outputs(
+                REJECTS, TALLIES, _LACKING, main=EVENTS
             )
         )
+        tallies = outputs[TALLIES]
+        if large:
+            # It gives nothing, but no tally of a log is complete before it has ended.
+            checked = (
+                begin
+                | "Once" >> beam.Create([None])
+                | "CheckPieces"
+                >> beam.FlatMap(
+                    _check_pieces, source, self._operator_folder, pvalue.AsIter(outputs[_LACKING])
+                ).with_output_types(ReadTally)
+            )
+            tallies = (tallies, checked) | "Tallies" >> beam.Flatten()
         # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
-        return {name: outputs[name] for name in (EVENTS, REJECTS, TALLIES)}
+        return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS], TALLIES: tallies}
+
+
+# A file, the number of a place at which it is looked at, and the place or what was seen there.
+_Place = tuple[SourceFile, int, Any]
+
+
+def _places(file: SourceFile, source: EventSource) -> Iterator[_Place]:
+    for number, place in enumerate(pieces.places(source, file, PIECE_BYTES)):
+        yield file, number, place
+
+
+def _look(asked: _Place, source: EventSource) -> tuple[int, _Place]:
+    file, number, place = asked
+    return file.rank, (file, number, pieces.look(source, file, place))
+
+
+def _pieces(
+    of_file: tuple[int, Iterable[_Place]], source: EventSource
+) -> Iterator[tuple[SourceFile, ...]]:
+    looks = sorted(of_file[1], key=lambda one: one[1])
+    for piece in pieces.pieces_by(source, looks[0][0], [look for _, _, look in looks]):
+        yield (piece,)
+
+
+def _check_pieces(
+    once: None,
+    source: EventSource,
+    operator_folder: str | None,
+    lacking: Iterable[tuple[SourceFile, Lacks]],
+) -> Iterator[ReadTally]:
+    with kept_on_worker(operator_folder):
+        pieces.check_pieces(source, lacking)
+    yield from ()
 
 
 def _together(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
@@ -91,7 +157,8 @@ class _ReadFiles(beam.DoFn):
         n_rows = 0
         for file in files:
             tally = TallyOfFile(file.rank)
-            for events, rejects in self._source.read(file, tally):
+            lacking: list[tuple[SourceFile, Lacks]] = []
+            for events, rejects in self._source.read(file, tally, lacking):
                 if events.num_rows:
                     small.append(events)
                     n_rows += events.num_rows
@@ -100,9 +167,10 @@ class _ReadFiles(beam.DoFn):
                     small, n_rows = [], 0
                 if rejects.num_rows:  # of one file in each batch
                     yield pvalue.TaggedOutput(REJECTS, rejects)
+            yield from (pvalue.TaggedOutput(_LACKING, one) for one in lacking)
             tallies.append(tally.result())
             _OPERATOR.info(
-                "read input %d of %d",
+                "read input %d of %d" if file.piece is None else "read a piece of input %d of %d",
                 file.rank + 1,
                 len(self._source.files),
                 extra=self._source.progress_of(file),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tracecloak.schemas.errors import InputSchemaError
 
 # What an error shows of the columns that a file has.
-_SHOWN_COLUMNS = 20
+SHOWN_COLUMNS = 20
 _SHOWN_CHARACTERS = 80
 
 
@@ -211,6 +211,6 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:_SHOWN_CHARACTERS]) for name in names[:_SHOWN_COLUMNS])
-    left = len(names) - _SHOWN_COLUMNS
+    shown = ", ".join(repr(name[:_SHOWN_CHARACTERS]) for name in names[:SHOWN_COLUMNS])
+    left = len(names) - SHOWN_COLUMNS
     return f"{shown} and {left} more" if left > 0 else shown

@@ -16,9 +16,9 @@ import io
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,9 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 
+if TYPE_CHECKING:
+    from tracecloak.transforms.formats.pieces import Divider, Lacks
+
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
@@ -37,6 +40,8 @@ RECORD_BYTES = 16 << 20
 HEADER_CHARACTERS = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _TRIED_CUTS = 8
+# Codecs, as Python names them, of which the byte of an ASCII character is never anything else.
+_OF_ASCII = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
 _PASSED_CUTS = 1000
 
 
@@ -133,6 +138,33 @@ class CsvReader:
             batch = pa.RecordBatch.from_arrays(columns[: len(present)], present)
             yield from _batches(batch, records, first + malformed, batch_rows)
             first += count
+
+    def divider(self) -> Divider | None:
+        """Returns what divides a file between its records; see `DividedReader`."""
+        codec = codecs.lookup(self.encoding).name
+        if codec not in _OF_ASCII:
+            return None
+        from tracecloak.transforms.formats.text_pieces import QuotedScanner, TextDivider
+
+        signs = self.delimiter.encode(), self.quote_char.encode()
+        n_head = int(self.header is True)
+        return TextDivider(self, lambda: QuotedScanner(*signs), codec == "utf-8", n_head)
+
+    def read_piece(
+        self,
+        text: BinaryIO,
+        names: Sequence[str] | None,
+        wanted: Sequence[str],
+        required: Collection[str],
+        batch_rows: int,
+        tell: Callable[[Lacks], None],
+    ) -> Iterator[RawBatch]:
+        """Yields the records of a text; see `transforms.formats.text_pieces.TextReader`."""
+        if names is None:
+            return self.read(text, wanted, required, batch_rows)
+        self.check(names, required)
+        headless = replace(self, header=tuple(names))
+        return headless.read(text, wanted, required, batch_rows)
 
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the header line has the required columns; see `DeclaringReader`."""
@@ -271,6 +303,8 @@ class _Parser:
         if marked:
             text = data.decode().replace(self._MARK, self._MARK_ITSELF)
             data = text.replace("\0", self._NUL).encode()
+        if data.startswith(codecs.BOM_UTF8):  # which Arrow drops from the first of any records
+            data = b"\n" + data
         data += f"\n{self._closing}\n".encode()
         malformed: list[int] = []
         last = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
-from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
+from tracecloak.transforms.formats.pieces import Divider, Lacks
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -31,6 +31,7 @@ LINE_BYTES = 16 << 20
 # A batch ends at so many bytes of lines, for its objects are held whole until then.
 BATCH_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+_BLANKS = b" \t\r"
 _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
 
@@ -71,23 +72,43 @@ class JsonLinesReader:
         A wanted column that has no value in a batch is left out of it unless it is required. A file
         without any line has no records, and lacks no column.
         """
+        lacks: list[Lacks] = []
+        yield from self.read_piece(stream, None, wanted, required, batch_rows, lacks.append)
+        error = Lacks.merge(lacks).error()
+        if error is None:
+            return
+        if not self.goes_on:
+            raise error
+        _OPERATOR.warning("%s", error)
+
+    def divider(self) -> Divider:
+        """Returns what divides a file between its lines; see `DividedReader`."""
+        from tracecloak.transforms.formats.text_pieces import LineScanner, TextDivider
+
+        return TextDivider(self, lambda: LineScanner(_BLANKS, LINE_BYTES), has_bom=True)
+
+    def read_piece(
+        self,
+        text: BinaryIO,
+        names: Sequence[str] | None,
+        wanted: Sequence[str],
+        required: Collection[str],
+        batch_rows: int,
+        tell: Callable[[Lacks], None],
+    ) -> Iterator[RawBatch]:
+        """Yields the records of a text; see `transforms.formats.text_pieces.TextReader`."""
         unseen = set(required)
         keys: dict[str, None] = {}
         lines = False
-        for objects, records, malformed in _runs(stream, batch_rows):
+        for objects, records, malformed in _runs(text, batch_rows):
             lines = True
             if unseen:
                 for row in objects:
                     unseen.difference_update(row)
                     keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(keys)]))
             yield _batch(objects, records, malformed, wanted, required)
-        if unseen and lines:
-            error = missing_columns(list(keys), unseen)
-            if not keys:
-                error = InputSchemaError("no line of the input is a JSON object with a key")
-            if not self.goes_on:
-                raise error
-            _OPERATOR.warning("%s", error)
+        if unseen:
+            tell(Lacks(frozenset(unseen), tuple(keys), lines))
 
 
 def _runs(
@@ -120,7 +141,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
         if line is not None:
             if first:
                 line = line.removeprefix(b"\xef\xbb\xbf")
-            line = line.strip(b" \t\r")
+            line = line.strip(_BLANKS)
         first = False
         if line != b"":
             yield line

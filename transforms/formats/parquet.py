@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
+from tracecloak.transforms.formats.base import RawBatch, Reader, require_columns, sound_rows
+from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # Column chunks are read in pieces of this size rather than whole, which bounds the memory for files
@@ -35,9 +36,11 @@ class ParquetReader:
     Attributes:
         goes_on: See `SourceFormat`: whether a record with a value that its column's type does not
             allow, such as text that is no UTF-8, is malformed. Else the file is damaged.
+        piece: The row groups that are read; None: all.
     """
 
     goes_on: bool = False
+    piece: Piece | None = None
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names of the top-level columns.
@@ -84,7 +87,8 @@ class ParquetReader:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
         with _damage_reported():
             file = _open(stream)
-            yield from self._read(file, wanted, required, batch_rows, range(file.num_row_groups), 0)
+            first = 0 if self.piece is None else self.piece.first_record
+            yield from self._read(file, wanted, required, batch_rows, self._groups(file), first)
 
     def read_groups(
         self,
@@ -101,8 +105,9 @@ class ParquetReader:
             self.check(file.schema_arrow.names, required)
             first = begin = 0
             run: list[int] = []  # of row groups that are read together
+            groups = self._groups(file)
             for group, ends in enumerate(_ends(file, column)):
-                if ends is None or can_hold(ends):
+                if group in groups and (ends is None or can_hold(ends)):
                     begin = begin if run else first
                     run.append(group)
                 elif run:
@@ -111,6 +116,15 @@ class ParquetReader:
                 first += file.metadata.row_group(group).num_rows
             if run:
                 yield from self._read(file, wanted, required, batch_rows, run, begin)
+
+    def divider(self) -> Divider:
+        """Returns what divides a file between its row groups; see `DividedReader`."""
+        return RowGroups(lambda piece: replace(self, piece=piece))
+
+    def _groups(self, file: pq.ParquetFile) -> range:
+        if self.piece is None:
+            return range(file.num_row_groups)
+        return range(self.piece.begin, self.piece.end)
 
     def _read(
         self,
@@ -148,6 +162,50 @@ class ParquetReader:
                     columns = _decoded(columns).filter(pa.array(sound))
                 yield RawBatch(columns, records, malformed)
                 first += batch.num_rows
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Divides files between row groups by what their footers say; see `Divider`.
+
+    Attributes:
+        reader_of: Returns what reads a piece.
+    """
+
+    reader_of: Callable[[Piece], Reader]
+
+    def places(self, n_bytes: int, max_bytes: int) -> list[Any]:
+        """Returns the one place, the footer."""
+        return [(n_bytes, max_bytes)]
+
+    def look(self, stream: BinaryIO, place: Any) -> list[Piece]:
+        """Returns the pieces, which a footer tells."""
+        n_bytes, max_bytes = place
+        with _damage_reported():
+            metadata = _open(stream).metadata
+        n_rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        firsts = np.append(0, np.cumsum(n_rows)).astype(np.int64)
+        # A piece has the row groups whose middles lie within the same of its shares of all rows.
+        max_rows = max(int(max_bytes / n_bytes * firsts[-1]), 1)
+        shares = (firsts[:-1] + firsts[1:]) // 2 // max_rows
+        begins = np.flatnonzero(np.diff(shares, prepend=-1))
+        ends = np.append(begins[1:], len(n_rows))
+        per_row = n_bytes / max(int(firsts[-1]), 1)
+        return [
+            Piece(begin, end, first, int((last - first) * per_row), len(begins))
+            for begin, end, first, last in zip(
+                *(column.tolist() for column in (begins, ends, firsts[begins], firsts[ends])),
+                strict=True,
+            )
+        ]
+
+    def pieces(self, looks: Sequence[list[Piece]]) -> list[Piece]:
+        """Returns the pieces."""
+        return looks[0]
+
+    def of_piece(self, piece: Piece, tell: Callable[[Lacks], None]) -> Reader:
+        """Returns what reads a piece."""
+        return self.reader_of(piece)
 
 
 def _open(stream: BinaryIO) -> pq.ParquetFile:

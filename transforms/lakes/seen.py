@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import RawBatch, require_columns
-from tracecloak.transforms.formats.parquet import ParquetReader, require_plain
+from tracecloak.transforms.formats.parquet import ParquetReader, RowGroups, require_plain
+from tracecloak.transforms.formats.pieces import Divider
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,10 @@ class SeenReader:
             lambda ends: can_hold(_widened(ends, kind)),
         )
         return self._seen(batches, columns)
+
+    def divider(self) -> Divider:
+        """Returns what divides the file between its row groups; see `DividedReader`."""
+        return RowGroups(lambda piece: replace(self, inner=replace(self.inner, piece=piece)))
 
     def _columns(self, stream: BinaryIO, wanted: Sequence[str]) -> _Columns:
         """Returns the wanted columns that the table has, with what the file calls each.

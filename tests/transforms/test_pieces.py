@@ -1,0 +1,242 @@
+"""A file that is read in pieces is the file: records, numbers, rejects, findings and errors."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, RetryLater
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.transforms.batch.pieces import check_pieces
+from tracecloak.transforms.batch.pieces import pieces as pieces_of
+from tracecloak.transforms.batch.read import ReadFiles
+from tracecloak.transforms.formats.base import Reader
+from tracecloak.transforms.formats.csv import CsvReader
+from tracecloak.transforms.formats.jsonl import JsonLinesReader
+from tracecloak.transforms.formats.pieces import DividedReader, Lacks
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.sources import EventSource
+
+BOM = b"\xef\xbb\xbf"
+# Signs of which every way of two or three means something else.
+_CSV = st.text(st.sampled_from('ab,"\n\r\ufeff é'), max_size=60)
+_JSON_LINES = st.lists(
+    st.sampled_from(
+        [
+            b'{"a":1}',
+            b'{"b":"x"}',
+            b"{",
+            b"",
+            b" \t",
+            b"\r",
+            b"\xef\xbb\xbf",
+            b'{"a":null}\r',
+            b"\xff",
+        ]
+    ),
+    max_size=12,
+)
+
+
+def _read(reader: Reader, data: bytes, wanted: Sequence[str]) -> Any:
+    """Returns (values of each record by its number, numbers of the malformed ones), or an error."""
+    values: dict[int, Any] = {}
+    malformed: list[int] = []
+    try:
+        for batch in reader.read(BytesIO(data), wanted, (), 3):
+            rows = batch.columns.to_pylist() or [{}] * len(batch.records)
+            values.update(
+                (number, {name: row.get(name) for name in wanted})
+                for number, row in zip(batch.records.tolist(), rows, strict=True)
+            )
+            malformed += batch.malformed.tolist()
+    except InputSchemaError as error:
+        return str(error)
+    return values, malformed
+
+
+def _read_in_pieces(reader: DividedReader, data: bytes, wanted: Sequence[str], n: int) -> Any:
+    divider = reader.divider()
+    assert divider is not None
+    looks = [divider.look(BytesIO(data), place) for place in divider.places(len(data), n)]
+    values: dict[int, Any] = {}
+    malformed: list[int] = []
+    pieces = divider.pieces(looks)
+    assert [p.n_pieces for p in pieces] == [len(pieces)] * len(pieces)
+    for piece in pieces:
+        read = _read(divider.of_piece(piece, lambda lacks: None), data, wanted)
+        if isinstance(read, str):
+            return read
+        values.update(read[0])
+        malformed += read[1]
+    return values, malformed
+
+
+@given(_CSV, st.integers(1, 30), st.booleans(), st.booleans(), st.booleans())
+def test_csv_is_the_same_in_pieces(
+    text: str, n: int, goes_on: bool, has_header: bool, is_utf8: bool
+) -> None:
+    encoding = "utf-8" if is_utf8 else "cp1252"
+    data = text.encode(encoding, "replace")
+    if not data:
+        return
+    reader = CsvReader(
+        encoding=encoding, header=True if has_header else ("a", "b"), goes_on=goes_on
+    )
+    try:
+        wanted = reader.column_names(BytesIO(data)) or []
+    except InputSchemaError:
+        return
+    whole = _read(reader, data, wanted[:2])
+    assert _read_in_pieces(reader, data, wanted[:2], n) == whole
+
+
+@given(_JSON_LINES, st.integers(1, 30), st.booleans())
+def test_json_lines_are_the_same_in_pieces(lines: list[bytes], n: int, ends: bool) -> None:
+    data = b"\n".join(lines) + (b"\n" if ends else b"")
+    if data:
+        reader = JsonLinesReader(goes_on=True)
+        assert _read_in_pieces(reader, data, "ab", n) == _read(reader, data, "ab")
+
+
+def _write_logs(folder: Path) -> None:
+    """Writes a log in each format, with records of every kind of reject, and a short one."""
+    times = ["2026-01-02T03:04:05Z", "never", "2026-01-02T03:04:05+01:00", ""]
+    rows = [
+        (f"case {i % 7}" if i % 11 else "", 'a,\n"b"' if i % 3 else "c", times[i % 9 % 4])
+        for i in range(200)
+    ]
+    quoted = [",".join('"' + text.replace('"', '""') + '"' for text in row) for row in rows]
+    for i in (20, 21, 77, 199):
+        quoted[i] = "too,few" if i % 2 else 'one 5" pipe,without,2026-01-02T03:04:05Z'
+    (folder / "a.csv").write_bytes(
+        ("\ufeff" + "\r\n".join(["case_id,activity,timestamp", *quoted])).encode()
+    )
+    lines = [json.dumps(dict(zip(_NAMES, row, strict=True))) for row in rows]
+    lines[5:5] = ["", "{", "  "]
+    (folder / "b.jsonl").write_text("\n".join(lines))
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress((folder / "b.jsonl").read_bytes()))
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    table = pa.table(columns, names=list(_NAMES))
+    pq.write_table(table, folder / "d.parquet", row_group_size=30)
+    pq.write_table(table.slice(0, 2), folder / "e.parquet")
+
+
+def _source(folder: Path, **keys: Any) -> EventSource:
+    return EventSource(tuple(match_files([str(folder)])), SourceFormat(**keys), ColumnMapping())
+
+
+_NAMES = ("case_id", "activity", "timestamp")
+
+
+def _rows(batches: Sequence[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize("max_bytes", [120, 4096])
+def test_a_source_gives_the_same_in_pieces(tmp_path: Path, max_bytes: int) -> None:
+    _write_logs(tmp_path)
+    source = _source(tmp_path)
+    n_pieces = []
+    for file in source.files:
+        whole, tally = list(source.read(file, one := TallyOfFile(file.rank))), one.result()
+        pieces = pieces_of(source, file, max_bytes)
+        n_pieces.append(len(pieces))
+        tallies, lacking, read = [], [], []
+        for piece in pieces:
+            of_piece = TallyOfFile(file.rank)
+            read += list(source.read(piece, of_piece, lacking))
+            tallies.append(of_piece.result())
+        check_pieces(source, lacking)
+        events = [row for pair in whole for row in pair[0].to_pylist()]
+        assert [row for pair in read for row in pair[0].to_pylist()] == events
+        assert _rows([pair[1] for pair in read]) == _rows([pair[1] for pair in whole])
+        merged = ReadTally.merge(tallies)
+        assert (merged.n_events, merged.to_json()) == (tally.n_events, tally.to_json())
+    # Nothing divides what is compressed, and row groups are what they are.
+    assert n_pieces[2] == 1 and (n_pieces[3] == 7 or max_bytes > 120)
+    assert min(n_pieces[0], n_pieces[1]) > (30 if max_bytes == 120 else 1)
+
+
+def test_the_pipeline_reads_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_logs(tmp_path)
+    source = _source(tmp_path)
+    tallies = [TallyOfFile(file.rank) for file in source.files]
+    read = [p for f, t in zip(source.files, tallies, strict=True) for p in source.read(f, t)]
+    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 500)
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        given = pipeline | ReadFiles(source)
+        for i, name in enumerate(("events", "rejects")):
+            rows = given[name] | name >> beam.FlatMap(lambda batch: _rows([batch]))
+            assert_that(rows, equal_to(_rows([pair[i] for pair in read])), label=f"{name} equal")
+        tally = given["tallies"] | beam.combiners.ToList() | beam.Map(_merged)
+        assert_that(tally, equal_to([_merged([one.result() for one in tallies])]))
+
+
+def _merged(tallies: Sequence[ReadTally]) -> str:
+    merged = ReadTally.merge(list(tallies))
+    return f"{merged.n_events} {merged.to_json()}"
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_column_that_no_piece_has_is_missed_once(
+    tmp_path: Path, goes_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that some piece has is not, though others lack it."""
+    row = {"case_id": "1", "activity": "A"}
+    lines = [json.dumps({**row, f"x{i}": 1}) for i in range(4)] + ["{", ""]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    source = _source(tmp_path, goes_on=goes_on)
+    (file,) = source.files
+
+    def in_pieces() -> None:
+        lacking: list[tuple[SourceFile, Lacks]] = []
+        for piece in pieces_of(source, file, 20):
+            list(source.read(piece, None, lacking))
+        check_pieces(source, reversed(lacking))
+
+    texts = []
+    for reads in (in_pieces, lambda: list(source.read(file))):
+        if goes_on:
+            reads()
+            texts += caplog.messages
+            caplog.clear()
+        else:
+            with pytest.raises(InputSchemaError) as raised:
+                reads()
+            texts.append(str(raised.value))
+    assert len(texts) == 2 and texts[0] == texts[1]
+    assert "no column 'timestamp'; its columns are 'case_id'" in texts[0]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps({"timestamp": "x"})]))
+    source = _source(tmp_path, goes_on=goes_on)
+    (file,) = source.files
+    in_pieces()
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("is_same_size", [False, True])
+def test_a_file_that_changes_after_it_was_divided_is_noticed(
+    tmp_path: Path, is_same_size: bool
+) -> None:
+    _write_logs(tmp_path)
+    source = _source(tmp_path)
+    pieces = pieces_of(source, source.files[0], 500)
+    path = tmp_path / "a.csv"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"\n", b" ") if is_same_size else data + b"\n")
+    with pytest.raises(RetryLater, match="was changed"):
+        list(source.read(pieces[1], None, []))
