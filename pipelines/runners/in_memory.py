@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.method import Anonymizer
@@ -27,6 +28,8 @@ from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 from tracecloak.transforms.publish.release_files import write_products
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
     from tracecloak.schemas.published.counted import LogCounts
 
@@ -34,6 +37,9 @@ _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 # A log that is made up is made in pieces of about so many events, as one takes many times its size.
 _PIECE_EVENTS = 1 << 21
+# A large file is read in pieces, so many for each worker that all end at about the same time.
+_PIECES_EACH = 4
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 1 << 20, 16 << 20
 
 
 class InMemoryDriver:
@@ -152,7 +158,21 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
         source.by_content,
         source.drops_duplicates,
     )
-    tallies = list(means.workers.each(partial(_read, job, events), range(len(source.files))))
+    files = _pieces(job, means.workers) if means.workers.n > 1 else source.files
+    read = means.workers.each(partial(_read, job, events), files)
+    tallies, lacking = [], []
+    for rank, pieces in groupby(read, key=lambda piece: piece.rank):
+        rejects = []
+        for piece in pieces:
+            tallies.append(piece.tally)
+            rejects += piece.rejects
+            lacking += piece.lacking
+        if rejects:
+            job.dead_letter.write(rank, rejects)
+    if lacking:
+        from tracecloak.transforms.batch.pieces import check_pieces
+
+        check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
     traces = events.grouped(means.workers)
     if n_dropped := events.n_events - traces.n_events:
@@ -162,19 +182,49 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
     return traces
 
 
-def _read(job: Job, events: EventsByShard, rank: int) -> ReadTally:
-    """Reads the file of a rank, and returns what was found of its records."""
-    file = job.source.files[rank]
-    rejects = []
+def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
+    """Yields the files of a source in their order, large ones in pieces that are read at once."""
+    from tracecloak.transforms.batch.pieces import look, pieces_by, places
+
+    source = job.source
+    each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
+    max_bytes = min(max(each_bytes, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES)
+    for file in source.files:
+        looks = workers.each(partial(look, source, file), places(source, file, max_bytes))
+        yield from pieces_by(source, file, list(looks))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is found of a file that was read, or of a piece of one, beside its events.
+
+    Attributes:
+        rank: Of the file.
+        tally: Of its records.
+        rejects: Those that are malformed.
+        lacking: What the piece lacks, for `check_pieces`.
+    """
+
+    rank: int
+    tally: ReadTally
+    rejects: list[pa.RecordBatch]
+    lacking: list[Any]
+
+
+def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
+    rejects: list[pa.RecordBatch] = []
+    lacking: list[Any] = []
     tally = TallyOfFile(file.rank)
-    for batch, rejected in job.source.read(file, tally):
+    for batch, rejected in job.source.read(file, tally, lacking):
         events.add(batch)
         rejects.extend([rejected] if rejected.num_rows else [])
-    if rejects:
-        job.dead_letter.write(file.rank, rejects)
-    progress = job.source.progress_of(file)
-    _OPERATOR.info("read input %d of %d", file.rank + 1, len(job.source.files), extra=progress)
-    return tally.result()
+    _OPERATOR.info(
+        "read input %d of %d" if file.piece is None else "read a piece of input %d of %d",
+        file.rank + 1,
+        len(job.source.files),
+        extra=job.source.progress_of(file),
+    )
+    return _Read(file.rank, tally.result(), rejects, lacking)
 
 
 def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:

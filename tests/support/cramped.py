@@ -17,6 +17,8 @@ def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grouping, "_SMALL_EVENTS", 20)
         patch.setattr(in_memory, "_PIECE_EVENTS", 200)
+        patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
+        patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)
         patch.setattr(log_parts, "_RUN_BYTES", 500)
         patch.setattr(Limits, "held_bytes", held_bytes)
         patch.setattr(Limits, "step_bytes", step_bytes)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cramped import cramped
 from tests.support.releasing import (
     digests,
     fix_key,
@@ -60,9 +61,10 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
 @pytest.mark.usefixtures("same_key")
 def test_worker_processes_and_in_memory_shards_change_nothing(tmp_path: Path, inputs: str) -> None:
     expected = digests(release(tmp_path / "one", inputs, "--runner", "InMemory", "--shards", 1))
-    assert expected == digests(
-        release(tmp_path / "many", inputs, "--runner", "InMemory", "--shards", 13)
-    )
+    with cramped():
+        assert expected == digests(
+            release(tmp_path / "many", inputs, "--runner", "InMemory", "--shards", 13)
+        )
     workers = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
     assert expected == digests(release(tmp_path / "processes", inputs, *workers))
 
@@ -266,7 +268,9 @@ def agree(tmp_path: Path, people: Sequence[Path], flags: Flags, shards: Sequence
         assert digests(found) == digests(expected)
         assert manifest(found)["outputs"] == manifest(expected)["outputs"]
         assert manifest(found)["randomness"]["unsafe_barrier"]
-    sharded = released(tmp_path / "sharded", people, flags, "--runner", "InMemory", "--shards", 13)
+    with cramped():
+        more = ("--runner", "InMemory", "--shards", 13, "--workers", 2)
+        sharded = released(tmp_path / "sharded", people, flags, *more)
     assert digests(sharded) == digests(expected)
     assert manifest(sharded) == manifest(expected)
 
