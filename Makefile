@@ -7,7 +7,7 @@ DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 1800
 
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
-  bench comparison schema oldest check-wheel release clean
+  bench bench-scale comparison schema oldest check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
@@ -130,6 +130,11 @@ lint: .venv/dev $(CORE)
 BENCH_JSON ?= build/bench.json
 bench: .venv/dev $(CORE)
 	$(BIN)/python -m tests.benchmarks.run --json $(BENCH_JSON)
+
+# Time and memory of releases of 3, 10, 30 and 100 million events, about an hour; of some alone:
+# make bench-scale SCALE="10,30 private-dfg,amun"
+bench-scale: .venv/dev $(CORE)
+	$(BIN)/python -m tests.benchmarks.scale $(SCALE)
 
 # docs/results/comparison.json, of which the site's pages of results are made: methods and peers at
 # the same true epsilon on public research logs, which are not part of the project; about an hour. A

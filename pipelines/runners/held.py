@@ -123,8 +123,7 @@ class Hold:
             what = "is full" if error.errno == errno.ENOSPC else "cannot be written"
             raise TracecloakError(
                 f"what does not fit into memory is put into {folder}, whose disk {what}, and "
-                "nothing was released: free some of it, name a folder on another disk with "
-                "--staging_area, or allow more memory with --memory"
+                "nothing was released: free some of it, or allow more memory with --memory"
             ) from error
 
     def __enter__(self) -> Hold:

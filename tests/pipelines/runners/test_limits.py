@@ -105,7 +105,7 @@ def test_a_full_disk_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> N
         pytest.raises(TracecloakError, match="/some/place, whose disk is full") as told,
     ):
         hold.put(event_batch({"secret": "A"}))
-    for word in ("--staging_area", "--memory", "nothing was released"):
+    for word in ("--memory", "nothing was released"):
         assert word in str(told.value)
     assert "secret" not in str(told.value)
     cause = told.value.__cause__
