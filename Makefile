@@ -125,10 +125,14 @@ lint: .venv/dev $(CORE)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Ratios measured side by side in one run, beside those of tests/benchmarks/last.json; for a new
-# record, on a machine that does nothing else: make bench BENCH_JSON=tests/benchmarks/last.json
+# Ratios measured side by side in one run, beside those of docs/results/speed.json, and fails if
+# one is worse by more than 30 %; an hour. For a new record, on a machine that does nothing else: make
+# bench BENCH_JSON=docs/results/speed.json. PipelineDP is compared in an environment of its own.
 BENCH_JSON ?= build/bench.json
+bench: export PEERS_PYTHON := $(CURDIR)/.venv/peers/bin/python
 bench: .venv/dev $(CORE)
+	test -x $(PEERS_PYTHON) || $(PYTHON) -m venv .venv/peers
+	$(PEERS_PYTHON) -m pip install --quiet --disable-pip-version-check pipeline-dp pyarrow || true
 	$(BIN)/python -m tests.benchmarks.run --json $(BENCH_JSON)
 
 # Time and memory of releases of 3, 10, 30 and 100 million events, about an hour; of some alone:

@@ -120,7 +120,7 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     repeatable = _Repeatable(request.node.nodeid)
     with pytest.MonkeyPatch.context() as patch:
         for module in (
-            "tracecloak.anonymizers.noise.randomness",
+            "tracecloak.anonymizers.noise.release_key",
             "tracecloak.examination.attack.run",
             "tracecloak.examination.attack.neighbours",
             "tracecloak.pipelines.keys.key_store",

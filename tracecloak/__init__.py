@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.in_memory import group_into_traces as group_into_traces
     from tracecloak.anonymizers.contract.method import Anonymizer as Anonymizer
     from tracecloak.anonymizers.contract.method import Params as Params
-    from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
+    from tracecloak.anonymizers.noise.release_key import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.registry import METHODS as METHODS
     from tracecloak.examination.evaluation.of_frames import evaluate as evaluate
     from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
@@ -58,7 +58,7 @@ else:
         {
             "anonymizers.contract.in_memory": "anonymise group_into_traces",
             "anonymizers.contract.method": "Anonymizer Params",
-            "anonymizers.noise.randomness": "ReleaseKey",
+            "anonymizers.noise.release_key": "ReleaseKey",
             "anonymizers.registry": "METHODS",
             "examination.evaluation.of_frames": "evaluate",
             "pipelines.configuration.config": "ReleaseConfig load",

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.noise.drawing import draw_gaussian as draw_gaussian
     from tracecloak.anonymizers.noise.drawing import draw_laplace as draw_laplace
     from tracecloak.anonymizers.noise.randomness import Randomness as Randomness
-    from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.noise.randomness import cell_numbers as cell_numbers
+    from tracecloak.anonymizers.noise.release_key import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.noise.samplers import CellStream as CellStream
     from tracecloak.anonymizers.rigorous.params import Exact as Exact
     from tracecloak.anonymizers.rigorous.params import RigorousParams as RigorousParams
@@ -96,7 +96,8 @@ else:
             "anonymizers.contract.counters": "CollectNames CountVariants",
             "anonymizers.contract.method": "Anonymizer Counter Decision Decisions Params Products",
             "anonymizers.noise.drawing": "draw_gaussian draw_laplace",
-            "anonymizers.noise.randomness": "Randomness ReleaseKey cell_numbers",
+            "anonymizers.noise.randomness": "Randomness cell_numbers",
+            "anonymizers.noise.release_key": "ReleaseKey",
             "anonymizers.noise.samplers": "CellStream",
             "anonymizers.rigorous.params": "Exact RigorousParams drawable guarantee_of",
             "anonymizers.streams.continual": "ContinualNoise continual_noise",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import read_if_there, write_new
 

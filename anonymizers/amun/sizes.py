@@ -15,7 +15,8 @@ import numpy as np
 
 from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
 from tracecloak.anonymizers.amun.params import AmunParams
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
 from tracecloak.schemas.statistics.dafsa import Dafsa
 
 # A number of cases is a sum over the transitions, so a few draws are enough where there are many

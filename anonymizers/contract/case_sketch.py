@@ -22,7 +22,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import KeyedBlocks
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.events.traces import TraceBatch
 
 # The most digests that are kept: 8 KiB.

@@ -22,7 +22,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import KeyedBlocks
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch

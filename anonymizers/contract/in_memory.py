@@ -23,7 +23,8 @@ from tracecloak.anonymizers.contract.method import (
     Decisions,
     Products,
 )
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import KeyedBlocks
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.events.traces import TraceBatch
 
 

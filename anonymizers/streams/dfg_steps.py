@@ -14,7 +14,8 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
-from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise

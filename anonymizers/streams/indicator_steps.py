@@ -27,7 +27,8 @@ from tracecloak.anonymizers.indicators.params import Known
 from tracecloak.anonymizers.indicators.ratios import Measuring
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.indicators.weights import weighed_terms
-from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
+from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
 from tracecloak.anonymizers.streams.dfg_steps import KeptCounts

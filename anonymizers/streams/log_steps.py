@@ -13,7 +13,7 @@ from tracecloak.anonymizers.contract.identity import noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.continual import NOT_RELEASED_AGAIN
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName

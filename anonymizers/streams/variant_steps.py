@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
 from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent

@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, notebooks, python, results, schemas
+from docs.hooks import commands, methods, notebooks, python, results, schemas, speed
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
@@ -63,9 +63,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adds the tables of results, and points links at pages that a checkout has elsewhere."""
+    """Adds the tables of results and of speed, and mends links to what a checkout has elsewhere."""
     if page.file.src_uri == results.INDEX:
         markdown = results.with_tables(markdown)
+    if page.file.src_uri == speed.PAGE:
+        markdown = speed.with_tables(markdown)
     return mended(markdown, page.file.src_uri)
 
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import decide
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, below, cell_numbers
+from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.findings import DifferenceFinding, GuessFinding
 from tracecloak.examination.attack.views import STEP_US, Variant
 from tracecloak.examination.audit.difference_attack import (

@@ -84,7 +84,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Attacks, and writes the report."""
-    from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.anonymizers.noise.randomness import Randomness
+    from tracecloak.anonymizers.noise.release_key import ReleaseKey
     from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.linkage import logs as linkage_logs
     from tracecloak.examination.linkage import report as linkage_report
@@ -148,7 +149,8 @@ def _link_growing(
     form: Form,
 ) -> int:
     """Attacks every two releases of a growing log."""
-    from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.anonymizers.noise.randomness import Randomness
+    from tracecloak.anonymizers.noise.release_key import ReleaseKey
     from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.linkage import growing_report
     from tracecloak.examination.linkage import logs as linkage_logs

@@ -15,7 +15,8 @@ import pydantic
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.peers import (

@@ -13,7 +13,8 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.variants.distance import PenaltyDirection
 from tracecloak.examination.comparison.compare import Row

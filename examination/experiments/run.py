@@ -27,7 +27,7 @@ import pydantic
 from tracecloak.anonymizers.contract.in_memory import anonymise, decide
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.compare import Row

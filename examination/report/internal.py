@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.report import epsilons_of
 from tracecloak.examination.evaluation.evaluate import evaluate
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings

@@ -17,7 +17,7 @@ import pydantic
 
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.measure.graph_figures import edge_figures
 from tracecloak.examination.measure.measures import EdgeWeights

@@ -48,6 +48,10 @@ def add_release_flags(
     method = known.method
     if method is None and config is not None:
         method = read_yaml(config).get("method")
+    if method in METHODS:
+        from tracecloak.pipelines.runners.memory import keep_pandas_out
+
+        keep_pandas_out()  # with Arrow, which the method loads
     parameters = {} if method is None else method_named(method).Params.model_fields
     add_reading_flags(parser)
     # A key that a parameter of the method is called like, as query, is in files only.

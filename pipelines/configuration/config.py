@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import pydantic
 from pydantic import Field
@@ -16,6 +16,7 @@ from tracecloak.pipelines.configuration.flag_texts import kinds_of
 from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
@@ -342,8 +343,9 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     """Private key of ed25519 in PEM that signs the manifest, whose recipients can check it: a file,
     or env:NAME or command:WORDS, which prints it. Workers elsewhere ask there too, as one of them
     commits. By default nobody signs."""
-    runner: str = "FnApiRunner"
-    """Beam runner, or InMemory: one process without Beam."""
+    runner: str = IN_MEMORY
+    """InMemory, which is this process without Beam, or a runner of Beam; by default InMemory, and
+    FnApiRunner if flags of Beam are given."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
     """Shards of cases; more need less memory each, and change no result."""
     memory: Annotated[pydantic.ByteSize, pydantic.WrapValidator(_as_size)] | None = None
@@ -434,6 +436,12 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         from tracecloak.anonymizers.rigorous.windows import windows_add_up
 
         return windows_add_up(method_named(self.method), self.method_params)
+
+    def with_flags_of_beam(self, beam_arguments: Sequence[str]) -> Self:
+        """Returns it with a runner of Beam if there are flags of Beam and no runner is named."""
+        if not beam_arguments or "runner" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"runner": FN_API})
 
     @property
     def largest_error_ratio(self) -> float:

@@ -6,7 +6,6 @@ configuration file has, or the texts of flags.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import logging
 import os
@@ -42,6 +41,7 @@ from tracecloak.pipelines.runners.names import IN_MEMORY
 from tracecloak.pipelines.screen.release_text import release_rows, remains_text, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
+from tracecloak.transforms.operator_log import operator_log
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -102,7 +102,8 @@ def release(
             with _operator_alone():
                 outcome = released(run)
                 if not source.files[0].n_bytes and outcome.malformed is None:
-                    _OPERATOR.warning("%s", _NOTHING_READ)
+                    with operator_log(outcome.dead_letter):
+                        _OPERATOR.warning("%s", _NOTHING_READ)
         return _released(named, source, outcome, began_s, keys)
 
 
@@ -201,12 +202,12 @@ def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig
 
 @contextlib.contextmanager
 def _operator_alone() -> Iterator[None]:
-    """Keeps exact numbers from the log of a service, which others read; its folder has them.
+    """Keeps what is told of the data from whoever reads a service's log or a saved notebook.
 
-    Somebody who sits at a terminal or a notebook is the operator, and reads them there.
+    The operator's folder has it, and somebody who sits at a terminal reads it there.
     """
     logger, before = _OPERATOR, _OPERATOR.propagate
-    logger.propagate = sys.stderr.isatty() or hasattr(builtins, "__IPYTHON__")
+    logger.propagate = sys.stderr.isatty()
     # Python shows warnings that nobody handles. The folder's file handles these, and shows nothing.
     screen = None if logger.hasHandlers() else logging.lastResort
     if logger.propagate and screen is not None:
@@ -243,11 +244,8 @@ def _released(
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
     rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
-    # Without a number: a notebook is shown to others.
-    if not source.files[0].n_bytes:
-        rows.append(("left out", _NOTHING_READ))
-    if outcome.malformed is not None:
-        rows.append(("left out", f"malformed records; {outcome.dead_letter} says which and why"))
+    # The same words whatever was read: a notebook is shown to others.
+    rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
     return Released(
         Path(outcome.folder.final),
         outcome.folder.release_id,

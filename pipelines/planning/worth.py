@@ -22,7 +22,8 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
 from tracecloak.pipelines.planning.advice import LONGEST_CASE, n_courses
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences

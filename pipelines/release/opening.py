@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.gate import Unchanged
-from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import InputFile, Origin, snapshot_of
 from tracecloak.pipelines.release.concerns import concerns_of
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
-from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.keys.receipts import InputFile, Origin
 
 
 def opened(
@@ -59,6 +56,15 @@ def opened(
 def _opened(
     config: ReleaseConfig, driver: Driver, source: EventSource, concerns: tuple[Concern, ...]
 ) -> Run:
+    # Once the input is there: a wrong path is told before the ledger's database is loaded.
+    from tracecloak.pipelines.budget.books import Books
+    from tracecloak.pipelines.budget.gate import Unchanged
+    from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
+    from tracecloak.pipelines.keys.receipts import snapshot_of
+    from tracecloak.transforms.batch.dead_letter import DeadLetter
+    from tracecloak.transforms.publish.places import check_places
+    from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
     require_file_system("output", config.output)
     store = open_store(config)
     ledger = open_ledger(config, store)  # before the first look at the input
@@ -100,6 +106,8 @@ def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[Input
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
+    from tracecloak.pipelines.keys.receipts import Origin
+
     method, params = method_named(run.config.method), run.config.method_params
     inner = dict(method.inner_versions(params))
     staging_area, given = run.folder.staging_area, params.given()

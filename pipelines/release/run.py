@@ -10,10 +10,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
-from tracecloak.pipelines.release.settling import settled
-from tracecloak.pipelines.release.telling import outcome_of
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.schemas.errors import TracecloakError
@@ -28,6 +25,7 @@ def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Ou
             or, for AfterReleaseError, something was.
     """
     with told_apart():
+        config = config.with_flags_of_beam(beam_arguments)
         return released(opened(config, driver_of(config.runner, beam_arguments)))
 
 
@@ -50,6 +48,11 @@ def released(run: Run) -> Outcome:
     Raises:
         TracecloakError: See `run_release`.
     """
+    # Once the run is opened: a wrong path is told before these are loaded.
+    from tracecloak.pipelines.release.claiming import claimed, job_of
+    from tracecloak.pipelines.release.settling import settled
+    from tracecloak.pipelines.release.telling import outcome_of
+
     folder = run.folder
     with (
         run.books.store.alone(folder.output, folder.release_id),

@@ -6,11 +6,13 @@ import datetime
 import logging
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.release.values import Concern, Run
-from tracecloak.transforms.batch.case_sketches import SketchFile
-from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.keys.reference import KeyReference
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.batch.job import Job
+    from tracecloak.transforms.keys.reference import KeyReference
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -28,6 +30,8 @@ class SketchConcern(Concern):
         Raises:
             UsageError: There is no key where one is named.
         """
+        from tracecloak.transforms.keys.reference import KeyReference
+
         named = run.config.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
         if named is not None:
             key = KeyReference(named)
@@ -44,6 +48,8 @@ class SketchConcern(Concern):
         """Returns the job with the file of the sketch."""
         if self._key is None or run.key is None:
             return job
+        from tracecloak.transforms.batch.case_sketches import SketchFile
+
         duration = datetime.timedelta(days=run.config.cases_kept_days)
         until = (datetime.datetime.now(datetime.UTC) + duration).date().isoformat()
         file = SketchFile(run.books.sketch_path(run.key.fingerprint), self._key, until)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.gate import Unchanged
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.keys.receipts import InputFile, Receipt
-from tracecloak.pipelines.ledger.balance import Balance
-from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.runners.driver import Driver
-from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.sources import EventSource
+# A log that is not there is told before what pays for a release and writes it is loaded.
+if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.books import Books
+    from tracecloak.pipelines.budget.gate import Unchanged
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.keys.receipts import InputFile, Receipt
+    from tracecloak.pipelines.ledger.balance import Balance
+    from tracecloak.pipelines.ledger.entries import Reservation
+    from tracecloak.pipelines.runners.driver import Driver
+    from tracecloak.schemas.published.manifest import ReleaseManifest
+    from tracecloak.schemas.published.yields import Yield
+    from tracecloak.transforms.batch.dead_letter import DeadLetter
+    from tracecloak.transforms.batch.job import Job
+    from tracecloak.transforms.keys.reference import KeyReference
+    from tracecloak.transforms.publish.release_folder import ReleaseFolder
+    from tracecloak.transforms.sources import EventSource
 
 Signature = Literal["none", "there", "by another key"]
 

@@ -64,7 +64,10 @@ def driver_of(runner: str, beam_arguments: Sequence[str]) -> Driver:
     """
     if runner == IN_MEMORY:
         if beam_arguments:
-            raise UsageError(f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}")
+            raise UsageError(
+                f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}; leave one of "
+                "the two out"
+            )
         from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 
         return InMemoryDriver()

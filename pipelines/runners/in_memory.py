@@ -22,16 +22,14 @@ from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile
-from tracecloak.transforms.batch.commit import Written, commit
-from tracecloak.transforms.batch.job import Job, ReleaseSpec
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
-from tracecloak.transforms.publish.release_files import write_products
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
     from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.transforms.batch.job import Job, ReleaseSpec
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -92,6 +90,10 @@ class InMemoryDriver:
             )
             _LOG.info("next: release")
             products = method.products(decisions, spec.params)
+            # The writers are loaded once there is something to write.
+            from tracecloak.transforms.batch.commit import Written, commit
+            from tracecloak.transforms.publish.release_files import write_products
+
             others = write_products(target.folder, target.manifest, products)
             parts: list[OutputFile] = []
             log: LogCounts | None = None

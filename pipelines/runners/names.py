@@ -5,6 +5,8 @@ from __future__ import annotations
 # Drivers of our own: of a release in memory, and of a stream with its state on this machine's disk.
 IN_MEMORY = "InMemory"
 LOCAL = "Local"
+# Beam's runner of a release in this process.
+FN_API = "FnApiRunner"
 # Beam's runner for streams whose messages the caller gives.
 FED = "BundleBasedDirectRunner"
 FLINK = "FlinkRunner"
@@ -15,7 +17,7 @@ def is_durable(runner: str) -> bool:
     return runner in ("DataflowRunner", LOCAL)
 
 
-_LOCAL = (IN_MEMORY, LOCAL, "FnApiRunner", "DirectRunner", FED)
+_LOCAL = (IN_MEMORY, LOCAL, FN_API, "DirectRunner", FED)
 
 
 def is_local(runner: str) -> bool:

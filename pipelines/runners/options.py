@@ -25,6 +25,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners import create_runner
 
+from tracecloak.pipelines.runners.names import FN_API
 from tracecloak.schemas.errors import UsageError, missing_extra
 
 _LOG = logging.getLogger("tracecloak")
@@ -49,8 +50,8 @@ def pipeline_options(
     """
     if runner == "DirectRunner":
         # Plain, it would first try to download another runner.
-        _LOG.info("runner DirectRunner: using FnApiRunner")
-        runner = "FnApiRunner"
+        _LOG.info("runner DirectRunner: using %s", FN_API)
+        runner = FN_API
     options = PipelineOptions([*arguments, f"--runner={runner}"])
     portable = options.view_as(PortableOptions)
     if must_end and runner == "FlinkRunner" and not portable.environment_cache_millis:

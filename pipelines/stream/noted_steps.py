@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.ledger.decided_steps import note_step
 from tracecloak.pipelines.ledger.entries import decided_of

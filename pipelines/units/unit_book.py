@@ -35,7 +35,8 @@ from pathlib import Path
 import numpy as np
 
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
+from tracecloak.anonymizers.noise.randomness import text_digest
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed

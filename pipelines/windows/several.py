@@ -114,6 +114,7 @@ def release_windows(
         beam_arguments: Flags of Beam.
         lineage: Where OpenLineage's events of each go; None: nowhere.
     """
+    config = config.with_flags_of_beam(beam_arguments)
     days = _known(config)
     is_named = len(windows) == 1 and config.window != DUE
     left = []

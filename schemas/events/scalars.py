@@ -81,7 +81,7 @@ def fractions(values: pa.Array) -> np.ndarray:
         of_each = pa.array(fractions(values.dictionary)).take(values.indices)
         return np.asarray(pc.fill_null(of_each, False))
     if pa.types.is_floating(kind):
-        width = np.finfo(kind.to_pandas_dtype())
+        width = np.finfo(f"f{kind.byte_width}")
         numbers = np.asarray(pc.fill_null(values, math.nan)).astype(np.float64)
         with np.errstate(invalid="ignore"):
             is_whole = np.abs(numbers) <= 2.0 ** (width.nmant + 1)

@@ -17,7 +17,7 @@ from typing import Any
 from tests.engines.flink import FlinkCluster
 from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import Process, running, wait_until
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionReader, partitions_of

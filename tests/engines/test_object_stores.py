@@ -73,7 +73,7 @@ def test_a_release_is_that_of_the_same_files_here(
         code = tracecloak(
             "release", "--log", log, "--output", tmp_path / f"out-{number}", "--key_store",
             tmp_path / f"keys-{number}", "--method", "private-dfg", "--epsilon", 1,
-            "--buy_vocabulary", "--release_id", "r",
+            "--buy_vocabulary", "--release_id", "r", "--runner", "FnApiRunner",
         )  # fmt: skip
         assert code == 0
         released.append(digests(tmp_path / f"out-{number}" / "run_id=r"))

@@ -29,7 +29,7 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, one_key, stream_config
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.keys.key_store import KeyStore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 
 
 def release_key(number: int = 0) -> ReleaseKey:

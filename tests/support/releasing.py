@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.keys import key_store

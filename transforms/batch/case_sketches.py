@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.transforms.files import write_new
 from tracecloak.transforms.keys.reference import KeyReference
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.sources import check_reference, shown, text_at
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, opened, wrapped_by

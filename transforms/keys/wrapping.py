@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
-from tracecloak.anonymizers.noise.randomness import KEY_BYTES
+from tracecloak.anonymizers.noise.release_key import KEY_BYTES
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.sources import check_reference, no_key, shown, text_at
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,9 +25,6 @@ from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import publishable_statement
-
-if TYPE_CHECKING:
-    pass
 
 
 def write_products(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.sealed import read_sealed, write_sealed
 

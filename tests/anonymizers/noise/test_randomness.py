@@ -21,15 +21,14 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness, release_key
 from tracecloak.anonymizers.noise.randomness import (
-    KEY_BYTES,
     KeyedBlocks,
     Randomness,
-    ReleaseKey,
     below,
     cell_numbers,
     text_digest,
     uniform,
 )
+from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
 from tracecloak.schemas.errors import UsageError
 
 TOP = 2**64 - 1

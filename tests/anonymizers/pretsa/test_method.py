@@ -414,7 +414,7 @@ def test_beam_gives_the_bytes_of_the_in_memory_driver(
         return tmp_path / name / "out" / "run_id=r"
 
     expected = made("memory", "--runner", "InMemory")
-    found = made("beam", "--shards", 3)
+    found = made("beam", "--runner", "FnApiRunner", "--shards", 3)
     assert digests(found) == digests(expected)
     assert manifest(found)["guarantee"]["kind"] == "syntactic"
 

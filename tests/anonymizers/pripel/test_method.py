@@ -247,4 +247,4 @@ def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
     assert any("parquet" in path for path in expected)
     assert released("--runner", "InMemory", "--shards", 13) == expected
     for shards in (1, 7):
-        assert released("--shards", shards) == expected
+        assert released("--runner", "FnApiRunner", "--shards", shards) == expected

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.stream_runs import Sent, counts_of, no_noise, stream_config
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.running import DecidedStep, RunningStream, StreamState
 from tracecloak.anonymizers.streams.steps import StreamName

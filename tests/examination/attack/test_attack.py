@@ -27,7 +27,8 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import (

@@ -20,7 +20,7 @@ from tests.support.releasing import csv_log, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner

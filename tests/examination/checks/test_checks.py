@@ -18,7 +18,7 @@ import pytest
 from tests.support.ledgers import account
 from tests.support.releasing import tracecloak
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
 from tracecloak.examination.checks.finding import ChecksReport, Finding
@@ -39,7 +39,6 @@ from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release import claiming, going_on
 from tracecloak.pipelines.release import records as records_module
-from tracecloak.pipelines.release import run as release_module
 from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.transforms import sealed
@@ -377,14 +376,14 @@ def a_manifest_with_a_digest_of_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
-    made = release_module.job_of
+    made = claiming.job_of
 
     def telling(run: Run) -> Any:
         job = made(run)
         n = Path(run.config.log[0]).read_bytes().count(b"\n")
         return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
-    patch.setattr(release_module, "job_of", telling)
+    patch.setattr(claiming, "job_of", telling)
 
 
 def names_by_the_input(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.compare import LINES, Comparison, quartiles

@@ -20,7 +20,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.standing import (
     TABLE,
     FolderShows,

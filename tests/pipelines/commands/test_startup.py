@@ -10,7 +10,10 @@ from pathlib import Path
 from tests.support.releasing import csv_log, small_rows
 from tracecloak.anonymizers.registry import METHODS
 
-HEAVY = ("rich", "apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy")
+HEAVY = (
+    *("rich", "apache_beam", "scipy", "numpy", "pyarrow", "pydantic", "sqlalchemy", "pandas"),
+    "jinja2",
+)
 # Runs command lines one after the other in a process of its own, and tells after each how it ended
 # and what is loaded so far; so what is light has to come first.
 _RUN = """
@@ -49,9 +52,10 @@ def test_the_version_help_and_wrong_flags_load_nothing_heavy() -> None:
         ["key", "--help"],
         ["sample", "--help"],
         ["mine", "--help"],
+        ["catalogue"],
     ]
     found = loaded_by(*lines)
-    codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0]
+    codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0]
     assert found == [(code, []) for code in codes]
 
 
@@ -100,8 +104,41 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
     # The two last plans run their methods on made-up logs, with scipy's distributions and all.
     assert "apache_beam" not in {name for _, names in found for name in names}
     assert "scipy" not in {name for _, names in found[:-2] for name in names}
+    assert "pandas" not in {name for _, names in found for name in names}
     assert "pyarrow" in found[-1][1]  # what is loaded is noticed
     assert log.exists() and not (tmp_path / "out").exists()
+
+
+def test_a_log_that_is_not_there_is_told_before_what_pays_and_writes_is_loaded(
+    tmp_path: Path,
+) -> None:
+    """And a release of one that is there loads neither Beam nor pandas."""
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    release = (
+        "release", "--new_ledger", "--method", "amun", "--guessing_advantage", "0.2",
+        "--output", str(tmp_path / "out"), "--key_store", str(tmp_path / "keys"), "--log",
+    )  # fmt: skip
+    found = loaded_by([*release, str(tmp_path / "none.csv")], [*release, str(log)])
+    arithmetic = ["numpy", "pyarrow", "pydantic"]
+    assert found == [(3, arithmetic), (0, [*arithmetic, "sqlalchemy", "jinja2"])]
+
+
+def test_pandas_is_had_by_whoever_imports_it() -> None:
+    """Catches an Arrow that goes without pandas for ever once it was told to."""
+    code = (
+        "import sys\n"
+        "from tracecloak.pipelines.runners.memory import keep_pandas_out\n"
+        "keep_pandas_out()\n"
+        "import pyarrow as pa\n"
+        "pa.array(['a']), pa.scalar(1), pa.table({'a': [1]})\n"
+        "assert 'pandas' not in sys.modules\n"
+        "import pandas as pd\n"
+        "frame = pd.DataFrame({'a': [1, 2]})\n"
+        "assert pa.Table.from_pandas(frame).to_pandas().equals(frame)\n"
+        "assert pa.array(pd.Series([1, 2])).to_pylist() == [1, 2]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_that_loads_scipy_is_noticed(tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
     sharded = release(tmp_path / "sharded", inputs, *flags, "--runner", "InMemory", "--shards", 13)
     assert digests(sharded) == digests(expected)
     for shards in numbers:
-        found = release(tmp_path / f"beam{shards}", inputs, *flags, "--shards", shards)
+        on_beam = ("--runner", "FnApiRunner", "--shards", shards)
+        found = release(tmp_path / f"beam{shards}", inputs, *flags, *on_beam)
         assert digests(found) == digests(expected)
         assert manifest(found)["outputs"] == manifest(expected)["outputs"]
 

@@ -282,13 +282,13 @@ def test_a_run_that_cannot_be_opened_keeps_no_result(
 ) -> None:
     given = {"database": f"sqlite:///{visits}"}
     with monkeypatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        patch.setattr("tracecloak.pipelines.budget.opening.check_worker_keys", 1)
         assert release(tmp_path, **given) == 6
     assert not results(tmp_path)
     # What noise was drawn of stays all the same.
     cut_off(tmp_path, **given)
     with monkeypatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.release.opening.check_worker_keys", 1)
+        patch.setattr("tracecloak.pipelines.budget.opening.check_worker_keys", 1)
         assert release(tmp_path, **given) == 6
     assert results(tmp_path)
 

@@ -1,13 +1,17 @@
 """The Beam pipeline and the in-memory driver make the same bytes."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
 
 from tests.support.cramped import cramped
 from tests.support.releasing import (
+    counting_charges,
+    csv_log,
     digests,
     fix_key,
     hospital_files,
@@ -19,6 +23,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 
 N_CASES = 400
+BEAM = ("--runner", "FnApiRunner")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +42,16 @@ def release(folder: Path, inputs: str, *flags: object) -> Path:
     return folder / "out" / "run_id=r"
 
 
+def differ_by_driver_alone(on_beam: Path, in_memory: Path) -> None:
+    """Compares whole folders: the manifest names Beam, and says that its runner may count again."""
+    assert digests(on_beam) == digests(in_memory) != {}
+    told, expected = manifest(on_beam), manifest(in_memory)
+    assert (told["tool"].pop("beam"), expected["tool"].pop("beam")) == (beam.__version__, None)
+    barriers = [one["randomness"].pop("unsafe_barrier") for one in (told, expected)]
+    assert barriers == [True, False]
+    assert told == expected
+
+
 @pytest.fixture
 def same_key(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_key(monkeypatch)
@@ -51,10 +66,8 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
     flags = ("--mode", mode, "--time_precision_us", 1_000_000)
     expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
     shards = {"sampling": 7, "filtering": 2, "oversampling": 1}[mode]
-    found = release(tmp_path / "beam", inputs, *flags, "--shards", shards)
-    assert digests(found) == digests(expected)
-    assert manifest(found)["outputs"] == manifest(expected)["outputs"]
-    assert manifest(found)["randomness"]["unsafe_barrier"]
+    found = release(tmp_path / "beam", inputs, *flags, *BEAM, "--shards", shards)
+    differ_by_driver_alone(found, expected)
 
 
 @pytest.mark.slow
@@ -111,6 +124,56 @@ def test_the_release_id_and_the_configuration_are_part_of_the_noise(
     expected = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
     zone = release(tmp_path / "b", inputs, "--runner", "InMemory", "--time_zone", "Europe/Berlin")
     assert digests(zone)["log/part-00000.parquet"] != expected["log/part-00000.parquet"]
+
+
+# --- Which driver it is ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("same_key")
+def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(
+    tmp_path: Path, inputs: str
+) -> None:
+    """Catches a driver that follows from anything else, and one that makes another release."""
+    first = release(tmp_path / "first", inputs)
+    assert manifest(first)["tool"]["beam"] is None
+    other = release(tmp_path / "other", inputs, "--direct_num_workers", 1)
+    differ_by_driver_alone(other, first)
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert release(tmp_path / "first", inputs, *BEAM) == first
+    assert before == {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert len(counting_charges(tmp_path / "first" / "keys")) == 1
+
+
+def test_both_drivers_end_and_are_measured_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an exit code, an error, a row or a metric that tells which driver it was."""
+    rows = [(f"c{n // 2}", "A", f"2026-01-01T00:00:{n:02d}Z") for n in range(40)]
+    logs = {"good": rows, "bad": [*rows, *(("x", "A", "soon") for _ in range(40))], "none": None}
+    told = []
+    for runner in ("InMemory", "FnApiRunner"):
+        of_runner = []
+        for name, of_log in logs.items():
+            place = tmp_path / runner / name
+            place.mkdir(parents=True)
+            if of_log is not None:
+                csv_log(place / "log.csv", of_log)
+            code = tracecloak(
+                "release", "--log", place / "log.csv", "--output", place / "out", "--key_store",
+                place / "keys", "--method", "pretsa", "--k", 2, "--t", 1, "--runner", runner,
+                "--release_id", "r", "--metrics", place / "run.prom",
+            )  # fmt: skip
+            seen = capsys.readouterr()
+            lines = [line for line in seen.out.splitlines() if not line.startswith("took")]
+            lines += [line for line in seen.err.splitlines() if line.startswith("tracecloak: ")]
+            metrics = [
+                line.partition("}")[0] for line in (place / "run.prom").read_text().splitlines()
+            ]
+            said = re.sub(r"\b[0-9a-f]{8}\b", "", "\n".join(lines))  # of the place of the output
+            of_runner.append((code, said.replace(str(place), ""), metrics))
+        told.append(of_runner)
+    assert [code for code, _, _ in told[0]] == [0, 3, 3]
+    assert told[0] == told[1]
 
 
 # --- The other methods --------------------------------------------------------------------------
@@ -264,10 +327,9 @@ def agree(tmp_path: Path, people: Sequence[Path], flags: Flags, shards: Sequence
     expected = released(tmp_path / "memory", people, flags, "--runner", "InMemory")
     assert digests(expected)
     for n_shards in shards:
-        found = released(tmp_path / f"beam{n_shards}", people, flags, "--shards", n_shards)
-        assert digests(found) == digests(expected)
-        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
-        assert manifest(found)["randomness"]["unsafe_barrier"]
+        on_beam = (*BEAM, "--shards", n_shards)
+        found = released(tmp_path / f"beam{n_shards}", people, flags, *on_beam)
+        differ_by_driver_alone(found, expected)
     with cramped():
         more = ("--runner", "InMemory", "--shards", 13, "--workers", 2)
         sharded = released(tmp_path / "sharded", people, flags, *more)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.planning.worth import made_up_log, worth_of

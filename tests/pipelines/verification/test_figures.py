@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.received import copied, failed, made, rewritten, states
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.verification.verify import verify
 
 

@@ -498,7 +498,7 @@ def test_of_two_key_stores_one_pays_for_a_window(
     }  # fmt: skip
     lake.configure(**shared, new_ledger=True)
     with monkeypatch.context() as cut:
-        cut.setattr("tracecloak.pipelines.runners.in_memory.commit", _interrupted)
+        cut.setattr("tracecloak.transforms.batch.commit.commit", _interrupted)
         assert lake.release("2026-01") == 6
     other = str(lake.folder / "other keys")
     lake.configure(**shared, key_store=other)

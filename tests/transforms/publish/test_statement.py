@@ -25,7 +25,7 @@ from markdown_it.token import Token
 from tests.anonymizers.contract.test_promises import AS_FAILURE
 from tests.support.logs import trace_batch
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
