@@ -61,20 +61,41 @@ class RecordBatchCoder(beam.coders.Coder):
 
 
 # The runner owns the threads. Compressed, because a runner copies what is shuffled half a dozen
-# times. Kept at module level: inside a pickled function it would not pickle.
-_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False, compression="lz4")
+# times, and holds what several stages see once for each. Kept at module level: inside a pickled
+# function it would not pickle.
+_CODEC = pa.Codec("zstd", 1)
+_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False, compression=_CODEC)
+# What a packed message begins with, as no message of Arrow does, and from which size it is packed.
+_PACKED = b"\1"
+_PACKED_FROM_BYTES = 1 << 16
+
+
+def pack(message: bytes) -> bytes:
+    """Returns a message of `encode` as it travels: compressed if it is large."""
+    if len(message) < _PACKED_FROM_BYTES:
+        return message
+    return _PACKED + len(message).to_bytes(8, "little") + _CODEC.compress(message, asbytes=True)
+
+
+def unpack(packed: bytes) -> bytes:
+    """Returns the message that was packed."""
+    if packed[:1] != _PACKED:
+        return packed
+    n_bytes = int.from_bytes(packed[1:9], "little")
+    message: bytes = _CODEC.decompress(memoryview(packed)[9:], n_bytes, asbytes=True)
+    return message
 
 
 class ColumnarCoder(beam.coders.Coder):
     """A columnar value (schemas.arrays.columnar)."""
 
     def encode(self, value: Any) -> bytes:
-        """Returns the value as one IPC stream."""
-        return encode(value)
+        """Returns the value as one IPC stream, packed."""
+        return pack(encode(value))
 
     def decode(self, encoded: bytes) -> Any:
-        """Returns the value on the memory of `encoded`."""
-        return decode(encoded)
+        """Returns the value, on the memory of `encoded` if that is small."""
+        return decode(unpack(encoded))
 
     def estimate_size(self, value: Any) -> int:
         """Returns 0, not known: it feeds a counter only, and Beam's own estimate would encode."""

@@ -8,7 +8,7 @@ from typing import Any
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.examination.checks.finding import Check, NotApplicable, NotHeld, expect
 from tracecloak.examination.checks.trial import OFFICER, REASON, Place, Trial
-from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.balance import balance_of, spent_in
 from tracecloak.pipelines.ledger.declarations import bound_datasets, declared_accounts
 from tracecloak.pipelines.release.records import reservation_of
 from tracecloak.schemas.errors import BudgetExhausted
@@ -140,7 +140,7 @@ def _officers_caps(trial: Trial) -> str:
     place = _with_what_is_left(trial, place)
     ran = place.release(release_id="beyond")
     expect(ran.code == 4, f"a release beyond the officer's cap ended with {ran.told}")
-    spent = balance_of(place.ledger.entries(), account, caps)
+    spent = balance_of(spent_in(place.ledger.entries(), account), account, caps)
     return (
         f"With epsilon {decimal_text(spent.spent_epsilon or caps.epsilon_cap)} of account "
         f"{account!r} spent, the next release was refused with exit code 4."

@@ -14,7 +14,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
-from tracecloak.pipelines.ledger.entries import OfKey, Reservation
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
@@ -68,7 +68,7 @@ class Books:
         receipt = self.store.receipt(*named)
         key = self.store.key_state(receipt)
         fingerprint = None if receipt is None else receipt.key_fingerprint
-        says = ledger_says(self.ledger.entries(), *named, fingerprint)
+        says = ledger_says(self.ledger.of_release(*named), *named, fingerprint)
         if key != "none" and says == "nothing":
             begun_with = self.store.ledger_of(*named)
             if begun_with is not None and place_of(begun_with) != self.ledger.place:
@@ -130,7 +130,7 @@ class Books:
             UsageError: It was another.
             LedgerError: The ledger cannot be read.
         """
-        for entry in charges_of(self.ledger.entries(), *self.of_key(receipt.key_fingerprint))[-1:]:
+        for entry in self.charges(receipt.key_fingerprint)[-1:]:
             if entry.account != account:
                 raise UsageError(
                     f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it "
@@ -144,7 +144,7 @@ class Books:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        last = charges_of(self.ledger.entries(), *self.of_key(reservation.key_fingerprint))
+        last = self.charges(reservation.key_fingerprint)
         return all(entry.charge == reservation.charge for entry in last if entry.is_open)
 
     def reserve(
@@ -229,6 +229,15 @@ class Books:
         """Returns the names by which the ledger knows the release."""
         return self.folder.output, self.folder.release_id, key_fingerprint
 
+    def charges(self, key_fingerprint: str) -> list[Entry]:
+        """Returns the last entries of the release's charges under a key, the latest one last.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        of_key = self.of_key(key_fingerprint)
+        return charges_of(self.ledger.of_release(*of_key[:2]), *of_key)
+
     def decisions(self, key_fingerprint: str) -> str:
         """Returns where what is decided under a key is kept.
 
@@ -252,12 +261,12 @@ class Books:
                 return
             from tracecloak.pipelines.cases.noted_cases import note_cases
 
-            entries = self.ledger.entries()
+            charged = self.charges(key_fingerprint)[-1:]
         except (LedgerError, OSError) as error:
             _LOG.warning("which cases release %s read was not noted: %s", release_id, error)
             return
-        for entry in charges_of(entries, *self.of_key(key_fingerprint))[-1:]:
-            note_cases(self.ledger.url, entries, entry, sketch)
+        for entry in charged:
+            note_cases(self.ledger, entry, sketch)
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.

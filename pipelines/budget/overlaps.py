@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, windowed
+from tracecloak.pipelines.ledger.entries import Reservation, windowed
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import UsageError
 
 _LOG = logging.getLogger("tracecloak")
 
 
-def warn_of_overlaps(reservation: Reservation, entries: Sequence[Entry]) -> None:
+def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
     """Tells the operator of earlier syntactic releases that may have cases of this one.
 
     Two logs in each of which k cases are alike can single somebody out if they are laid side by
@@ -23,8 +23,10 @@ def warn_of_overlaps(reservation: Reservation, entries: Sequence[Entry]) -> None
 
     Args:
         reservation: Of the release that is made.
-        entries: All entries of the ledger.
+        ledger: Who pays.
     """
+    with ledger.past() as past:
+        entries = past.entries()
     others = windowed(entries)
     named = {
         entry.charge: entry.facts.get("dataset") for entry in entries if entry.action == "reserve"

@@ -23,6 +23,7 @@ from tracecloak.pipelines.keys.receipts import today
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import Database, LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.transforms.batch.case_sketches import WrittenSketch
 
 _LOG = logging.getLogger("tracecloak")
@@ -204,21 +205,23 @@ class NotedCases:
         return self._database.transact(look, writes=False)
 
 
-def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) -> None:
+def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
     """Notes the sketch that a run wrote, and warns of other accounts that read the same cases.
 
     No release depends on it: if it fails, that is a warning, and the release goes on.
 
     Args:
-        url: The ledger's.
-        entries: All that the ledger says.
+        ledger: Who paid.
         entry: One of the release's charge.
         data: The file that the run wrote.
     """
     try:
-        if _was_erased(entries, entry):
-            return
-        shared = NotedCases(url).note(entry, WrittenSketch.parse(data))
+        with ledger.past() as past:
+            if _was_erased(past.of_release(*entry.of_key[:2]), past.declarations(), entry):
+                return
+        shared = NotedCases(ledger.url).note(entry, WrittenSketch.parse(data))
+        with ledger.past() as past:
+            others = [past.of_release(noted.output, noted.release_id) for noted, _ in shared]
     except (LedgerError, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
         _LOG.warning(
@@ -228,11 +231,11 @@ def note_cases(url: str, entries: Sequence[Entry], entry: Entry, data: bytes) ->
             reason,
         )
         return
-    if text := shared_text(entries, shared):
+    if text := shared_text([entry for of in others for entry in of], shared):
         _OPERATOR.warning("%s", text)
 
 
-def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:
+def _was_erased(entries: Sequence[Entry], declarations: Sequence[Entry], entry: Entry) -> bool:
     """Whether the notes on a release were erased, after which none are written again."""
     reserved = next(e for e in entries if e.charge == entry.charge)
     return any(
@@ -241,7 +244,7 @@ def _was_erased(entries: Sequence[Entry], entry: Entry) -> bool:
         and e.facts.get("output", entry.output) == entry.output
         and e.facts.get("release_id", entry.release_id) == entry.release_id
         and reserved.recorded_at[:10] < e.facts.get("before", "9999-12-31")
-        for e in entries
+        for e in declarations
     )
 
 

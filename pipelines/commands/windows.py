@@ -69,7 +69,7 @@ def run(given: Given) -> int:
         shown = [day for day in days if day.window.number in asked]
     balance = None
     if ledger is not None and _has_any(days):
-        balance = ledger.balance_in(ledger.entries(), config.account)
+        balance = ledger.balance(config.account)
     spent = None if balance is None else _text(balance.spent_epsilon)
     remaining = None if balance is None else _text(balance.remaining_epsilon)
     data: dict[str, Any] = {

@@ -265,7 +265,7 @@ IN_FILES_ONLY = ("schedule",)
 
 IN_DIGEST = (
     *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
-    *("rename", "drop_duplicates"),
+    *("rename", "drop_duplicates", "page"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""
@@ -356,6 +356,9 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     an input of less than 4 MiB."""
     parts: int = Field(DEFAULT_PARTS, ge=1, le=1 << 16)
     """Parts of the released log."""
+    page: Literal["whole", "shared"] = "whole"
+    """Whether report.html is one whole file, or shares its scripts with the pages of other
+    releases: then they lie once, in the folder _static beside the releases."""
 
     @property
     def method_params(self) -> Params:

@@ -229,7 +229,7 @@ def _asks(run: Run) -> str:
         takes = f"takes epsilon {epsilon} and delta {delta}"
     left = f"nothing was spent of account {config.account} before"
     with contextlib.suppress(UsageError):  # it is neither declared nor charged yet
-        balance = ledger.balance_in(ledger.entries(), config.account)
+        balance = ledger.balance(config.account)
         left = f"left before it: {remains_text(balance)}"
     return f"release {run.folder.release_id} {takes}; {left}"
 

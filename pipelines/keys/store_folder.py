@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.schemas.errors import RetryLater
@@ -23,8 +23,6 @@ _LOCK_SECONDS = 600
 _LOCK_PAUSE_SECONDS = 0.01
 # The folders of a store, which others have no business in.
 _FOLDERS = ("ledgers", "operator", "releases")
-# So many bytes are looked through at a time for the end of a line.
-_N_LOOKED_AT = 1 << 16
 
 
 class StoreFolder:
@@ -47,25 +45,6 @@ class StoreFolder:
             except FileNotFoundError:
                 return None
 
-    def ends(self, name: str) -> tuple[str, str] | None:
-        """Returns the first and the last whole line of a file of this store; None: there is none.
-
-        However long the file is, little of it is read.
-        """
-        path = self.path / name
-        with self.in_use():
-            if not path.exists():
-                return None
-            with path.open("rb") as stream:
-                end = _end_of_lines(stream)
-                if end == 0:
-                    return None
-                begin = _end_of_lines(stream, end - 1)
-                stream.seek(begin)
-                last = stream.read(end - 1 - begin)
-                stream.seek(0)
-                return stream.readline().decode().rstrip("\n"), last.decode()
-
     def names(self, pattern: str) -> list[str]:
         """Returns the names of files of this store that a glob matches."""
         with self.in_use():
@@ -80,17 +59,6 @@ class StoreFolder:
     def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
         """Writes a file at a path of this store; see `transforms.files.write_private`."""
         write_private(path, data, replaces)
-
-    def append(self, name: str, text: str) -> None:
-        """Adds lines to a file of this store, after its last whole line."""
-        if not text:
-            return
-        with self.in_use(), os.fdopen(self.descriptor(name), "r+b") as stream:
-            stream.truncate(_end_of_lines(stream))
-            stream.seek(0, os.SEEK_END)
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
 
     def remove(self, *names: str) -> None:
         """Removes files of this store, one after the other, if they are there."""
@@ -194,21 +162,3 @@ class StoreFolder:
                     folder,
                     mode,
                 )
-
-
-def _end_of_lines(stream: BinaryIO, before: int | None = None) -> int:
-    """Returns where the last whole line of a file ends, looking from its end; 0: it has none.
-
-    Args:
-        stream: The file.
-        before: Where it is taken to end; None: where it does.
-    """
-    at = stream.seek(0, os.SEEK_END) if before is None else before
-    while at > 0:
-        begin = max(0, at - _N_LOOKED_AT)
-        stream.seek(begin)
-        line_end = stream.read(at - begin).rfind(b"\n")
-        if line_end >= 0:
-            return begin + line_end + 1
-        at = begin
-    return 0

@@ -23,6 +23,7 @@ from tracecloak.pipelines.ledger.entries import (
     Charge,
     Entry,
     WindowCharge,
+    Windowed,
     windowed,
 )
 
@@ -63,8 +64,51 @@ class Balance:
 
 
 _T = TypeVar("_T")
-# What a charge costs, and its window; None: it has none, or adds up as if it had none.
+# What a charge costs, and its window; None: it has none, or adds up as if it had none. Without a
+# finite epsilon it has no delta, either.
 Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the charges of an account cost that count as spent.
+
+    Attributes:
+        closed: What those cost that count for ever; several may be one sum here.
+        still_open: What each of the others costs.
+        n_closed: How many count for ever.
+        kinds: The units and adjacencies of all.
+    """
+
+    closed: tuple[Cost, ...]
+    still_open: tuple[Cost, ...]
+    n_closed: int
+    kinds: frozenset[tuple[str, str]]
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What all of them cost."""
+        return self.closed + self.still_open
+
+
+def spent_in(entries: Sequence[Entry], account: str) -> Spent:
+    """Returns what the charges of an account cost, each by itself.
+
+    Args:
+        entries: All entries of a ledger.
+        account: The account's name.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    counted = counting(entries, account)
+    costs = costs_of(entries, counted)
+    return Spent(
+        tuple(cost for cost, entry in zip(costs, counted, strict=True) if not entry.is_open),
+        tuple(cost for cost, entry in zip(costs, counted, strict=True) if entry.is_open),
+        sum(not entry.is_open for entry in counted),
+        frozenset((entry.unit, entry.adjacency) for entry in counted),
+    )
 
 
 def charges(entries: Sequence[Entry]) -> dict[Charge, Entry]:
@@ -88,30 +132,23 @@ def counting(entries: Sequence[Entry], account: str) -> list[Entry]:
     ]
 
 
-def balance_of(entries: Sequence[Entry], name: str, account: Account | None) -> Balance:
+def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
     """Returns what an account's charges add up to.
 
     Args:
-        entries: All entries of a ledger.
+        spent: What they cost.
         name: The account's name.
         account: Its caps; None: it has none.
-
-    Raises:
-        UsageError: A number is no decimal.
     """
-    spent = counting(entries, name)
-    costs = costs_of(entries, spent)
-    epsilon, delta = total_of(costs)
-    still_open = [entry for entry in spent if entry.is_open]
-    open_epsilon, open_delta = _open_part(
-        costs, [cost for cost, entry in zip(costs, spent, strict=True) if not entry.is_open]
-    )
+    epsilon, delta = total_of(spent.costs)
+    open_epsilon, open_delta = _open_part(spent.costs, spent.closed)
+    n_open = len(spent.still_open)
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     remaining_epsilon, is_above = _left(caps[0], epsilon)
     # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
     remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
-        name, epsilon, delta, open_epsilon, open_delta, len(spent), len(still_open),
+        name, epsilon, delta, open_epsilon, open_delta, spent.n_closed + n_open, n_open,
         remaining_epsilon, remaining_delta, is_above or is_delta_above,
     )  # fmt: skip
 
@@ -133,12 +170,22 @@ def costs_of(entries: Sequence[Entry], spent: Sequence[Entry]) -> list[Cost]:
         spent: The last entries of some charges.
     """
     of_windows = windowed(entries)
-    costs = []
-    for entry in spent:
-        epsilon, delta = entry.values()
-        charged = of_windows.get(entry.charge)
-        costs.append((epsilon, delta, None if charged is None else counting_window(charged.window)))
-    return costs
+    return [cost_of(entry, of_windows.get(entry.charge)) for entry in spent]
+
+
+def cost_of(entry: Entry, charged: Windowed | None) -> Cost:
+    """Returns what a charge costs, and in which window it does.
+
+    Args:
+        entry: One of the charge.
+        charged: Its window; None: it has none.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    epsilon, delta = entry.values()
+    window = None if charged is None else counting_window(charged.window)
+    return epsilon, None if epsilon is None else delta, window
 
 
 def counting_window(window: WindowCharge | None) -> WindowCharge | None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
-from tracecloak.pipelines.ledger.balance import (
-    balance_of,
-    costs_of,
-    counting,
-    counting_window,
-    total_of,
-)
+from tracecloak.pipelines.ledger.balance import Spent, balance_of, counting_window, total_of
 from tracecloak.pipelines.ledger.declarations import check_dataset, check_declared
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 
-def check_caps(entries: Sequence[Entry], reservation: Reservation, in_file: Account | None) -> None:
+def check_caps(past: Past, reservation: Reservation, in_file: Account | None) -> None:
     """Makes sure that the account of a release may pay for it, and can.
 
     Args:
-        entries: All entries of a ledger, without the reservation.
+        past: What the ledger says, without the reservation.
         reservation: What the release asks.
         in_file: The caps of the accounts file; None: it has none.
 
@@ -33,34 +27,28 @@ def check_caps(entries: Sequence[Entry], reservation: Reservation, in_file: Acco
             others are, or the release's epsilon does not add up with the account's.
         BudgetExhausted: The sum of epsilons or of deltas would exceed a cap.
     """
-    check_dataset(entries, reservation.dataset, reservation.account)
-    for account in (check_declared(entries, reservation.account), in_file):
+    declarations = past.declarations()
+    check_dataset(declarations, reservation.dataset, reservation.account)
+    for account in (check_declared(declarations, reservation.account), in_file):
         if account is not None:
-            check_affordable(entries, reservation, account)
+            spent = past.spent(reservation.account, reservation.window)
+            check_affordable(spent, reservation, account)
 
 
-def added_by(
-    entries: Sequence[Entry], reservation: Reservation
-) -> tuple[Fraction | None, Fraction]:
+def added_by(spent: Spent, reservation: Reservation) -> tuple[Fraction | None, Fraction]:
     """Returns how much more an account has spent once it paid for a release.
 
     That is its whole epsilon and delta, but for a window: one within the dearest of its scope adds
     nothing.
 
     Args:
-        entries: All entries of a ledger; a charge that is among them adds nothing.
+        spent: What the account spent, without the release.
         reservation: What the release asks.
 
     Returns:
         (Epsilon, None if there is no finite one; delta).
-
-    Raises:
-        UsageError: A number in the ledger is no decimal.
     """
-    spent = counting(entries, reservation.account)
-    if any(entry.charge == reservation.charge for entry in spent):
-        return Fraction(0), Fraction(0)
-    costs = [cost for cost in costs_of(entries, spent) if cost[0] is not None]
+    costs = [cost for cost in spent.costs if cost[0] is not None]
     asked = reservation.epsilon, reservation.delta, counting_window(reservation.window)
     before, after = total_of(costs), total_of([*costs, asked])
     if before[0] is None or after[0] is None:
@@ -68,11 +56,11 @@ def added_by(
     return after[0] - before[0], after[1] - before[1]
 
 
-def check_affordable(entries: Sequence[Entry], reservation: Reservation, account: Account) -> None:
+def check_affordable(spent: Spent, reservation: Reservation, account: Account) -> None:
     """Makes sure that an account can pay for a release beside all that it paid for.
 
     Args:
-        entries: All entries of a ledger, without the reservation.
+        spent: What the account spent, without the release.
         reservation: What the release asks.
         account: The caps.
 
@@ -81,20 +69,20 @@ def check_affordable(entries: Sequence[Entry], reservation: Reservation, account
             no finite one.
         BudgetExhausted: The sum of epsilons or of deltas would exceed its cap.
     """
-    _check_adds_up(entries, reservation, account)
+    _check_adds_up(spent, reservation, account)
     if account.epsilon_cap is None and account.delta_cap is None:
         return
-    balance = balance_of(entries, account.name, account)
+    balance = balance_of(spent, account.name, account)
     asked = (reservation.epsilon or Fraction(0), reservation.delta or Fraction(0))
     caps = (account.epsilon_cap, account.delta_cap)
-    spent = (balance.spent_epsilon, balance.spent_delta)
+    sums = (balance.spent_epsilon, balance.spent_delta)
     still_open = (balance.open_epsilon, balance.open_delta)
     left = (balance.remaining_epsilon, balance.remaining_delta)
     short = [
         _Shortage(*one).text(counting_window(reservation.window))
         for one in zip(
-            ("epsilon", "delta"), caps, spent, still_open, asked,
-            added_by(entries, reservation), left, strict=True,
+            ("epsilon", "delta"), caps, sums, still_open, asked,
+            added_by(spent, reservation), left, strict=True,
         )
         if _Shortage(*one).is_one
     ]  # fmt: skip
@@ -114,7 +102,7 @@ def check_affordable(entries: Sequence[Entry], reservation: Reservation, account
         )
 
 
-def _check_adds_up(entries: Sequence[Entry], reservation: Reservation, account: Account) -> None:
+def _check_adds_up(spent: Spent, reservation: Reservation, account: Account) -> None:
     """Makes sure that what a release asks and what its account has spent are of one kind."""
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
@@ -129,9 +117,9 @@ def _check_adds_up(entries: Sequence[Entry], reservation: Reservation, account: 
             f"{where} has a cap, and no finite epsilon holds for a release with "
             f"{reservation.method}; choose a rigorous method, or an account without caps"
         )
-    for entry in counting(entries, account.name):
-        for name in ("unit", "adjacency"):
-            past, now = getattr(entry, name), getattr(reservation, name)
+    for kind in sorted(spent.kinds):
+        for name, past in zip(("unit", "adjacency"), kind, strict=True):
+            now = getattr(reservation, name)
             if past != now:
                 raise UsageError(
                     f"{where} holds releases with {name} {past}, and their epsilons do not add up "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import get_args
 
@@ -25,41 +25,56 @@ from tracecloak.schemas.published.guarantee import Adjacency, Unit
 
 
 class Chain:
-    """The entries of a ledger that were checked, so that only later ones need be checked.
+    """A chain of entries that is checked one after the other."""
 
-    An entry was checked if all of its columns are those of the entry that was checked there.
-    """
+    def __init__(
+        self,
+        previous: Entry | None = None,
+        past: Sequence[Entry] = (),
+        was_decided: Callable[[OfKey, int], bool] = lambda *_: False,
+    ) -> None:
+        """Begins after entries that were checked before.
 
-    def __init__(self) -> None:
-        """Nothing was checked yet."""
-        self._begin()
-
-    def _begin(self) -> None:
-        self._checked: list[Entry] = []
+        Args:
+            previous: The last of them; None: there are none.
+            past: Those of them, without steps, about the releases that are checked now.
+            was_decided: Whether a step of an epoch is among them.
+        """
+        self._previous = previous
+        self._was_decided = was_decided
         self._states: dict[Charge, list[Action]] = defaultdict(list)
         self._of_windows: set[Charge] = set()
         self._committed: set[OfKey] = set()
         self._decided: set[tuple[OfKey, int]] = set()
-        self._faults: list[str] = []
+        for entry in past:
+            self._note(entry)
 
     def problems(self, entries: Sequence[Entry]) -> list[str]:
-        """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
+        """Returns what is wrong with the next entries, a sentence each; nothing if they are sound.
 
         Args:
-            entries: All entries in the order of their seq.
+            entries: In the order of their seq.
         """
-        n = len(self._checked)
-        if list(entries[:n]) != self._checked:
-            self._begin()
-            n = 0
-        for entry in entries[n:]:
-            self._faults += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
-            self._checked.append(entry)
-        return list(self._faults)
+        faults = []
+        for entry in entries:
+            faults += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
+            self._note(entry)
+            self._previous = entry
+        return faults
+
+    def _note(self, entry: Entry) -> None:
+        if not entry.is_of_charge:
+            return
+        self._states[entry.charge].append(entry.action)
+        if entry.action == "commit":
+            self._committed.add(entry.of_key)
+        if entry.action == "reserve":
+            is_of_window = entry.window is not None
+            (self._of_windows.add if is_of_window else self._of_windows.discard)(entry.charge)
 
     def _problems_of(self, entry: Entry) -> list[str]:
         faults = []
-        previous = self._checked[-1] if self._checked else None
+        previous = self._previous
         if entry.seq != (1 if previous is None else previous.seq + 1):
             faults.append("entries before it are missing")
         if entry.hash != entry.digest():
@@ -75,22 +90,16 @@ class Chain:
         past = self._states[charge]
         if not may_follow(entry.action, past):
             faults.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
-        past.append(entry.action)
-        if entry.action == "commit":
-            self._committed.add(entry.of_key)
-        if entry.action == "reserve":
-            is_of_window = entry.window is not None
-            (self._of_windows.add if is_of_window else self._of_windows.discard)(charge)
-        elif entry.action == "claim" and charge not in self._of_windows:
+        if entry.action == "claim" and charge not in self._of_windows:
             faults.append("claim without a window")
-        elif entry.action == "draw" and charge in self._of_windows and past[-2:-1] != ["claim"]:
+        elif entry.action == "draw" and charge in self._of_windows and past[-1:] != ["claim"]:
             faults.append("draw without claim")
         return faults
 
     def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
         if of_key not in self._committed:
             yield "step without commit"
-        if (of_key, step) in self._decided:
+        if (of_key, step) in self._decided or self._was_decided(of_key, step):
             yield f"step {step} is decided twice"
         self._decided.add((of_key, step))
 

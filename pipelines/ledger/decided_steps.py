@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tracecloak.pipelines.ledger.declarations import step_columns
-from tracecloak.pipelines.ledger.entries import Entry, OfKey, Step, decided_of
+from tracecloak.pipelines.ledger.entries import OfKey, Step
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import GuaranteeError
 
 
@@ -28,10 +27,10 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
         LedgerError: The ledger cannot be used, or somebody changed what it said.
     """
 
-    def steps(entries: Sequence[Entry]) -> list[Step]:
-        ledger.check_sound(entries)
-        live = ledger.not_ended(entries, of_key)
-        noted = decided_of(entries, of_key).get(step)
+    def steps(past: Past) -> list[Step]:
+        ledger.check_sound(past)
+        live = ledger.not_ended(past.of_release(*of_key[:2]), of_key)
+        noted = past.decided(of_key, step)
         if noted not in (None, sha256):
             output, release_id, _ = of_key
             raise GuaranteeError(

@@ -47,9 +47,9 @@ OfKey = tuple[str, str, str]
 # An action, the columns of what it is about, and its details.
 Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
 
-_DECLARATIONS = get_args(Declaration)
+DECLARATIONS = get_args(Declaration)
 NOTES = get_args(Note)
-ACTIONS = (*get_args(ActionOnCharge), *_DECLARATIONS, *NOTES)
+ACTIONS = (*get_args(ActionOnCharge), *DECLARATIONS, *NOTES)
 
 # The last actions on a charge for which no noise was drawn yet, so that it can be given back.
 UNDRAWN: tuple[Action, ...] = ("reserve", "claim")
@@ -286,7 +286,7 @@ class Entry:
     @property
     def is_of_charge(self) -> bool:
         """Whether the entry changes a charge, and is no declaration or note."""
-        return self.action not in (*_DECLARATIONS, *NOTES)
+        return self.action not in (*DECLARATIONS, *NOTES)
 
     @property
     def of_key(self) -> OfKey:
@@ -381,24 +381,12 @@ class Windowed:
     claim: Entry | None
 
 
-def windowed(entries: Sequence[Entry]) -> Mapping[Charge, Windowed]:
+def windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
     """Returns the charges of windows, those that were given back among them.
 
     The details of a reservation stand in its own entry alone, so the entries are played through.
     What a charge claimed before it was given back and reserved again is not its claim any more.
     """
-    known, by_charge = _last_windowed[-1]
-    if len(known) != len(entries) or list(entries) != known:
-        known, by_charge = list(entries), _windowed(entries)
-        _last_windowed[:] = [(known, by_charge)]
-    return by_charge
-
-
-# The entries that were asked about last, and the answer: a release asks ten times of the same ones.
-_last_windowed: list[tuple[list[Entry], Mapping[Charge, Windowed]]] = [([], {})]
-
-
-def _windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
     windows: dict[Charge, WindowCharge] = {}
     claims: dict[Charge, Entry] = {}
     last: dict[Charge, Action] = {}

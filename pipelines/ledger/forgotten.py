@@ -5,6 +5,7 @@ Nothing is given back: charges of the copy count as spent again, and declaration
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ from typing import Any
 from tracecloak.pipelines.ledger.chain import may_follow
 from tracecloak.pipelines.ledger.entries import Action, Charge, Entry, Step, decided_of, windowed
 from tracecloak.pipelines.ledger.memory import Copy, LedgerMemory
+from tracecloak.pipelines.ledger.past import Past
 
 # How a charge came to be what it is, at least: `may_follow` leaves out what is there already.
 _WAYS: Mapping[str, Sequence[Action]] = {
@@ -25,13 +27,11 @@ _WAYS: Mapping[str, Sequence[Action]] = {
 }
 
 
-def accepting(
-    memory: LedgerMemory, entries: Sequence[Entry], copies: Sequence[Copy]
-) -> dict[str, Any]:
+def accepting(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> dict[str, Any]:
     """Returns the details of an entry `accept`, which end the complaints."""
-    noted = memory.noted(entries)
+    noted = memory.noted(past)
     details: dict[str, Any] = {}
-    for copy in memory.lost(entries, copies)[-1:]:
+    for copy in memory.lost(past, copies)[-1:]:
         details["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
     if noted > memory.store.generation():
         details |= {"store": memory.store.identity(), "generation": noted}
@@ -44,11 +44,12 @@ def accepted(memory: LedgerMemory, entries: Sequence[Entry]) -> None:
     Raises:
         KeyStoreError: The key store cannot be written.
     """
-    memory.remember(entries, is_accepted=True)
-    memory.store.next_generation(at_least=memory.noted(entries))
+    memory.accept(entries)
+    with contextlib.closing(memory.begun()) as past:
+        memory.store.next_generation(at_least=memory.noted(past))
 
 
-def forgotten(memory: LedgerMemory, entries: Sequence[Entry], copies: Sequence[Copy]) -> list[Step]:
+def forgotten(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[Step]:
     """Returns what to write into a ledger so that it knows again what the copy knows.
 
     What counts as spent in the copy counts again, and what was declared later than what the
@@ -58,7 +59,7 @@ def forgotten(memory: LedgerMemory, entries: Sequence[Entry], copies: Sequence[C
     What a window counted is claimed again, too. Where others claimed units of the same scope
     while that was forgotten, one unit may be in two windows: so it adds up from then on.
     """
-    lost = memory.lost(entries, copies)
+    entries, lost = past.entries(), memory.lost(past, copies)
     seen = memory.entries_in(lost[-1].name if lost else memory.file)
     marked = {"again": True}
     steps: list[Step] = [
@@ -72,10 +73,10 @@ def forgotten(memory: LedgerMemory, entries: Sequence[Entry], copies: Sequence[C
     for charge, actions in _actions(seen).items():
         reserved, last = _ends(seen, charge)
         claim, window = claims.get(charge), reserved.window
-        past = pasts[charge]
+        known = pasts[charge]
         for action in _way(actions[-1], claim is not None):
-            if may_follow(action, past):
-                past.append(action)
+            if may_follow(action, known):
+                known.append(action)
                 facts = reserved.facts if action == "reserve" else {}
                 facts = last.facts if action == last.action != "reserve" else facts
                 if action == "claim" and claim is not None:
@@ -84,9 +85,9 @@ def forgotten(memory: LedgerMemory, entries: Sequence[Entry], copies: Sequence[C
                         facts = {**facts, **replace(window, adds_up=True).facts()}
                 steps.append((action, asdict(last), {**facts, **marked}))
     of_keys = {entry.of_key for entry in seen if entry.decided is not None}
-    known = {of_key: decided_of(entries, of_key) for of_key in of_keys}
+    decided = {of_key: decided_of(entries, of_key) for of_key in of_keys}
     for entry in seen:
-        if entry.decided is not None and entry.decided[0] not in known[entry.of_key]:
+        if entry.decided is not None and entry.decided[0] not in decided[entry.of_key]:
             steps.append((entry.action, asdict(entry), {**entry.facts, **marked}))
     return steps
 

@@ -9,25 +9,31 @@ A release reserves before it runs, says so before it draws its first noise, and 
 visible. Only what ended before it could draw is given back; all else counts as spent, whatever
 became of it, as noise that nobody was meant to see may have been seen.
 
-Appending is optimistic: a process reads everything, decides, and inserts the entry with the next
+Appending is optimistic: a process reads what is new, decides, and inserts the entry with the next
 number. If another process has inserted that number in between, the database refuses it; then the
 process reads and decides again. So a cap holds for any number of processes on any database.
-`pipelines.ledger.entries` says what the entries mean and how they are chained.
+`pipelines.ledger.entries` says what the entries mean and how they are chained, and
+`pipelines.ledger.past` what a process knows of those that were read before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.ledger.balance import Balance, balance_of, charges, charges_of, counting
-from tracecloak.pipelines.ledger.chain import Chain, problems
+from tracecloak.pipelines.ledger.balance import (
+    Balance,
+    balance_of,
+    charges,
+    charges_of,
+    spent_in,
+)
+from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.entries import (
     UNDRAWN,
@@ -39,7 +45,8 @@ from tracecloak.pipelines.ledger.entries import (
     windowed,
 )
 from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
-from tracecloak.pipelines.ledger.table import TABLE, EntriesRead, is_there, read_entries
+from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.table import TABLE, is_there, read_entries
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,34 +55,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tracecloak")
 
-# The number of ledgers of which a process remembers what it read.
-_N_KNOWN = 4
-
-
-class _Known:
-    """What this process read of a ledger, and how much of it was found to be sound."""
-
-    def __init__(self) -> None:
-        self.read: EntriesRead | None = None
-        self._chain = Chain()
-        self._lock = threading.Lock()
-
-    def problems(self, entries: Sequence[Entry]) -> list[str]:
-        """Returns what is wrong; only entries since the last call are checked."""
-        with self._lock:
-            return self._chain.problems(entries)
-
-
-@lru_cache(maxsize=_N_KNOWN)
-def _known_of(url: str) -> _Known:
-    """What is known of the ledger at a URL: one release opens it several times."""
-    return _Known()
-
 
 class Ledger:
     """The ledger at one URL; safe for any number of processes and threads.
 
-    No connection is held between calls, so a ledger survives a fork and a long run.
+    No connection is held between calls, so a ledger survives a fork and a long run. With a key
+    store, a call reads of the ledger what came since the key store saw it last.
 
     Attributes:
         url: Where it is, with what else the URL has.
@@ -191,11 +176,12 @@ class Ledger:
         in_file = self._account_in_file(reservation.account)
         charge, columns = reservation.charge, reservation.columns()
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self.check_sound(entries)
+        def steps(past: Past) -> list[Step]:
+            self.check_sound(past)
+            entries = past.of_release(reservation.output, reservation.release_id)
             _check_not_withdrawn(entries, reservation)
-            past = counting(entries, reservation.account)
-            is_reserved = any(entry.charge == charge for entry in past)
+            last = charges(entries).get(charge)
+            is_reserved = last is not None and last.action != "void"
             if reservation.is_paid_once or is_reserved:
                 from tracecloak.pipelines.ledger import paid_once
 
@@ -204,10 +190,10 @@ class Ledger:
                 if is_reserved:
                     paid_once.check_same_window(entries, reservation)
                     return []
-            if in_file is not None or _declares(entries):
+            if in_file is not None or _declares(past.declarations()):
                 from tracecloak.pipelines.ledger.caps import check_caps
 
-                check_caps(entries, reservation, in_file)
+                check_caps(past, reservation, in_file)
             details = {} if self.memory is None else self.memory.stamp()
             return [("reserve", columns, details | reservation.facts())]
 
@@ -221,7 +207,8 @@ class Ledger:
             LedgerError: The ledger cannot be used.
         """
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
+        def steps(past: Past) -> list[Step]:
+            entries = past.of_release(output, release_id)
             of_release = charges_of(entries, output, release_id, key_fingerprint)
             if not of_release:
                 raise UsageError(
@@ -247,8 +234,9 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self.check_sound(entries)
+        def steps(past: Past) -> list[Step]:
+            self.check_sound(past)
+            entries = past.of_release(output, release_id)
             live = self.not_ended(entries, (output, release_id, key_fingerprint))
             undrawn = [entry for entry in live if entry.action in UNDRAWN]
             of_windows = windowed(entries)
@@ -266,6 +254,10 @@ class Ledger:
 
     def not_ended(self, entries: Sequence[Entry], of_key: OfKey) -> list[Entry]:
         """Returns the last entry of each charge of a release; one of them is open or committed.
+
+        Args:
+            entries: Those about the release, at least.
+            of_key: The folder of all releases, the release's name, and the fingerprint of its key.
 
         Raises:
             UsageError: No charge of it is open or committed.
@@ -287,7 +279,8 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        of_release = charges_of(self.entries(), output, release_id, key_fingerprint)
+        entries = self.of_release(output, release_id)
+        of_release = charges_of(entries, output, release_id, key_fingerprint)
         return of_release[-1].action if of_release else None
 
     def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
@@ -302,9 +295,10 @@ class Ledger:
         """
         is_free = True
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
+        def steps(past: Past) -> list[Step]:
             nonlocal is_free
-            self.check_sound(entries)
+            self.check_sound(past)
+            entries = past.of_release(output, release_id)
             of_release = charges_of(entries, output, release_id, key_fingerprint)
             is_free = all(entry.action in (*UNDRAWN, "void") for entry in of_release)
             return [
@@ -323,7 +317,8 @@ class Ledger:
         if self.memory is None:
             return []
         copies = self.memory.copies()
-        return self.memory.complaints(self.entries(), copies)
+        with self.past() as past:
+            return self.memory.complaints(past, copies)
 
     def check_remembered(self) -> None:
         """Makes sure that neither the ledger nor its key store has forgotten anything.
@@ -334,28 +329,67 @@ class Ledger:
         if complaints := self.complaints():
             raise LedgerError(" ".join(complaints))
 
-    def sound_entries(self) -> list[Entry]:
-        """Returns all entries in their order.
+    @contextlib.contextmanager
+    def past(self) -> Iterator[Past]:
+        """Yields what the ledger says, with what came since it was read last.
 
         Raises:
-            LedgerError: The ledger cannot be read, or somebody changed what it said.
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be used.
         """
-        entries = self.entries()
-        self.check_sound(entries)
-        return entries
+        with self._kept() as kept:
+            yield self._database.transact(lambda one: self._read(one, kept), writes=False)
 
-    def entries(self, account: str | None = None) -> list[Entry]:
-        """Returns the entries in their order, of one account or all; see `table.read_entries`.
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[Past]:
+        """Yields what the key store knows of the ledger; without one, nothing is known of it."""
+        kept = Past(None) if self.memory is None else self.memory.past()
+        if kept is None:
+            assert self.memory is not None
+            with contextlib.closing(Past(None)) as whole:
+                whole.add(self.entries())
+                # Where the copy is lost, none is begun, so that everybody is told until `accept`.
+                kept = Past(None) if self.memory.has_lost_copy(whole) else self.memory.begun()
+        with contextlib.closing(kept):
+            yield kept
+
+    def _read(self, connection: sa.Connection, kept: Past) -> Past:
+        """Returns what the ledger says: what was kept with what is new, if that goes on from it.
+
+        If it does not, or what is new is not sound, then all is read, and nothing of it is kept.
+        """
+        head = kept.head
+        entries = read_entries(connection, 1 if head is None else head.seq)
+        new = entries if head is None else entries[1:]
+        if (head is None or entries[:1] == [head]) and not kept.problems(new):
+            kept.add(new)
+            return kept
+        entries = entries if head is None else read_entries(connection)
+        other = Past(None)
+        other.faults = problems(entries)
+        other.add(entries)
+        return other
+
+    def of_release(self, output: str, release_id: str) -> list[Entry]:
+        """Returns the entries about a release, under whatever key, without its steps.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        known = _known_of(self.url)
-        read = self._database.transact(
-            lambda connection: read_entries(connection, known.read), writes=False
-        )
-        known.read = read
-        return [entry for entry in read.entries if account is None or entry.account == account]
+        with self.past() as past:
+            return past.of_release(output, release_id)
+
+    def entries(self, account: str | None = None) -> list[Entry]:
+        """Reads all entries, however many, and returns them in their order.
+
+        Args:
+            account: The one whose entries are returned; None: all.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        entries = self._database.transact(read_entries, writes=False)
+        return [entry for entry in entries if account is None or entry.account == account]
 
     def balance(self, account: str) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
@@ -365,7 +399,12 @@ class Ledger:
                 per different units.
             LedgerError: The ledger cannot be read, or a number in it is no decimal.
         """
-        return self.balance_in(self.entries(), account)
+        with self.past() as past:
+            self.check_sound(past)
+            if account not in self.accounts and not past.knows_account(account):
+                raise self._not_known(past.entries(), account)
+            caps = self.account_in(past.declarations(), account)
+            return balance_of(past.spent(account), account, caps)
 
     def balance_in(self, entries: Sequence[Entry], account: str) -> Balance:
         """Returns the balance after entries that were read before.
@@ -376,18 +415,25 @@ class Ledger:
             LedgerError: A number in the entries is no decimal.
         """
         if account not in self.accounts and all(e.account != account for e in entries):
-            known = sorted({*self.accounts, *(e.account for e in entries)})
-            raise UsageError(
-                f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
-            )
+            raise self._not_known(entries, account)
         caps = self.account_in(entries, account)
         try:
-            return balance_of(entries, account, caps)
+            return balance_of(spent_in(entries, account), account, caps)
         except UsageError:
             raise self._unsound(problems(entries)) from None
 
+    def _not_known(self, entries: Sequence[Entry], account: str) -> UsageError:
+        known = sorted({*self.accounts, *(e.account for e in entries)})
+        return UsageError(
+            f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
+        )
+
     def account_in(self, entries: Sequence[Entry], account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
+
+        Args:
+            entries: Of the ledger, all declarations among them.
+            account: The account's name.
 
         Raises:
             UsageError: Ledger and file have it per different units.
@@ -414,15 +460,14 @@ class Ledger:
             )
         return self.accounts[name]
 
-    def check_sound(self, entries: Sequence[Entry]) -> None:
-        """Makes sure that all entries are as a ledger wrote them.
+    def check_sound(self, past: Past) -> None:
+        """Makes sure that all that is known of the ledger is as a ledger wrote it.
 
         Raises:
             LedgerError: Somebody changed what it said.
         """
-        faults = _known_of(self.url).problems(entries)
-        if faults:
-            raise self._unsound(faults)
+        if past.faults:
+            raise self._unsound(past.faults)
 
     def _unsound(self, faults: Sequence[str]) -> LedgerError:
         return LedgerError(
@@ -430,25 +475,24 @@ class Ledger:
             f"all: {len(faults)}); see `tracecloak ledger verify`, and restore it from a backup"
         )
 
-    def append(self, steps: Callable[[Sequence[Entry]], list[Step]]) -> list[Entry]:
-        """Appends what the entries ask for, and returns all entries with it."""
+    def append(self, steps: Callable[[Past], list[Step]]) -> list[Entry]:
+        """Appends what the ledger's past asks for, and returns what was appended."""
 
-        def append(connection: sa.Connection) -> EntriesRead:
-            read = read_entries(connection, known.read)
-            entries = list(read.entries)
-            for action, columns, details in steps(list(entries)):
-                last = Entry.after(entries[-1] if entries else None, action, columns, details)
+        def append(connection: sa.Connection) -> tuple[Past, list[Entry]]:
+            past = self._read(connection, kept)
+            last, appended = past.head, []
+            for action, columns, details in steps(past):
+                last = Entry.after(last, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
-                entries.append(last)
-            return EntriesRead(entries, read.whole_at)
+                appended.append(last)
+            return past, appended
 
-        known = _known_of(self.url)
-        # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
-        known.read = self._database.transact(append, writes=True)
-        entries = known.read.entries
-        if self.memory is not None:
-            self.memory.remember(entries)
-        return entries
+        with self._kept() as kept:
+            past, appended = self._database.transact(append, writes=True)
+            # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
+            if past is kept:
+                kept.add(appended)
+        return appended
 
     def _is_there(self, connection: sa.Connection) -> bool:
         return is_there(self._database, connection)

@@ -18,7 +18,8 @@ from tracecloak.pipelines.ledger.declarations import (
 from tracecloak.pipelines.ledger.entries import Declaration, Entry, Step, signed
 from tracecloak.pipelines.ledger.forgotten import accepted, accepting, forgotten
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.table import read_entries
+from tracecloak.pipelines.ledger.memory import differs_text
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import UsageError
 
 
@@ -58,7 +59,9 @@ class OfficersLedger(Ledger):
         """
         self._end(
             "forfeit",
-            lambda entries: charges_of(entries, output, release_id, key_fingerprint),
+            lambda past: charges_of(
+                past.of_release(output, release_id), output, release_id, key_fingerprint
+            ),
             f"release {release_id!r} in {output} has no open reservation in {self.place}; "
             "`tracecloak ledger list-unfinished` lists those that have one",
             signed(by, reason),
@@ -78,11 +81,11 @@ class OfficersLedger(Ledger):
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def charged(entries: Sequence[Entry]) -> list[Entry]:
-            last = charges(entries).values()
-            return [entry for entry in last if entry.of_key[:2] == (output, release_id)]
+        def charged(past: Past) -> list[Entry]:
+            return list(charges(past.of_release(output, release_id)).values())
 
-        is_open = [entry for entry in charged(self.entries()) if entry.is_open]
+        with self.past() as past:
+            is_open = [entry for entry in charged(past) if entry.is_open]
         if "@" in release_id:
             # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
             for entry in is_open:
@@ -103,7 +106,7 @@ class OfficersLedger(Ledger):
     def _end(
         self,
         action: Literal["forfeit", "withdraw"],
-        charged: Callable[[Sequence[Entry]], Sequence[Entry]],
+        charged: Callable[[Past], Sequence[Entry]],
         refusal: str,
         details: Mapping[str, str],
     ) -> None:
@@ -116,9 +119,9 @@ class OfficersLedger(Ledger):
             details: Who ends them, and why.
         """
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self.check_sound(entries)
-            last = charged(entries)
+        def steps(past: Past) -> list[Step]:
+            self.check_sound(past)
+            last = charged(past)
             ended = [entry for entry in last if may_follow(action, (entry.action,))]
             if not ended and all(entry.action != action for entry in last):
                 raise UsageError(refusal)
@@ -175,28 +178,28 @@ class OfficersLedger(Ledger):
         """
         memory, details = self.memory, signed(by, reason)
         copies = [] if memory is None else memory.copies()
+        differs = memory is not None and memory.differs_from(self.entries())
         complaints: list[str] = []
-        n_before = 0
 
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            nonlocal complaints, n_before
-            self.check_sound(entries)
-            complaints = [] if memory is None else memory.complaints(entries, copies)
+        def steps(past: Past) -> list[Step]:
+            nonlocal complaints
+            self.check_sound(past)
+            complaints = [] if memory is None else memory.complaints(past, copies)
+            if differs and not complaints:
+                complaints = [differs_text(self.place)]
             if memory is None or not complaints:
                 raise UsageError(
                     f"{self.place} and the key store agree: there is nothing to accept"
                 )
-            n_before = len(entries) + 1
-            again = forgotten(memory, entries, copies)
             return [
-                ("accept", nothing_columns(), {**accepting(memory, entries, copies), **details}),
-                *again,
+                ("accept", nothing_columns(), {**accepting(memory, past, copies), **details}),
+                *forgotten(memory, past, copies),
             ]
 
-        entries = self.append(steps)
+        _, *again = self.append(steps)
         if memory is not None:
-            accepted(memory, entries)
-        return Accepted(complaints, entries[n_before:])
+            accepted(memory, self.entries())
+        return Accepted(complaints, again)
 
     def verify(self, known_hash: str | None = None) -> list[str]:
         """Returns what is wrong with the ledger, a sentence each; nothing if it is sound.
@@ -208,15 +211,15 @@ class OfficersLedger(Ledger):
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return problems(self._database.transact(read_entries, writes=False).entries, known_hash)
+        return problems(self.entries(), known_hash)
 
     def _declare(
         self, action: Declaration, columns: Mapping[str, Any], details: Mapping[str, Any]
     ) -> None:
-        def steps(entries: Sequence[Entry]) -> list[Step]:
-            self.check_sound(entries)
+        def steps(past: Past) -> list[Step]:
+            self.check_sound(past)
             if action == "dataset":
-                check_declared(entries, columns["account"])
+                check_declared(past.declarations(), columns["account"])
             return [(action, columns, details)]
 
         self.append(steps)

@@ -13,7 +13,14 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
-from tracecloak.pipelines.ledger.balance import Balance, counting
+from tracecloak.pipelines.ledger.balance import (
+    Balance,
+    by_window,
+    costs_of,
+    counting,
+    largest,
+    summed,
+)
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.declarations import (
     accounts_that_paid,
@@ -22,8 +29,8 @@ from tracecloak.pipelines.ledger.declarations import (
 )
 from tracecloak.pipelines.ledger.entries import Entry, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.memory import differs_text
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
-from tracecloak.pipelines.ledger.scopes import ScopeBalance, scopes_of
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
@@ -41,6 +48,29 @@ class Verification:
 
     text: str
     is_sound: bool
+
+
+@dataclass(frozen=True)
+class ScopeBalance:
+    """What the windows of one scope add to an account.
+
+    Attributes:
+        scope: Its name, see `entries.WindowCharge`.
+        n_windows: How many windows have an open or committed charge.
+        n_releases: Charges of these windows.
+        epsilon: The largest of the windows' sums; None: one of them has no finite epsilon.
+        epsilon_window: Label of the window that has it, the first one reserved of several.
+        delta: Likewise.
+        delta_window: Likewise; the same as `epsilon_window` where that has it, too.
+    """
+
+    scope: str
+    n_windows: int
+    n_releases: int
+    epsilon: Fraction | None
+    epsilon_window: str
+    delta: Fraction
+    delta_window: str
 
 
 def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
@@ -118,6 +148,8 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
     forgotten = ledger.complaints()
     entries = ledger.entries()
     faults = [*problems(entries, known_hash), *forgotten]
+    if not faults and ledger.memory is not None and ledger.memory.differs_from(entries):
+        faults.append(differs_text(ledger.place))
     if faults:
         return Verification("".join(f"{problem}\n" for problem in faults), False)
     if not entries:
@@ -279,6 +311,35 @@ def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) ->
         *(f"  {line}" for line in _outlook(account, entries, balance, is_shut)),
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
+    """Returns what the windows of each scope add to an account, in the order of their first charge.
+
+    Charges that add up as if they were of no window are left out.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    balances = []
+    for scope, windows in by_window(costs_of(entries, counting(entries, name))).items():
+        sums = {label: summed(of_window) for label, of_window in windows.items()}
+        epsilon = largest(epsilon for epsilon, _ in sums.values())
+        delta = max(delta for _, delta in sums.values())
+        dearest = next(label for label, (one, _) in sums.items() if one == epsilon)
+        by_delta = next(label for label, (_, one) in sums.items() if one == delta)
+        balances.append(
+            ScopeBalance(
+                scope,
+                len(windows),
+                sum(map(len, windows.values())),
+                epsilon,
+                dearest,
+                delta,
+                dearest if sums[dearest][1] == delta else by_delta,
+            )
+        )
+    return balances
 
 
 def _scope_text(scope: ScopeBalance) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -44,59 +43,16 @@ _COLUMNS: frozenset[str] = frozenset(TABLE.columns.keys())
 _NAMES = tuple(field.name for field in fields(Entry))
 
 
-# A ledger with fewer entries is read whole every time, which takes no longer.
-_N_LONG = 1000
-# A long one is read whole again after so many seconds.
-_FRESH_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class EntriesRead:
-    """What a process read of a ledger.
-
-    Attributes:
-        entries: All of it.
-        whole_at: When all of it was read last, by this process's monotonic clock.
-    """
-
-    entries: list[Entry]
-    whole_at: float
-
-
-def read_entries(connection: sa.Connection, known: EntriesRead | None = None) -> EntriesRead:
-    """Returns all entries in their order.
-
-    If the ledger is long and its last known entry is unchanged, only later entries are read, and
-    the known ones are returned for the rest. If somebody changed those in the table meanwhile, this
-    does not show before all entries are read again.
+def read_entries(connection: sa.Connection, since: int = 1) -> list[Entry]:
+    """Returns the entries in their order.
 
     Args:
         connection: Of a transaction.
-        known: What this process read of the same ledger before; None: read all.
+        since: Number of the first.
     """
-    past = [] if known is None else known.entries
-    if known is not None and len(past) >= _N_LONG and _age(known) < _FRESH_SECONDS:
-        since = _read_from(connection, past[-1].seq)
-        if since[:1] == past[-1:]:
-            return EntriesRead([*past, *since[1:]], known.whole_at)
-    now = time.monotonic()
-    entries = _read_from(connection, 0)
-    # Equal entries are taken from the known ones, since an object is quickly compared with itself.
-    n_same = next(
-        (at for at, (new, old) in enumerate(zip(entries, past, strict=False)) if new != old),
-        min(len(entries), len(past)),
-    )
-    return EntriesRead([*past[:n_same], *entries[n_same:]], now)
-
-
-def _age(known: EntriesRead) -> float:
-    return time.monotonic() - known.whole_at
-
-
-def _read_from(connection: sa.Connection, seq: int) -> list[Entry]:
     # One statement sees one state of the table, whatever the isolation level.
     asked = sa.select(*(TABLE.c[name] for name in _NAMES)).order_by(TABLE.c.seq)
-    rows = connection.execute(asked.where(TABLE.c.seq >= seq) if seq else asked).all()
+    rows = connection.execute(asked.where(TABLE.c.seq >= since) if since > 1 else asked).all()
     return [Entry(*map(_as_written, _NAMES, row)) for row in rows]
 
 

@@ -13,19 +13,18 @@ from tracecloak.pipelines.ledger.entries import (
     windowed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import UsageError
 
 
-def claim(
-    ledger: Ledger, of_key: OfKey, freeze: Callable[[Sequence[Entry], WindowCharge], str]
-) -> str:
+def claim(ledger: Ledger, of_key: OfKey, freeze: Callable[[Past, WindowCharge], str]) -> str:
     """Notes which units a release of a window counts. Once noted, they stay.
 
     Args:
         ledger: The ledger.
         of_key: The folder of all releases, the release's name, and the fingerprint of its key.
-        freeze: Is given all entries and the release's window; writes the units that no other
-            window has claimed into a file that lasts, and returns its SHA-256. It is called
+        freeze: Is given what the ledger says and the release's window; writes the units that no
+            other window has claimed into a file that lasts, and returns its SHA-256. It is called
             while nobody else can claim, or again where somebody did meanwhile.
 
     Returns:
@@ -37,12 +36,13 @@ def claim(
     """
     sha256 = ""
 
-    def steps(entries: Sequence[Entry]) -> list[Step]:
+    def steps(past: Past) -> list[Step]:
         nonlocal sha256
-        ledger.check_sound(entries)
+        ledger.check_sound(past)
+        entries = past.of_release(*of_key[:2])
         live = ledger.not_ended(entries, of_key)
         window, claimed = _window_of(ledger, entries, live)
-        sha256 = freeze(entries, window) if claimed is None else claimed
+        sha256 = freeze(past, window) if claimed is None else claimed
         undrawn = [entry for entry in live if entry.action == "reserve"]
         return [("claim", asdict(entry), {"units": sha256}) for entry in undrawn]
 

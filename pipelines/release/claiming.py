@@ -46,7 +46,7 @@ def claimed(run: Run, standing: Standing) -> Run:
         if config.guarantee.kind == "syntactic":
             from tracecloak.pipelines.budget.overlaps import warn_of_overlaps
 
-            warn_of_overlaps(reservation, books.ledger.entries())
+            warn_of_overlaps(reservation, books.ledger)
         return reservation
 
     refusal = books.refusal(standing)
@@ -103,7 +103,14 @@ def job_of(run: Run) -> Job:
         check_open=gate.check_open if driver.is_local else folder.check_at_work,
         operator_folder=run.dead_letter.folder,
     )
-    target = Target(spec, folder, manifest_of_run(run), config.formats, config.parts)
+    target = Target(
+        spec,
+        folder,
+        manifest_of_run(run),
+        config.formats,
+        config.parts,
+        shares_scripts=config.page == "shared",
+    )
     job = Job(
         run.source,
         run.dead_letter,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.opening import fingerprint_of, origin_of
 from tracecloak.pipelines.release.records import reservation_of
@@ -76,8 +75,7 @@ def as_charged(books: Books, reservation: Reservation) -> Reservation:
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    of_key = books.of_key(reservation.key_fingerprint)
-    charges = charges_of(books.ledger.entries(), *of_key)
+    charges = books.charges(reservation.key_fingerprint)
     drawn = [entry for entry in charges if entry.action in ("draw", "commit")]
     if not drawn or reservation.charge in [entry.charge for entry in drawn]:
         return reservation

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.books import after_release
-from tracecloak.pipelines.ledger.balance import Balance, charges_of
+from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
@@ -50,8 +50,7 @@ def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
         n_malformed = sum(one.n_records for one in findings if one.is_malformed)
         malformed = (n_malformed, n_records) if n_malformed else None
     with contextlib.suppress(Exception):  # whatever a database does
-        ledger = run.books.ledger
-        balance = ledger.balance_in(ledger.entries(), _payer(run))
+        balance = run.books.ledger.balance(_payer(run))
     outcome = Outcome(
         run.folder,
         was_released_before,
@@ -75,8 +74,7 @@ def _payer(run: Run) -> str:
         LedgerError: The ledger cannot be read.
     """
     assert run.receipt is not None  # the release is there
-    of_key = run.books.of_key(run.receipt.key_fingerprint)
-    paid = charges_of(run.books.ledger.entries(), *of_key)
+    paid = run.books.charges(run.receipt.key_fingerprint)
     return paid[-1].account if paid else run.config.account
 
 
@@ -93,11 +91,12 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
     ledger, config = run.books.ledger, run.config
     assert run.receipt is not None  # the release is there
     try:
-        entries, payer = ledger.entries(), _payer(run)
+        payer = _payer(run)
         balance: Balance | None = None
         with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
-            balance = ledger.balance_in(entries, payer)
-        account = ledger.account_in(entries, payer)
+            balance = ledger.balance(payer)
+        with ledger.past() as past:
+            account = ledger.account_in(past.declarations(), payer)
         is_any_malformed = any(one.is_malformed for one in run.dead_letter.told()[1])
         facts = InternalFacts(
             account=payer,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.pipelines.runners.options import check_ready, version
@@ -59,8 +61,21 @@ class BeamDriver:
 
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""
+        if self.is_local:
+            _hold_less()
         with beam.Pipeline(options=self._options) as pipeline:
             build_release(pipeline, job)
+
+
+def _hold_less() -> None:
+    """Makes a local runner hold less, which takes its stages as long.
+
+    Arrow's own allocator keeps what it frees for itself, and so does this process by
+    `runners.memory.keep_freed_memory`: each stage would take the most that it needs from both. And
+    side inputs would be cached, which lie in the memory of this process in any case.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    worker_handlers.STATE_CACHE_SIZE_MB = 0
 
 
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:

@@ -380,7 +380,7 @@ def _check_goes_on(
             product began it.
     """
     both = config.name.both
-    if ledger_says(ledger.entries(), output, both, None) == "withdrawn":
+    if ledger_says(ledger.of_release(output, both), output, both, None) == "withdrawn":
         raise UsageError(
             f"release_id {both!r} in {output} was withdrawn, and is not released again; begin "
             "another epoch, which is another spend"

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.ledger.decided_steps import note_step
-from tracecloak.pipelines.ledger.entries import decided_of
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kept_steps import KeptSteps
@@ -62,9 +61,12 @@ class NotedSteps:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        steps = [*decided_of(self.gate.ledger().sound_entries(), self.gate.of_key)]
+        ledger = self.gate.ledger()
+        with ledger.past() as past:
+            ledger.check_sound(past)
+            decided = past.last_decided(self.gate.of_key)
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
-        return max(steps if noted is None else [*steps, noted], default=None)
+        return max((step for step in (decided, noted) if step is not None), default=None)
 
     def end(self, last_step: int) -> None:
         """Notes that all steps are published: the key of the epoch and its state are deleted.

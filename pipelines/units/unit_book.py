@@ -41,13 +41,18 @@ from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine
 
+# A window: its scope and its label.
+_Place = tuple[str, str]
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
+# By so many bits of a digest most cases that are not asked for are told apart.
+_N_BITS = 20
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
     "for good, release under another schedule, such as one with another origin, whose windows are "
@@ -159,42 +164,37 @@ class UnitBook:
         """
         # Earlier claims are read before the ledger is locked; under the lock, only those made
         # since.
-        entries = self._ledger.sound_entries()
         release = output, release_id, key_fingerprint
-        scopes = {one.window.scope for one in _charged(entries, *release)}
-        for scope in scopes:
-            self._check_scope(entries, scope)
-        verified = self._verified(
-            {sha256: at for sha256, at in _live(entries).items() if at.scope in scopes}
-        )
+        claimed: dict[str, _Place] = {}
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            scopes = {one.window.scope for one in _charged(past, *release)}
+            for scope in scopes:
+                self._check_scope(past, scope)
+                claimed |= _live(past, scope)
+        verified = self._verified(claimed)
 
-        def freeze(entries: Sequence[Entry], window: WindowCharge) -> str:
-            self._check_scope(entries, window.scope)
+        def freeze(past: Past, window: WindowCharge) -> str:
+            self._check_scope(past, window.scope)
             self._check_cap(units, window)
-            others = {
-                sha256: at for sha256, at in _live(entries).items() if at.scope == window.scope
-            }
+            others = _live(past, window.scope)
             verified.update(self._verified(others, known=verified))
-            claims = [
-                (one.window.label, verified[_sha256(one.claim)].units)
-                for one in windowed(entries).values()
-                if one.claim is not None and one.window.scope == window.scope
-            ]
+            claims = [(label, verified[sha256].units) for sha256, (_, label) in others.items()]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - to_count.weight
             return self._written(_File(window.scope, window.label, n_left_out, to_count))
 
         sha256 = claim(self._ledger, release, freeze)
         for scope in scopes:  # so that the next one need not open every file
-            live = [name for name, at in _live(entries).items() if at.scope == scope]
+            live = [name for name, at in claimed.items() if at[0] == scope]
             self._of_scope(scope).pack(live)
-        claimed = self.frozen(*release)
-        if claimed is None or claimed.sha256 != sha256:
+        frozen = self.frozen(*release)
+        if frozen is None or frozen.sha256 != sha256:
             raise UsageError(
                 f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
                 "claimed its units; run the command again, which reserves anew"
             )
-        return claimed
+        return frozen
 
     def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
         """Returns what a release claimed; None: nothing, or its charge was given back.
@@ -204,14 +204,15 @@ class UnitBook:
                 of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        entries = self._ledger.sound_entries()
-        of_release = _charged(entries, output, release_id, key_fingerprint)
-        live = [one for one in of_release if one.claim is not None]
-        if not live:
-            return None
-        sha256, window = _sha256(live[-1].claim), live[-1].window
-        self._check_scope(entries, window.scope)
-        file = self._verified({sha256: window})[sha256]
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            of_release = _charged(past, output, release_id, key_fingerprint)
+            live = [one for one in of_release if one.claim is not None]
+            if not live:
+                return None
+            sha256, window = _sha256(live[-1].claim), live[-1].window
+            self._check_scope(past, window.scope)
+        file = self._verified({sha256: window.place})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
     def check(self, scope: str | None = None, every_file: bool = False) -> int:
@@ -227,17 +228,17 @@ class UnitBook:
                 under another key, which this book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        entries = self._ledger.sound_entries()
-        if scope is not None:
-            self._check_scope(entries, scope)
-        claimed = {
-            sha256: at
-            for sha256, at in _live(entries).items()
-            if (at.scope == scope if scope else _key_of(at.scope) == self._key_fingerprint)
-        }
+        claimed: dict[str, _Place] = {}
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            if scope is not None:
+                self._check_scope(past, scope)
+            for one in past.claimed_scopes() if scope is None else (scope,):
+                if _key_of(one) == self._key_fingerprint:
+                    claimed |= _live(past, one)
         return len(self._verified(claimed, every_file=every_file))
 
-    def _check_scope(self, entries: Sequence[Entry], scope: str) -> None:
+    def _check_scope(self, past: Past, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
         if _key_of(scope) != self._key_fingerprint:
             raise BookError(
@@ -245,14 +246,12 @@ class UnitBook:
                 f"has key {self._key_fingerprint}; set book_key to the one that the release was "
                 "reserved with"
             )
-        others = sorted({
-            _key_of(at.scope)
-            for at in _live(entries).values()
-            if at.scope[:_SCOPE_DIGITS] == scope[:_SCOPE_DIGITS] and at.scope != scope
-        })  # fmt: skip
+        digits = scope[:_SCOPE_DIGITS]  # before characters that are none
+        others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
         if others:
             raise BookError(
-                f"windows of this schedule were counted under book key {others[0]}, and this book "
+                f"windows of this schedule were counted under book key {_key_of(others[0])}, and "
+                "this book "
                 f"has key {self._key_fingerprint}, under which nobody can tell which units those "
                 f"were: name that key with book_key, or restore book.secret of its key store. "
                 f"{_MEND}"
@@ -284,14 +283,14 @@ class UnitBook:
 
     def _verified(
         self,
-        claimed: Mapping[str, WindowCharge],
+        claimed: Mapping[str, _Place],
         known: Mapping[str, _File] | None = None,
         every_file: bool = False,
     ) -> dict[str, _File]:
         """Reads the files that claims name, and compares each with the ledger.
 
         Args:
-            claimed: The window of each file, by its SHA-256.
+            claimed: The scope and the label of each file's window, by its SHA-256.
             known: Files that the caller has read and compared already.
             every_file: Whether each file is read itself, and no pack or earlier copy is enough.
 
@@ -302,9 +301,9 @@ class UnitBook:
             BookError: One is missing, or not what the ledger says.
         """
         of_scopes: dict[str, list[str]] = {}
-        for sha256, at in claimed.items():
+        for sha256, (scope, _) in claimed.items():
             if sha256 not in (known or {}):
-                of_scopes.setdefault(at.scope, []).append(sha256)
+                of_scopes.setdefault(scope, []).append(sha256)
         files = {}
         for scope, asked in of_scopes.items():
             contents = self._of_scope(scope).read(asked, every_file)
@@ -314,35 +313,37 @@ class UnitBook:
                 files[sha256] = self._parsed(sha256, data, claimed[sha256])
         return files
 
-    def _damaged(self, damage: Damage, window: WindowCharge) -> BookError:
+    def _damaged(self, damage: Damage, window: _Place) -> BookError:
+        _, label = window
         if damage.is_there:
             return BookError(
-                f"the book of counted units was changed: {damage.path}, what window {window.label} "
+                f"the book of counted units was changed: {damage.path}, what window {label} "
                 f"counted, is not what {self._ledger.place} says. {_MEND}"
             )
         what = "is not there"
         if damage.error is not None:
             what = f"cannot be read ({_reason(damage.error)})"
         return BookError(
-            f"the book of counted units lacks what window {window.label} counted: {damage.path} "
+            f"the book of counted units lacks what window {label} counted: {damage.path} "
             f"{what}. {_MEND}"
         )
 
-    def _parsed(self, sha256: str, data: memoryview, window: WindowCharge) -> _File:
+    def _parsed(self, sha256: str, data: memoryview, window: _Place) -> _File:
+        scope, label = window
         file = self._files.get(sha256)
         if file is None:
             try:
                 file = self._files[sha256] = _File.from_bytes(bytes(data))
             except (ValueError, KeyError, TypeError) as error:
                 raise BookError(
-                    f"{self._path(window.scope, sha256)} is no file of a book of counted units, "
+                    f"{self._path(scope, sha256)} is no file of a book of counted units, "
                     f"though {self._ledger.place} names it ({type(error).__name__}); use the "
                     "version of tracecloak that wrote it, or a later one"
                 ) from None
-        if (file.scope, file.label) != (window.scope, window.label):
+        if (file.scope, file.label) != window:
             raise BookError(
-                f"{self._path(window.scope, sha256)} is of window {file.label} of scope "
-                f"{file.scope}, and {self._ledger.place} names it for window {window.label}. "
+                f"{self._path(scope, sha256)} is of window {file.label} of scope "
+                f"{file.scope}, and {self._ledger.place} names it for window {label}. "
                 f"{_MEND}"
             )
         return file
@@ -419,8 +420,12 @@ def _of_the_same(
     n_rows = np.array([of.weight for _, of in filled])
     words = np.concatenate([of.digests[:, 0] for _, of in filled])
     asked = np.unique(units.digests[:, 0])
-    places = np.minimum(np.searchsorted(asked, words), len(asked) - 1)
-    is_same = asked[places] == words
+    # Few words begin like one that is asked for, so few are searched for.
+    begins = np.zeros(1 << _N_BITS, bool)
+    begins[asked >> np.uint64(64 - _N_BITS)] = True
+    is_same = begins[words >> np.uint64(64 - _N_BITS)]
+    places = np.minimum(np.searchsorted(asked, words[is_same]), len(asked) - 1)
+    is_same[is_same] = asked[places] == words[is_same]
     ends = np.cumsum(n_rows)
     hit = np.unique(np.searchsorted(ends, np.flatnonzero(is_same), "right"))
     return [
@@ -464,22 +469,17 @@ class _File:
         return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
 
 
-def _charged(
-    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
-) -> list[Windowed]:
+def _charged(past: Past, output: str, release_id: str, key_fingerprint: str) -> list[Windowed]:
     """Returns the charges of a release that are of windows, the latest one last."""
+    entries = past.of_release(output, release_id)
     of_windows = windowed(entries)
     of_release = charges_of(entries, output, release_id, key_fingerprint)
     return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
 
 
-def _live(entries: Sequence[Entry]) -> dict[str, WindowCharge]:
-    """Returns the windows of all claims that count, by the SHA-256 of their files."""
-    return {
-        _sha256(one.claim): one.window
-        for one in windowed(entries).values()
-        if one.claim is not None
-    }
+def _live(past: Past, scope: str) -> dict[str, _Place]:
+    """Returns the windows of a scope that have claims that count, by the SHA-256 of their files."""
+    return {sha256: (scope, label) for label, sha256 in past.claims(scope)}
 
 
 def _sha256(claim: Entry | None) -> str:

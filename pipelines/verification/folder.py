@@ -113,6 +113,20 @@ class ReceivedFolder:
         except Wrong as wrong:
             raise Wrong(f"{shown([name])}: {wrong}") from None
 
+    def beside(self, folder: str, name: str) -> bytes | None:
+        """Returns what a file of a folder beside this one holds; None: it is not there.
+
+        Raises:
+            Wrong: It is no plain file, or too long for a text.
+        """
+        above = os.path.dirname(self.path.rstrip("/"))
+        if is_on_this_machine(self.path):
+            above = os.path.dirname(os.path.abspath(self.path))
+        place = _join(_join(above, folder), name)
+        if not type(self)(_join(above, folder))._has(name):
+            return None
+        return _read(open_plain(place), _LARGEST_TEXT)
+
     def json(self, name: str) -> Any:
         """Returns what a JSON file says.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong
+from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile
 from tracecloak.transforms.publish.names import REPORT_NAME
 from tracecloak.transforms.publish.report import report_html
@@ -24,12 +25,15 @@ def check_page(contents: Contents) -> str:
     if REPORT_NAME not in received.paths:
         raise NotApplicable(f"There is no {REPORT_NAME}.")
     try:
-        if received.folder.read(REPORT_NAME) == _page_of(contents):
+        page = received.folder.read(REPORT_NAME)
+        again = f"{REPORT_NAME} was made again of {MANIFEST_NAME} and the data: it is the same "
+        if page == _page_of(contents):
             return (
-                f"{REPORT_NAME} was made again of {MANIFEST_NAME} and the data: it is the same "
-                "bytes. It runs no script but tracecloak's own, asks no server, and shows what the "
-                "files hold."
+                f"{again}bytes. It runs no script but tracecloak's own, asks no server, and shows "
+                "what the files hold."
             )
+        if b'id="libraries"' in page and page == _page_of(contents, shares=True):
+            return f"{again}bytes. {_shared_text(received.folder, page)}"
         _require_judgeable(contents)
     except Unsure as reason:
         raise Unsure(
@@ -46,12 +50,44 @@ def check_page(contents: Contents) -> str:
     )
 
 
-def _page_of(contents: Contents) -> bytes:
+def _shared_text(folder: ReceivedFolder, page: bytes) -> str:
+    """Says whether the scripts that a page of ours shares with others are tracecloak's own.
+
+    Raises:
+        Unsure: One is there and is another.
+    """
+    from tracecloak.transforms.pages.shared import STATIC_NAME, is_what_it_says, shared_files
+
+    missing = []
+    for name in shared_files(page):
+        there = folder.beside(STATIC_NAME, name)
+        if there is None:
+            missing.append(name)
+        elif not is_what_it_says(name, there):
+            raise Unsure(
+                f"{STATIC_NAME}/{name} beside the release, whose scripts it shares, has not the "
+                "SHA-256 that it is named after, so it is not tracecloak's: remove it."
+            )
+    if missing:
+        return (
+            f"It runs no script but tracecloak's own and those that it names by their SHA-256, of "
+            f"which {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in "
+            f"{STATIC_NAME} beside the release: without them the page shows its texts and tables, "
+            "and draws nothing."
+        )
+    return (
+        f"It runs no script but tracecloak's own, those in {STATIC_NAME} beside the release among "
+        "them, which have the SHA-256 that it names. It asks no server for anything else, and "
+        "shows what the files hold."
+    )
+
+
+def _page_of(contents: Contents, shares: bool = False) -> bytes:
     received = contents.received
     files = [OutputFile(**output) for output in received.outputs if output["path"] != REPORT_NAME]
     products = [product for product in contents.products.values() if product is not None]
     log = contents.counted if contents.logs else None
-    return report_html(received.manifest, files, products, log)
+    return report_html(received.manifest, files, products, log, shares)
 
 
 def _require_judgeable(contents: Contents) -> None:

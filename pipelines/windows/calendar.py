@@ -15,8 +15,7 @@ from typing import Any, Literal
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.entries import Entry, windowed
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.window import known_scope
 from tracecloak.pipelines.release.window_facts import moment
@@ -103,12 +102,12 @@ def calendar_of(
     now = time.time_ns() // 1_000 if now_us is None else now_us
     windows = schedule.windows()
     scope = known_scope(config, store)
-    entries = [] if ledger is None else ledger.entries()
-    last = charges(entries)
     of_label: dict[str, list[Entry]] = {}
-    for charge, windowed_charge in windowed(entries).items():
-        if windowed_charge.window.scope == scope and last[charge].action != "void":
-            of_label.setdefault(windowed_charge.window.label, []).append(last[charge])
+    if ledger is not None and scope is not None:
+        with ledger.past() as past:
+            for label, entry in past.charged(scope):
+                if entry.action != "void":
+                    of_label.setdefault(label, []).append(entry)
     output = absolute(config.output)
     days = []
     for window in windows:

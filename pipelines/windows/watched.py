@@ -67,7 +67,7 @@ def note_standing(
             dataset = dataset if schedule is None else schedule.dataset
             store = open_store(config)
             ledger = open_ledger(config, store)
-            balance = ledger.balance_in(ledger.entries(), account)
+            balance = ledger.balance(account)
             spent = [
                 balance.spent_epsilon, balance.spent_delta,
                 balance.remaining_epsilon, balance.remaining_delta,

@@ -97,7 +97,50 @@ _ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
 
 
 def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
-    """int64[n]: ISO 8601 with a whole date, `-` or `/` in it, as microseconds; null for others."""
+    """int64[n]: ISO 8601 with a whole date, `-` or `/` in it, as microseconds; null for others.
+
+    Texts of one width mostly have one shape, which is then looked at once for all of them.
+    """
+    width = np.asarray(pc.fill_null(pc.binary_length(text), 0))
+    if len(width) == 0 or width.min() == width.max():
+        stamped, local = _of_one_width(text)
+    else:
+        order = np.argsort(width, kind="stable")
+        ends = np.flatnonzero(np.diff(width[order], append=-1)) + 1
+        if len(ends) > _WIDTHS:
+            stamped, local = _of_any_shape(text)
+        else:
+            ordered = text.take(pa.array(order))
+            parts = [
+                _of_one_width(ordered.slice(start, end - start))
+                for start, end in zip([0, *ends], ends, strict=False)
+            ]
+            places = np.empty_like(order)
+            places[order] = np.arange(len(order))
+            stamped, local = (
+                pa.concat_arrays([part[i] for part in parts]).take(pa.array(places)) for i in (0, 1)
+            )
+    if local.null_count == len(local):
+        return stamped
+    return pc.coalesce(stamped, clock.to_utc(local))
+
+
+def _of_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """As `_of_any_shape`, which it asks where the texts, all of one width, differ in shape."""
+    shape = _shape(text)
+    for pattern, kind in ((_ZONED, pa.timestamp("us", "UTC")), (_NAIVE, pa.timestamp("us"))):
+        if shape is not None and re.fullmatch(pattern, shape, re.ASCII):
+            try:
+                us = text.cast(kind).cast(pa.int64())
+            except pa.ArrowInvalid:  # such as a month 13
+                break
+            none = pa.nulls(len(us), pa.int64())
+            return (us, none) if kind.tz else (none, us)
+    return _of_any_shape(text)
+
+
+def _of_any_shape(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """(microseconds UTC, wall-clock microseconds) of each text, int64[n]: one of them, or none."""
     text = pc.utf8_trim_whitespace(text)
     if pc.any(pc.match_substring(text, "/")).as_py():
         text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
@@ -105,11 +148,29 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
     text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
     zoned = pc.fill_null(pc.match_substring_regex(text, _ZONED), False)
     stamped = cast_or_null(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
-    if pc.all(zoned).as_py():
-        return stamped.cast(pa.int64())
     naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
     local = cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
-    return pc.coalesce(stamped.cast(pa.int64()), clock.to_utc(local.cast(pa.int64())))
+    return stamped.cast(pa.int64()), local.cast(pa.int64())
+
+
+def _shape(text: pa.Array) -> str | None:
+    """Returns what texts of one width are alike but for their digits, with 0 for each digit.
+
+    None: they differ in other bytes too, one is missing, or there is none.
+    """
+    n = len(text)
+    if not n or text.null_count:
+        return None
+    ends = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + n + 1]
+    bytes_ = np.frombuffer(text.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]].reshape(n, -1)
+    # Where the smallest and the largest byte of a place are digits, all between them are.
+    least, most = (ends.tobytes().translate(_ZEROS) for ends in (bytes_.min(0), bytes_.max(0)))
+    return least.decode("latin-1") if least == most else None
+
+
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+# Texts that differ in more widths than this are no times that one program has written.
+_WIDTHS = 12
 
 
 # Each pattern is of a text that names a year, a month, a day or an hour alone; what stands beside

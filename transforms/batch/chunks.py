@@ -9,12 +9,14 @@ needs a value puts its chunks together.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.transforms.arrow_coder import pack, unpack
 
 # Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
 Chunk = tuple[bytes, int, int, bytes]
@@ -25,9 +27,14 @@ CHUNK = convert_to_beam_type(Chunk)
 CHUNK_BYTES = 1 << 20
 
 
+# Values that are in use in this process, by the names of their chunks. Each stage that needs a
+# decision has it from here; else every one would hold a copy, and what it worked out of that.
+_IN_USE: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+
+
 def cut(value: Any) -> Iterator[Chunk]:
     """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
-    message = encode(value)
+    message = pack(encode(value))
     name = uuid.uuid4().bytes
     firsts = range(0, len(message), CHUNK_BYTES)
     for number, first in enumerate(firsts):
@@ -46,9 +53,17 @@ def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:
         parts[number] = part
         if len(parts) == n_chunks:
             del open_values[name]
-            yield decode(part if n_chunks == 1 else b"".join(parts[i] for i in range(n_chunks)))
+            yield _value(name, [parts[i] for i in range(n_chunks)])
     if open_values:
         raise ValueError(f"{len(open_values)} values lack chunks: the runner lost some")
+
+
+def _value(name: bytes, parts: Sequence[bytes]) -> Any:
+    """Returns the value of the chunks of a name, the same one as long as somebody has it."""
+    value = _IN_USE.get(name)
+    if value is None:
+        value = _IN_USE[name] = decode(unpack(b"".join(parts)))
+    return value
 
 
 def only(chunks: Iterable[Chunk]) -> Any:

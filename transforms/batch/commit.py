@@ -78,7 +78,7 @@ def commit(target: Target, written: Written) -> None:
     whole = replace(target.manifest, came_out=came_out)
     statement = write_statement(folder, whole, method.has_error_bars)
     outputs = [*(parts if target.keeps_parts else []), *others, statement]
-    outputs.append(write_report(folder, whole, outputs, products, log))
+    outputs.append(write_report(folder, whole, outputs, products, log, target.shares_scripts))
     if spec.check_open is not None:
         spec.check_open()
     sign = None if spec.signer is None else spec.signer.sign

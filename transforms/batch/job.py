@@ -80,6 +80,7 @@ class Target:
         manifest: The manifest, still without what came out.
         formats: Forms of the released log.
         n_parts: Parts of the released log.
+        shares_scripts: Whether its page shares its scripts with those of other releases.
     """
 
     spec: ReleaseSpec
@@ -87,6 +88,7 @@ class Target:
     manifest: ReleaseManifest
     formats: tuple[str, ...]
     n_parts: int
+    shares_scripts: bool = False
 
     @property
     def keeps_parts(self) -> bool:

@@ -64,7 +64,7 @@ class ReadFiles(beam.PTransform):
             divided = (
                 begin
                 | "LargeFiles" >> beam.Create(large)
-                | "Places" >> beam.FlatMap(_places, source).with_output_types(_Place)
+                | "Places" >> beam.FlatMap(_places, source, PIECE_BYTES).with_output_types(_Place)
                 | "SpreadPlaces" >> beam.Reshuffle()
                 | "Look" >> beam.Map(_look, source).with_output_types(tuple[int, _Place])
                 | "GroupByFile" >> beam.GroupByKey()
@@ -99,8 +99,8 @@ class ReadFiles(beam.PTransform):
 _Place = tuple[SourceFile, int, Any]
 
 
-def _places(file: SourceFile, source: EventSource) -> Iterator[_Place]:
-    for number, place in enumerate(pieces.places(source, file, PIECE_BYTES)):
+def _places(file: SourceFile, source: EventSource, max_bytes: int) -> Iterator[_Place]:
+    for number, place in enumerate(pieces.places(source, file, max_bytes)):
         yield file, number, place
 
 

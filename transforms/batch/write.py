@@ -9,7 +9,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam import pvalue
 
-import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable
@@ -21,6 +20,7 @@ from tracecloak.schemas.published.rows import parts_of, rows_of_part
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.commit import Written, commit
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
@@ -140,12 +140,12 @@ _RELEASED: dict[str, type[Mergeable]] = {
 def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
     """Encodes batches once, as the runner would decode and encode at every step of the shuffle."""
     for number, cases in parts_of(released, n_parts):
-        yield number, encode(cases)
+        yield number, pack(encode(cases))
 
 
 def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile:
     number, encoded = part
-    batches = [decode(cases) for cases in encoded if cases != _NO_CASES]
+    batches = [decode(unpack(cases)) for cases in encoded if cases != _NO_CASES]
     return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -27,6 +27,7 @@ from fastavro.write import Writer as ContainerWriter
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import joined
+from tracecloak.transforms.formats.avro_regular import Step, read_regular, steps_of
 from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -35,6 +36,9 @@ BLOCK_BYTES = 256 << 20
 _SKIPPED_BYTES = 1 << 20
 # A batch ends with the block in which it reaches so many bytes.
 BATCH_BYTES = 64 << 20
+# Blocks are held together until they have so many bytes, or rows for some batches.
+_GROUP_BYTES = 16 << 20
+_GROUP_BATCHES = 4
 # Any fixed value will do: equal rows must give equal bytes.
 SYNC_MARKER = b"tracecloak-event"
 
@@ -143,19 +147,40 @@ class AvroReader:
                 "name": schema["name"],
                 "fields": _projected(fields, named),
             }
-            for rows, first, passed in _runs(source, projection, batch_rows, self.goes_on):
-                records = np.arange(first, first + len(rows))
-                malformed = np.asarray(passed, np.int64)
-                try:
-                    columns, fractional = _columns(fields, rows)
-                except (ValueError, pa.ArrowException):
-                    if not self.goes_on:
-                        raise
-                    sound = _sound(fields, rows)
-                    malformed = np.concatenate([records[~sound], malformed])
-                    records = records[sound]
-                    columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
-                yield RawBatch(columns, records, malformed, fractional=fractional)
+            blocks = _blocks(source, projection, self.goes_on)
+            steps = steps_of(schema["fields"], named, [field.name for field in fields])
+            if not steps or not fields:
+                yield from self._one_by_one(blocks, fields, batch_rows, 0)
+                return
+            first = 0
+            for group in _groups(blocks, batch_rows):
+                columns = _regular(group, steps, fields)
+                if columns is None:
+                    yield from self._one_by_one(group, fields, batch_rows, first)
+                else:
+                    for start in range(0, columns.num_rows, batch_rows):
+                        batch = columns.slice(start, batch_rows)
+                        records = first + start + np.arange(batch.num_rows)
+                        yield RawBatch(batch, records, np.zeros(0, np.int64))
+                first += sum(b.num_passed + (b.block.num_records if b.block else 0) for b in group)
+
+    def _one_by_one(
+        self, blocks: Iterable[_Block], fields: Sequence[_Field], batch_rows: int, first: int
+    ) -> Iterator[RawBatch]:
+        """Yields the records of blocks, of which the first has a number."""
+        for rows, begin, passed in _runs(blocks, batch_rows, first):
+            records = np.arange(begin, begin + len(rows))
+            malformed = np.asarray(passed, np.int64)
+            try:
+                columns, fractional = _columns(fields, rows)
+            except (ValueError, pa.ArrowException):
+                if not self.goes_on:
+                    raise
+                sound = _sound(fields, rows)
+                malformed = np.concatenate([records[~sound], malformed])
+                records = records[sound]
+                columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
+            yield RawBatch(columns, records, malformed, fractional=fractional)
 
 
 class _Source:
@@ -276,6 +301,19 @@ class _Field:
                 + ", ".join(map(str, self._types))
             )
 
+    def typed(self, values: pa.Array) -> pa.Array:
+        """Returns values of one type as `column` does.
+
+        Raises:
+            pa.ArrowInvalid: A value is none of the type.
+        """
+        (arrow_type,) = self._types
+        if _is_of_milliseconds(arrow_type):
+            return _from_milliseconds(values, arrow_type)
+        if pa.types.is_date32(arrow_type):
+            values = values.cast(pa.int32())
+        return values.cast(arrow_type)
+
     def column(self, values: list[Any]) -> tuple[pa.Array, np.ndarray | None]:
         """Returns the values as one column, whose type is the same for all batches.
 
@@ -292,6 +330,19 @@ class _Field:
                 for t in self._types
             ]
         )
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of the file.
+
+    Attributes:
+        num_passed: How many records were passed over before it.
+        block: What fastavro has of it; None: the file ends.
+    """
+
+    num_passed: int
+    block: Any
 
 
 def _fields(
@@ -345,14 +396,42 @@ def _promotion(branch: Any) -> int:
 
 
 def _native(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    if not pa.types.is_timestamp(arrow_type) or arrow_type.unit != "ms":
+    if not _is_of_milliseconds(arrow_type):
         return pa.array(values, arrow_type)
-    numbers = pa.array(values, pa.int64())
+    return _from_milliseconds(pa.array(values, pa.int64()), arrow_type)
+
+
+def _is_of_milliseconds(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ms")
+
+
+def _from_milliseconds(numbers: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """Returns int64[n] as stamps in microseconds, null where these overflow."""
     limit = (1 << 63) // 1000 - 1
     fits = pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit))
     return pc.multiply(pc.if_else(fits, numbers, None), 1000).cast(
         pa.timestamp("us", arrow_type.tz)
     )
+
+
+def _regular(
+    group: Sequence[_Block], steps: Sequence[Step], fields: Sequence[_Field]
+) -> pa.RecordBatch | None:
+    """Returns the records of blocks as the columns of fields, or None if they are not regular."""
+    if any(block.num_passed or block.block is None for block in group):
+        return None
+    held = [block.block for block in group]
+    values = read_regular(
+        steps, [block.bytes_.getvalue() for block in held], [block.num_records for block in held]
+    )
+    if values is None:
+        return None
+    try:
+        return pa.RecordBatch.from_arrays(
+            [field.typed(values[field.name]) for field in fields], [field.name for field in fields]
+        )
+    except pa.ArrowInvalid:  # such as a date beyond all days
+        return None
 
 
 def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -442,25 +521,58 @@ def _projected(fields: Sequence[_Field], named: dict[str, Any]) -> list[dict[str
     return [{"name": field.name, "type": complete(field.schema)} for field in fields]
 
 
-def _runs(
-    source: _Source, projection: dict[str, Any], batch_rows: int, goes_on: bool
-) -> Iterator[tuple[list[dict[str, Any]], int, list[int]]]:
-    """Yields runs of records, the number of the first, and the numbers of those passed over."""
-    rows: list[dict[str, Any]] = []
-    first = 0
-    size = 0
+def _blocks(source: _Source, projection: dict[str, Any], goes_on: bool) -> Iterator[_Block]:
+    """Yields the blocks of a file, and then its end."""
     blocks: Any = fastavro.block_reader(
         cast(BinaryIO, source),
         projection,
         # What is no UTF-8 becomes halves of surrogate pairs, which no column takes.
         handle_unicode_errors="surrogateescape" if goes_on else "strict",
     )
-    while True:
+    is_end = False
+    while not is_end:
         block = next(blocks, None)
-        if source.passed:  # before this block
+        n_passed, source.passed = source.passed, 0
+        is_end = block is None
+        yield _Block(n_passed, block)
+
+
+def _groups(blocks: Iterator[_Block], batch_rows: int) -> Iterator[list[_Block]]:
+    """Yields blocks that are held and read beside each other, all of them also before an error."""
+    group: list[_Block] = []
+    n_rows = n_bytes = 0
+    try:
+        for block in blocks:
+            if group and (block.num_passed or block.block is None):
+                yield group
+                group, n_rows, n_bytes = [], 0, 0
+            group.append(block)
+            if block.block is not None:
+                n_rows += block.block.num_records
+                n_bytes += block.block.bytes_.getbuffer().nbytes
+            if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= min(_GROUP_BYTES, BATCH_BYTES):
+                yield group
+                group, n_rows, n_bytes = [], 0, 0
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
+
+
+def _runs(
+    blocks: Iterable[_Block], batch_rows: int, first: int
+) -> Iterator[tuple[list[dict[str, Any]], int, list[int]]]:
+    """Yields runs of records, the number of the first, and the numbers of those passed over."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for each in blocks:
+        block = each.block
+        if each.num_passed:  # before this block
             yield rows, first, [first + len(rows)]
-            first += len(rows) + source.passed
-            rows, size, source.passed = [], 0, 0
+            first += len(rows) + each.num_passed
+            rows, size = [], 0
         if block is None:
             break
         length = block.bytes_.getbuffer().nbytes

@@ -144,7 +144,7 @@ class CsvReader:
         codec = codecs.lookup(self.encoding).name
         if codec not in _OF_ASCII:
             return None
-        from tracecloak.transforms.formats.text_pieces import QuotedScanner, TextDivider
+        from tracecloak.transforms.formats.pieces import QuotedScanner, TextDivider
 
         signs = self.delimiter.encode(), self.quote_char.encode()
         n_head = int(self.header is True)
@@ -159,7 +159,7 @@ class CsvReader:
         batch_rows: int,
         tell: Callable[[Lacks], None],
     ) -> Iterator[RawBatch]:
-        """Yields the records of a text; see `transforms.formats.text_pieces.TextReader`."""
+        """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
         if names is None:
             return self.read(text, wanted, required, batch_rows)
         self.check(names, required)

@@ -22,7 +22,8 @@ from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
-from tracecloak.transforms.formats.pieces import Divider, Lacks
+from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
+from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -32,6 +33,8 @@ LINE_BYTES = 16 << 20
 BATCH_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _BLANKS = b" \t\r"
+_TRIED_LINES = 1 << 10
+_MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
 
@@ -59,7 +62,8 @@ class JsonLinesReader:
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
         """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
         keys: dict[str, None] = {}
-        for line in islice(_lines(stream), max_records):
+        lines = (line for block in _blocks(stream, max_records) for line in _lines(block))
+        for line in islice(lines, max_records):
             row = (None if line is None else _parse(line)) or {}
             keys.update(dict.fromkeys(n for n, v in row.items() if type(v) not in (dict, list)))
         return list(keys)
@@ -83,8 +87,6 @@ class JsonLinesReader:
 
     def divider(self) -> Divider:
         """Returns what divides a file between its lines; see `DividedReader`."""
-        from tracecloak.transforms.formats.text_pieces import LineScanner, TextDivider
-
         return TextDivider(self, lambda: LineScanner(_BLANKS, LINE_BYTES), has_bom=True)
 
     def read_piece(
@@ -96,72 +98,162 @@ class JsonLinesReader:
         batch_rows: int,
         tell: Callable[[Lacks], None],
     ) -> Iterator[RawBatch]:
-        """Yields the records of a text; see `transforms.formats.text_pieces.TextReader`."""
-        unseen = set(required)
-        keys: dict[str, None] = {}
-        lines = False
-        for objects, records, malformed in _runs(text, batch_rows):
-            lines = True
-            if unseen:
-                for row in objects:
-                    unseen.difference_update(row)
-                    keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(keys)]))
-            yield _batch(objects, records, malformed, wanted, required)
-        if unseen:
-            tell(Lacks(frozenset(unseen), tuple(keys), lines))
+        """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
+        lines = _Lines(wanted, required)
+        for block in _blocks(text, batch_rows):
+            yield from lines.batches(block)
+        if lines.unseen:
+            tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
-def _runs(
-    stream: BinaryIO, batch_rows: int
-) -> Iterator[tuple[list[dict[str, Any]], list[int], list[int]]]:
-    """Yields runs of objects, their record numbers, and the numbers of the lines that are none."""
-    objects: list[dict[str, Any]] = []
-    records: list[int] = []
-    malformed: list[int] = []
-    size = 0
-    for number, line in enumerate(_lines(stream)):
-        row = None if line is None else _parse(line)
-        if row is None:
-            malformed.append(number)
+class _Lines:
+    """Lines as batches: many together where they are regular, and else one by one.
+
+    Attributes:
+        n_records: How many there were.
+        unseen: The required columns that no object has had.
+        keys: Some keys that objects had while one was unseen.
+    """
+
+    def __init__(self, wanted: Sequence[str], required: Collection[str]) -> None:
+        self.n_records = 0
+        self.unseen = set(required)
+        self.keys: dict[str, None] = {}
+        self._wanted = wanted
+        self._required = required
+        self._types: Mapping[str, pa.DataType] | None = None
+        # So many lines are read one by one before others are tried together.
+        self._apart = 0
+        self._apart_next = _TRIED_LINES
+
+    def batches(self, block: bytes | None) -> Iterator[RawBatch]:
+        """Yields the records of a run of lines, as `_blocks` yields it."""
+        n = 1 if block is None else _n_lines(block)
+        if block is None or self._apart > 0:
+            self._apart -= n
+            yield from self._one_by_one(block)
+            return
+        if self._types and not self.unseen:
+            columns = read_regular(block, self._types)
+            if columns is not None:
+                self._apart_next = _TRIED_LINES
+                yield self._together(columns)
+                return
+        if n > _TRIED_LINES:
+            # Mostly one line is irregular, or the first ones are to tell what the others are like.
+            for part in _cut(block, max(n // 8, _TRIED_LINES)):
+                yield from self.batches(part)
         else:
-            objects.append(row)
-            records.append(number)
-        size += len(line or b"")
-        if len(objects) == batch_rows or len(malformed) == batch_rows or size >= BATCH_BYTES:
-            yield objects, records, malformed
-            objects, records, malformed, size = [], [], [], 0
-    if objects or malformed:
-        yield objects, records, malformed
+            yield from self._one_by_one(block)
+            if self._types is None or not self.unseen:
+                self._apart = self._apart_next
+                self._apart_next = min(2 * self._apart, _MAX_APART)
+
+    def _together(self, columns: Mapping[str, tuple[pa.Array, np.ndarray]]) -> RawBatch:
+        first = self.n_records
+        n = len(next(iter(columns.values()))[0])
+        self.n_records += n
+        present = [c for c in columns if c in self._required or columns[c][0].null_count < n]
+        return RawBatch(
+            pa.RecordBatch.from_arrays([columns[name][0] for name in present], present),
+            np.arange(first, first + n),
+            np.zeros(0, np.int64),
+            fractional={name: columns[name][1] for name in present},
+        )
+
+    def _one_by_one(self, block: bytes | None) -> Iterator[RawBatch]:
+        objects: list[dict[str, Any]] = []
+        records: list[int] = []
+        malformed: list[int] = []
+        for line in _lines(block):
+            row = None if line is None else _parse(line)
+            if row is None:
+                malformed.append(self.n_records)
+            else:
+                objects.append(row)
+                records.append(self.n_records)
+            self.n_records += 1
+        if self.unseen:
+            for row in objects:
+                self.unseen.difference_update(row)
+                self.keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(self.keys)]))
+        if objects:
+            self._types = types_of(objects, self._wanted)
+        if objects or malformed:
+            yield _batch(objects, records, malformed, self._wanted, self._required)
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Yields the lines that are not blank, None for one that is longer than LINE_BYTES."""
-    first = True
-    for line in _split(stream):
-        if line is not None:
-            if first:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            line = line.strip(_BLANKS)
-        first = False
-        if line != b"":
-            yield line
+def _blocks(stream: BinaryIO, max_lines: int) -> Iterator[bytes | None]:
+    """Yields runs of whole lines, at most so many in each; None for a line beyond LINE_BYTES.
+
+    A run ends with the line in which it reaches BATCH_BYTES.
+    """
+    held: list[bytes] = []
+    n_lines = n_bytes = 0
+    is_first = True
+    for lines in _whole_lines(stream):
+        if lines is None:
+            yield from _cut(b"".join(held), max_lines)
+            yield None
+            held, n_lines, n_bytes = [], 0, 0
+        else:
+            held.append(lines.removeprefix(b"\xef\xbb\xbf") if is_first else lines)
+            n_lines += _n_lines(lines)
+            n_bytes += len(lines)
+        is_first = False
+        if n_lines >= max_lines or n_bytes >= BATCH_BYTES:
+            blocks = list(_cut(b"".join(held), max_lines))
+            held, n_lines, n_bytes = [], 0, 0
+            for block in blocks:
+                n = _n_lines(block)
+                if n == max_lines or len(block) >= BATCH_BYTES:
+                    yield block
+                else:
+                    held, n_lines, n_bytes = [block], n, len(block)
+    yield from _cut(b"".join(held), max_lines)
 
 
-def _split(stream: BinaryIO) -> Iterator[bytes | None]:
-    held = b""
-    too_long = False
+def _whole_lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Yields what is read up to its last line break; None for a line beyond LINE_BYTES."""
+    part = b""  # of a line
+    is_long = False
     while chunk := stream.read(_CHUNK_BYTES):
-        head, *lines = chunk.split(b"\n")
-        held += head
-        if len(held) > LINE_BYTES or too_long:
-            held = b""
-            too_long = True
-        if lines:
-            yield None if too_long else held
-            yield from lines[:-1]
-            held = lines[-1]
-            too_long = False
-    yield None if too_long else held
+        first = chunk.find(b"\n") + 1
+        is_long |= len(part) + (first - 1 if first else len(chunk)) > LINE_BYTES
+        if first and is_long:
+            yield None
+            part, chunk, is_long = b"", chunk[first:], False
+        last = chunk.rfind(b"\n") + 1
+        if last:
+            yield part + chunk[:last]
+            part = b""
+        part = b"" if is_long else part + chunk[last:]
+    yield None if is_long else part
+
+
+def _cut(lines: bytes, max_lines: int) -> Iterator[bytes]:
+    """Yields lines in runs, see `_blocks`; of none there is none."""
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
+    if lines and not lines.endswith(b"\n"):
+        ends = np.append(ends, len(lines))
+    begin = n = 0
+    while n < len(ends):
+        n = min(n + max_lines, int(np.searchsorted(ends, begin + BATCH_BYTES)) + 1, len(ends))
+        yield lines[begin : ends[n - 1]]
+        begin = int(ends[n - 1])
+
+
+def _n_lines(lines: bytes) -> int:
+    """Returns how many line breaks there are, which are dense."""
+    return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
+
+
+def _lines(block: bytes | None) -> Iterator[bytes | None]:
+    """Yields the lines of a run that are not blank, None for one that is too long."""
+    if block is None:
+        yield None
+    else:
+        yield from filter(None, (line.strip(_BLANKS) for line in block.split(b"\n")))
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

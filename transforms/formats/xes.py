@@ -23,11 +23,12 @@ from __future__ import annotations
 import codecs
 import contextlib
 import logging
+import math
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 from xml.parsers import expat
 
 import numpy as np
@@ -38,11 +39,21 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.xes_regular import (
+    BEGIN,
+    CASE_PREFIX,
+    END,
+    RegularTraces,
+    n_octets,
+    number,
+    read_regular,
+)
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
-CASE_PREFIX = "case:"
 
 _PIECE_BYTES = 256 << 10  # 256 KiB a read: many tags to a call, small against a batch
+_REGULAR_BYTES = 4 << 20  # 4 MiB of traces that are looked at as a whole
+_EVENT_BYTES = 64  # hardly an event has less
 _TOKEN_BYTES = 16 << 20  # 16 MiB: far beyond any tag of a log; expat holds a token as a whole
 _BATCH_BYTES = 64 << 20  # 64 MiB of XML, or of text, to a batch, however few rows that makes
 _TRACE_BYTES = 512 << 20  # 512 MiB: a trace is held to its end, where its attributes may stand
@@ -74,12 +85,6 @@ _KINDS = {
 }
 _LONG_TRACE = "a trace takes more than 512 MiB of XML"
 _NOWHERE = -1  # no element has this depth
-
-# What XML Schema takes for a long, as far as Python reads its digits, and for a double.
-_LONG = re.compile(r"[ \t\r\n]*[+-]?[0-9]{1,4000}[ \t\r\n]*")
-_DOUBLE = re.compile(
-    r"[ \t\r\n]*(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|-?INF|NaN)[ \t\r\n]*"
-)
 
 # A float stands for itself, as only together with others of its column it becomes text.
 _Column = list[str | float | None]
@@ -147,14 +152,18 @@ class XesReader:
                 event has a required column.
         """
         log = _Log(wanted)
-        encoding, source = _searchable(stream) if self.goes_on else (None, stream)
+        encoding, is_searchable, source = _searchable(stream, self.goes_on)
         feed = _Feed(log, encoding, forgets=self.goes_on)
+        pieces = _Pieces(source, is_searchable, batch_rows)
         left = 0  # how many bytes the parser had been given when events last left
         is_sound = True
         is_end = False
         piece = b""
         while not is_end:
-            piece = piece or _read(source, feed.wanted_bytes)
+            if not piece and feed.is_between_traces:
+                yield from _full(pieces.regular_batches(log, feed), batch_rows)
+                left = feed.fed
+            piece = piece or pieces.read(feed.wanted_bytes)
             is_end = not piece
             try:
                 feed.parse(piece)
@@ -186,7 +195,7 @@ class XesReader:
                 is_sound = False
                 yield from log.batches(batch_rows, 1)
                 yield log.leave_out()
-                piece = _from_trace(source, piece, feed.next_place(fault))
+                piece = _from_trace(source, feed.behind(fault))
                 is_end = not piece
                 feed, left = feed.anew(), 0
         if log.emitted and not log.present.issuperset(required):
@@ -258,6 +267,7 @@ class _Feed:
         self._names = 0
         self._names_of_xes = 0  # as many of them were seen to be of XES
         self._trace = 0  # where the last trace began
+        self._is_in_cdata = False
         parser = self._parser = expat.ParserCreate(encoding)
         log.fault = self.fault
         log.begins_trace = self._trace_begins
@@ -267,11 +277,28 @@ class _Feed:
         parser.EndElementHandler = log.end_element
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         parser.XmlDeclHandler = self._note_encoding
+        parser.StartCdataSectionHandler = lambda: self._note_cdata(True)
+        parser.EndCdataSectionHandler = lambda: self._note_cdata(False)
         if hasattr(parser, "SetReparseDeferralEnabled"):  # expat 2.6: would blur the token's bound
             parser.SetReparseDeferralEnabled(False)
         if root:
             self.parse(f"<{root}>".encode(encoding or "utf-8"))
         self._begin = self.fed
+
+    @property
+    def is_between_traces(self) -> bool:
+        """Whether what follows begins within the root alone, and is UTF-8."""
+        return (
+            self._log.is_between_traces
+            and not (self._token or self._is_in_cdata)
+            and (self._encoding or "utf-8").lower() == "utf-8"
+        )
+
+    def pass_over(self, data: bytes) -> None:
+        """Counts the lines of what the parser does not get."""
+        self._first_line += n_octets(data, "\n")
+        if b"\r" in data:
+            self._first_line += data.count(b"\r") - data.count(b"\r\n")
 
     @property
     def wanted_bytes(self) -> int:
@@ -310,7 +337,8 @@ class _Feed:
             raise self.fault("its encoding is unknown or broken") from None
         self._token = self.fed - parser.CurrentByteIndex
         if self._token > _TOKEN_BYTES:
-            raise self.fault("an XML token is longer than 16 MiB")
+            # A trace whose tag it is was met here, and does not begin there once more.
+            raise _Fault("an XML token is longer than 16 MiB", self._line, self.fed - len(piece))
         self._check_names()
 
     def _check_names(self) -> None:
@@ -348,12 +376,12 @@ class _Feed:
         given = self._held + self._piece
         return given[place - self.fed :]
 
-    def next_place(self, fault: _Fault) -> int:
-        """Returns from where in the last piece a trace may begin that is not the one at fault."""
+    def behind(self, fault: _Fault) -> bytes:
+        """Returns what was given from where on a trace may begin that is not the one at fault."""
         # Of what follows a fault the first piece begins with the trace that is at fault now.
-        before = self.fed - len(self._piece)
-        is_begun_anew = 0 < self._begin == before
-        return max(fault.place - before, int(is_begun_anew))
+        first = self._begin + 1 if self._begin else 0
+        given = self._held + self._piece
+        return given[max(fault.place, first) - (self.fed - len(given)) :]
 
     def anew(self, first_line: int = 1) -> _Feed:
         """Returns what parses what follows a fault, or from the begin of a trace on."""
@@ -361,6 +389,9 @@ class _Feed:
 
     def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
         self._encoding = self._encoding or encoding
+
+    def _note_cdata(self, begins: bool) -> None:
+        self._is_in_cdata = begins
 
     def _refuse_doctype(self, *_declaration: object) -> None:
         raise self.fault(
@@ -376,6 +407,7 @@ class _Log:
         emitted: How many events have left in batches.
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
+        wanted: The columns that are handed over.
         names_of_xes: The names of elements and attributes that XES has, tags also with the root's
             prefix.
         fault: Makes what is raised where an element is wrong.
@@ -393,7 +425,7 @@ class _Log:
         self.present: set[str] = set()
         self.root = ""
         self.names_of_xes = frozenset[str]()
-        self._wanted = list(wanted)
+        self.wanted = list(wanted)
         # By wanted column: a value for each event held, or for each trace from _first_trace on.
         self._of_events: dict[str, _Column] = {}
         self._of_traces: dict[str, _Column] = {}
@@ -415,13 +447,18 @@ class _Log:
         return bool(self.root)
 
     @property
+    def is_between_traces(self) -> bool:
+        """Whether the root is open, and nothing in it."""
+        return self._depth == 1
+
+    @property
     def holds_events(self) -> bool:
         """Whether any event waits here."""
         return bool(self._owners)
 
     def found(self) -> list[str]:
         """Returns the names of the columns that the events have, as far as they were noted."""
-        present = [name for name in self._wanted if name in self.present]
+        present = [name for name in self.wanted if name in self.present]
         return present + self._event_keys.unwanted() + self._trace_keys.unwanted()
 
     def start_element(self, name: str, attributes: list[str]) -> None:
@@ -439,7 +476,7 @@ class _Log:
         elif kind >= _INT and depth == self._container:
             pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
             if "key" in pairs and "value" in pairs:
-                self._targets[pairs["key"]][-1] = _number(pairs["value"], kind)
+                self._targets[pairs["key"]][-1] = number(pairs["value"], kind == _INT)
         elif kind == _EVENT:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
@@ -497,6 +534,26 @@ class _Log:
         while self.closed >= at_least:
             yield self._take(min(self.closed, batch_rows))
 
+    def take_regular(self, traces: RegularTraces) -> RawBatch:
+        """Returns traces that were read as a whole, once all that was before them has left."""
+        n = len(traces.owners)
+        columns = [traces.columns[name][0] for name in self.wanted]
+        fractional = {name: marks for name, (_, marks) in traces.columns.items()}
+        batch = RawBatch(
+            pa.RecordBatch.from_arrays(columns, self.wanted),
+            np.arange(self.emitted, self.emitted + n, dtype=np.int64),
+            np.empty(0, np.int64),
+            self._traces + traces.owners,
+            fractional,
+        )
+        self.emitted += n
+        self._traces += traces.n_traces
+        self.present.update(c for c in self.wanted if traces.columns[c][0].null_count < n)
+        for targets, keys in zip((self._trace_keys, self._event_keys), traces.keys, strict=True):
+            for key in keys:
+                targets[key]  # notes it
+        return batch
+
     def begin_anew(self) -> None:
         """Gets ready for another parser of what follows; keeps what was read."""
         self._depth = 0
@@ -512,7 +569,7 @@ class _Log:
         for column in self._of_events.values():
             column.clear()
         columns = pa.RecordBatch.from_arrays(
-            [pa.array([], pa.string()) for _ in self._wanted], self._wanted
+            [pa.array([], pa.string()) for _ in self.wanted], self.wanted
         )
         none = np.empty(0, np.int64)
         return RawBatch(columns, none, np.array([record], np.int64), none)
@@ -542,7 +599,7 @@ class _Log:
         self.present.update(k for k, v in arrays.items() if v.null_count < n)
         records = np.arange(self.emitted, self.emitted + n, dtype=np.int64)
         self._forget(n)
-        columns = pa.RecordBatch.from_arrays([arrays[k] for k in self._wanted], self._wanted)
+        columns = pa.RecordBatch.from_arrays([arrays[k] for k in self.wanted], self.wanted)
         return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n], fractional)
 
     def _forget(self, n: int) -> None:
@@ -585,14 +642,111 @@ class _Kinds(dict[str, int]):
         return kind
 
 
-def _number(text: str, kind: int) -> str | float:
-    """Returns a number by its type; a text that is no number stays a text."""
-    if kind == _INT:
-        return str(int(text)) if _LONG.fullmatch(text) else text
-    return float(text) if _DOUBLE.fullmatch(text) else text
+class _Pieces:
+    """What a file is read in: traces that are regular as a whole, and pieces for a parser."""
+
+    def __init__(self, source: _Joined, is_searchable: bool, batch_rows: int) -> None:
+        self._source = source
+        self._batch_rows = batch_rows
+        # At most as much is looked at as a batch takes, and no token that is too long.
+        most = min(max(_PIECE_BYTES, batch_rows * _EVENT_BYTES), _REGULAR_BYTES, _TOKEN_BYTES)
+        self._most = self._size = most
+        # So many bytes are the parser's before regular traces are looked for again.
+        self._parsed = 0 if is_searchable else math.inf
+        self._parsed_next = _PIECE_BYTES
+
+    def regular_batches(self, log: _Log, feed: _Feed) -> Iterator[tuple[RawBatch, int]]:
+        """Yields batches of the regular traces that come next, with the bytes that each takes.
+
+        Those that wait in the log come before them; it and the feed, which are between traces, go
+        on behind them.
+        """
+        while self._parsed <= 0 and (data := _read(self._source, self._size)):
+            begin, end = data.find(BEGIN), data.rfind(END) + len(END)
+            traces = None
+            if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
+                traces = read_regular(data[begin:end], log.wanted, _BATCH_BYTES)
+            if traces is not None:
+                for batch in log.batches(self._batch_rows, 1):
+                    yield batch, batch.columns.nbytes
+                self._source.unread(data[end:])
+                feed.pass_over(data[:end])
+                yield log.take_regular(traces), end
+                self._size = min(2 * self._size, self._most)
+                self._parsed_next = _PIECE_BYTES
+            else:
+                self._source.unread(data)
+                if self._size > _PIECE_BYTES:
+                    self._size = max(self._size // 4, _PIECE_BYTES)
+                else:
+                    self._parsed = self._parsed_next
+                    self._parsed_next = min(2 * self._parsed, _REGULAR_BYTES)
+
+    def read(self, size: int) -> bytes:
+        """Returns a piece for the parser, at most `size` bytes; none at the end."""
+        piece = _read(self._source, size)
+        end = piece.find(END) + len(END)
+        if self._parsed <= 0 and len(END) <= end < len(piece):
+            self._source.unread(piece[end:])
+            return piece[:end]
+        self._parsed -= len(piece)
+        return piece
 
 
-def _read(stream: BinaryIO, size: int) -> bytes:
+def _full(parts: Iterator[tuple[RawBatch, int]], batch_rows: int) -> Iterator[RawBatch]:
+    """Yields batches of so many rows, made of ones that follow each other, or of as many bytes.
+
+    Args:
+        parts: Batches without malformed records, each with the number of bytes that it counts for.
+        batch_rows: Upper bound of the rows in a batch.
+    """
+    held: list[RawBatch] = []
+    n_bytes = 0
+    for part, size in parts:
+        if held and n_bytes + size > _BATCH_BYTES:
+            yield from _cut(_joined(held), batch_rows)
+            held, n_bytes = [], 0
+        if len(part.records):
+            held.append(part)
+            n_bytes += size
+        if sum(len(batch.records) for batch in held) >= batch_rows:
+            *whole, rest = _cut(_joined(held), batch_rows)
+            yield from whole
+            held, n_bytes = [rest], rest.columns.nbytes
+    if held:
+        yield from _cut(_joined(held), batch_rows)
+
+
+def _joined(batches: Sequence[RawBatch]) -> RawBatch:
+    if len(batches) == 1:
+        return batches[0]
+    columns = pa.Table.from_batches([batch.columns for batch in batches]).combine_chunks()
+    return RawBatch(
+        columns.to_batches()[0],
+        np.concatenate([batch.records for batch in batches]),
+        np.empty(0, np.int64),
+        np.concatenate([batch.traces for batch in batches]),
+        {
+            name: np.concatenate([batch.fractional[name] for batch in batches])
+            for name in batches[0].fractional
+        },
+    )
+
+
+def _cut(batch: RawBatch, batch_rows: int) -> Iterator[RawBatch]:
+    """Yields the batch in pieces of so many rows, the last with what is left."""
+    for start in range(0, len(batch.records), batch_rows):
+        rows = slice(start, start + batch_rows)
+        yield RawBatch(
+            batch.columns.slice(start, batch_rows),
+            batch.records[rows],
+            batch.malformed,
+            None if batch.traces is None else batch.traces[rows],
+            {name: marks[rows] for name, marks in batch.fractional.items()},
+        )
+
+
+def _read(stream: BinaryIO | _Joined, size: int) -> bytes:
     """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
     pieces = []
     while size and (piece := stream.read(size)):
@@ -615,19 +769,18 @@ def _refusal(fault: _Fault) -> InputSchemaError:
     )
 
 
-def _from_trace(stream: BinaryIO, piece: bytes, start: int) -> bytes:
+def _from_trace(stream: _Joined, piece: bytes) -> bytes:
     """Returns what follows from where the next trace begins; nothing if none does.
 
     Args:
         stream: What comes after `piece`; is read up to that trace.
-        piece: What was read last.
-        start: From where in it a trace may begin.
+        piece: What was read last, from where a trace may begin.
     """
-    while (tag := _TRACE_TAG.search(piece, start)) is None:
+    while (tag := _TRACE_TAG.search(piece)) is None:
         more = _read(stream, _PIECE_BYTES)
         if not more:
             return b""
-        piece, start = piece[max(start, len(piece) - _TAG_BYTES) :] + more, 0
+        piece = piece[-_TAG_BYTES:] + more
     return piece[tag.start() :]
 
 
@@ -651,18 +804,20 @@ def _marked(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_MARKS, _marked)
 
 
-def _searchable(stream: BinaryIO) -> tuple[str | None, BinaryIO]:
-    """Returns a stream whose ASCII characters are single bytes, and its encoding if that is known.
+def _searchable(stream: BinaryIO, recodes: bool) -> tuple[str | None, bool, _Joined]:
+    """Returns the encoding of a stream if that is known, whether it can be searched, and itself.
 
-    That is what `_from_trace` can search: any encoding that expat reads but UTF-16.
+    Args:
+        stream: A file. It can be searched if its ASCII characters are single bytes, as they are in
+            any encoding that expat reads but UTF-16.
+        recodes: Whether UTF-16 becomes UTF-8.
     """
     first = _read(stream, 2)
     encoding = _BYTES_OF_CODE_UNITS.get(first)
     joined = _Joined(first, stream)
-    if encoding is None:
-        return None, cast(BinaryIO, joined)
-    recoder = _Joined(b"", joined, codecs.getincrementaldecoder(encoding)(_MARKS))
-    return "utf-8", cast(BinaryIO, recoder)
+    if encoding is None or not recodes:
+        return None, encoding is None, joined
+    return "utf-8", True, _Joined(b"", joined, codecs.getincrementaldecoder(encoding)(_MARKS))
 
 
 class _Joined:
@@ -675,20 +830,26 @@ class _Joined:
         decoder: codecs.IncrementalDecoder | None = None,
     ) -> None:
         self._first = first
+        self._at = 0
         self._rest = rest
         self._decoder = decoder
 
     def read(self, size: int) -> bytes:
         """Returns some bytes, mostly as many as asked for; none at the end."""
-        while not self._first:
+        while self._at == len(self._first):
             piece = self._rest.read(size)
             if self._decoder is None:
                 return piece
-            self._first = self._decoder.decode(piece, not piece).encode("utf-8")
+            self._first, self._at = self._decoder.decode(piece, not piece).encode("utf-8"), 0
             if not piece:
                 break
-        data, self._first = self._first[:size], self._first[size:]
+        data = self._first[self._at : self._at + size]
+        self._at += len(data)
         return data
+
+    def unread(self, data: bytes) -> None:
+        """Lets bytes come again."""
+        self._first, self._at = data + self._first[self._at :], 0
 
 
 def reader(how: SourceFormat, path: str) -> XesReader:

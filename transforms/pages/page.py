@@ -1,5 +1,7 @@
 """The frame of every page: one file with its style, its scripts, its data and its libraries.
 
+Where pages share their libraries, a page names those by their digests instead; see `shared`.
+
 A page asks no server for anything, and its policy lets it ask none: scripts run that have the
 digests in its head, and no others. The libraries are kept as their packages have them
 (`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function of
@@ -44,6 +46,7 @@ class Page:
         libraries: Names of the libraries that these need.
         asks_its_server: Whether it may ask the server that it came from, as a live page does.
         styles: Names of further style sheets, after `page.css`.
+        shares: Whether its libraries are those of a folder beside the releases.
     """
 
     template: str
@@ -55,6 +58,7 @@ class Page:
     libraries: tuple[str, ...] = ()
     asks_its_server: bool = False
     styles: tuple[str, ...] = ()
+    shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,11 @@ class PagePart:
 def policy_of(page: Page) -> str:
     """Returns the content security policy of a page, which a server should say in a header, too."""
     more = ["connect-src 'self'"] if page.asks_its_server else []
-    return "; ".join([_policy(map(_digest, _scripts_of(page))), *more])
+    digests = [f"'{_digest(script)}'" for script in _scripts_of(page)]
+    if _shared_of(page):
+        digests += [f"'{library['integrity']}'" for library in _shared_of(page)]
+        digests.append("file:")  # whose digests browsers do not compare; nothing to others
+    return "; ".join([_policy(digests), *more])
 
 
 def rendered(page: Page) -> bytes:
@@ -95,6 +103,7 @@ def rendered(page: Page) -> bytes:
             "data": _json(page.data),
             "scripts": scripts,
             "libraries": [_described(library) for library in libraries],
+            "shared": _json(_shared_of(page)) if _shared_of(page) else "",
         }
     )
     return text.encode()
@@ -104,9 +113,32 @@ def _libraries_of(page: Page) -> list[dict[str, str]]:
     return [library for library in _libraries() if library["name"] in page.libraries]
 
 
+def _shared_of(page: Page) -> list[dict[str, str]]:
+    """Returns what a page says of each library that it shares: where it is, and its digest."""
+    return [
+        {
+            "name": library["name"],
+            "global": library["global"],
+            "file": f"{library['sha256']}.js",
+            "integrity": _digest(_read("vendor", library["file"])),
+        }
+        for library in (_libraries_of(page) if page.shares else ())
+    ]
+
+
+def library_bytes(name: str) -> bytes:
+    """Returns the library whose shared file has a name."""
+    file = next(one["file"] for one in _libraries() if f"{one['sha256']}.js" == name)
+    return _read("vendor", file).encode()
+
+
 def _scripts_of(page: Page) -> list[str]:
-    libraries = [_read("vendor", library["file"]) for library in _libraries_of(page)]
-    return libraries + [_read("static", name) for name in ("page.js", *page.scripts)]
+    """Returns the scripts that a page carries."""
+    if _shared_of(page):
+        first = [_read("static", "shared.js")]
+    else:
+        first = [_read("vendor", library["file"]) for library in _libraries_of(page)]
+    return first + [_read("static", name) for name in ("page.js", *page.scripts)]
 
 
 def _policy(digests: Iterable[str]) -> str:
@@ -139,10 +171,10 @@ def _read(folder: str, name: str) -> str:
 
 @functools.cache
 def _digest(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-def _json(value: Mapping[str, Any]) -> str:
+def _json(value: Any) -> str:
     """JSON that ends no script element, whatever texts are in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":

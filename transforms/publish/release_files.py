@@ -58,10 +58,15 @@ def write_report(
     files: Sequence[OutputFile],
     products: Products,
     log: LogCounts | None,
+    shares: bool = False,
 ) -> OutputFile:
-    """Writes the page of the release, which lists the other files."""
+    """Writes the page of the release, which lists the other files, and the libraries it shares."""
     of_release = [product for _, product in sorted(products.by_name.items())]
-    page = report_html(manifest, files, of_release, log)
+    page = report_html(manifest, files, of_release, log, shares)
+    if shares:
+        from tracecloak.transforms.pages.shared import put_shared
+
+        put_shared(folder.output, page)
     return folder.write(REPORT_NAME, partial(_write_all, page))
 
 

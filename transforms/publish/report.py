@@ -61,6 +61,7 @@ def report_html(
     files: Sequence[OutputFile],
     products: Iterable[ReleasedProduct],
     log: LogCounts | None,
+    shares: bool = False,
 ) -> bytes:
     """Returns the page, which depends on what it is given alone, so that `verify` makes it again.
 
@@ -69,6 +70,7 @@ def report_html(
         files: The released files but this one and the manifest.
         products: What is released beside a log or in place of one.
         log: What was counted on the released log; None where there is none.
+        shares: Whether its libraries are those of a folder beside the releases.
     """
     of_release = list(products)
     shown = _Shown.of(of_release, log)
@@ -113,6 +115,7 @@ def report_html(
             data,
             *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
             styles=_styles_of(parts, has_kinds=shown.has_kinds),
+            shares=shares,
         )
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -19,8 +19,9 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "the disk broke")
@@ -220,8 +221,6 @@ def test_a_restored_ledger_that_has_grown_since_is_noticed_all_the_same(
 def test_a_chain_that_was_computed_anew_is_noticed(
     opened: Callable[..., Ledger], file: Path
 ) -> None:
-    from tracecloak.pipelines.ledger.entries import Entry
-
     ledger = opened()
     ledger.reserve(reservation(0, "0.9"))
     cheaper = Entry.after(None, "reserve", {**asdict(ledger.entries()[0]), "epsilon": "0.1"})
@@ -245,14 +244,10 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     ledger = opened()
     ledger.reserve(reservation(0))
     with monkeypatch.context() as patch:
-        patch.setattr(LedgerMemory, "remember", _interrupted)
-        for call in (
-            lambda: ledger.reserve(reservation(1)),
-            lambda: ledger.commit("/out", "r0", "k"),
-        ):
-            with pytest.raises(KeyboardInterrupt):
-                call()
-    assert len(ledger.entries()) == 3
+        patch.setattr(Past, "add", _interrupted_at_new)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.reserve(reservation(1))
+    assert len(ledger.entries()) == 2
     assert opened().complaints() == []
     with monkeypatch.context() as patch:  # after the key store has counted, before the ledger has
         patch.setattr("tracecloak.pipelines.ledger.ledger.read_entries", _interrupted)
@@ -264,19 +259,21 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     assert opened().complaints() == []
 
 
-def test_a_line_that_is_cut_off_in_the_copy_is_written_again(
+def test_a_copy_of_an_earlier_version_is_taken_over_and_a_line_that_was_cut_off_read_again(
     opened: Callable[..., Ledger], tmp_path: Path
 ) -> None:
     ledger = opened()
     for number in range(2):
         ledger.reserve(reservation(number))
-    (copy,) = (tmp_path / "keys" / "ledgers").glob("*.jsonl")
+    (copy,) = (tmp_path / "keys" / "ledgers").glob("*.db")
     assert copy.stat().st_mode & 0o077 == 0
-    copy.write_bytes(copy.read_bytes()[:-40])
+    copy.unlink()
+    lines = [f"{json.dumps(asdict(entry))}\n" for entry in ledger.entries()]
+    copy.with_suffix(".jsonl").write_text("".join(lines)[:-40])
     assert opened().complaints() == []
     ledger.reserve(reservation(2))
-    lines = copy.read_text().splitlines()
-    assert [json.loads(line)["hash"] for line in lines] == [e.hash for e in ledger.entries()]
+    assert ledger.memory is not None and not copy.with_suffix(".jsonl").exists()
+    assert ledger.memory.entries_in(ledger.memory.file) == ledger.entries()
 
 
 def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledger]) -> None:
@@ -285,9 +282,10 @@ def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledge
     memory = ledger.memory
     assert memory is not None
     copies, entries = memory.copies(), ledger.entries()
-    opened().reserve(reservation(1))  # another process with the same key store
-    assert memory.complaints(entries, copies) == []
-    memory.remember(entries)  # of an older state: what is newer stays
+    with ledger.past() as past:
+        opened().reserve(reservation(1))  # another process with the same key store
+        assert memory.complaints(past, copies) == []
+        past.add(entries)  # of an older state: what is newer stays
     found = memory.head()
     assert found is not None and found.seq == 2
 
@@ -297,11 +295,12 @@ def test_a_copy_that_cannot_be_written_is_told(
 ) -> None:
     ledger = opened()
 
-    def full(*_: object) -> None:
-        raise KeyStoreError("no space")
+    def full(_: Past, new: Sequence[Entry]) -> None:
+        if new:
+            raise KeyStoreError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeyStore, "append", full)
+        patch.setattr(Past, "add", full)
         with pytest.raises(KeyStoreError):
             ledger.reserve(reservation(0))
     ledger.reserve(reservation(0))
@@ -381,3 +380,8 @@ def test_a_restored_ledger_stops_releases_until_the_officer_says_what_happened(
 
 def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def _interrupted_at_new(_: Past, new: Sequence[Entry]) -> None:
+    if new:
+        raise KeyboardInterrupt

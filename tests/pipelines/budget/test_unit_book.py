@@ -359,15 +359,14 @@ def test_who_claims_between_reading_and_locking_is_not_overlooked(
 ) -> None:
     world.ledger.reserve(of_window(1, "2026-11"))
     other = World(world.folder)
-    sound = Ledger.sound_entries
+    verified = UnitBook._verified
 
-    def late(ledger: Ledger) -> Any:
-        entries = sound(ledger)
-        monkeypatch.setattr(Ledger, "sound_entries", sound)
+    def late(book: UnitBook, *asked: Any, **named: Any) -> Any:
+        monkeypatch.setattr(UnitBook, "_verified", verified)
         other.claim(2, "2026-12", units(["c1"]))
-        return entries
+        return verified(book, *asked, **named)
 
-    monkeypatch.setattr(Ledger, "sound_entries", late)
+    monkeypatch.setattr(UnitBook, "_verified", late)
     claimed = world.book.claim("/out", "r1", "k", units(["c1", "c2"]))
     assert rows(claimed.units) == rows(units(["c2"]))
 

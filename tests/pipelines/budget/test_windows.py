@@ -19,12 +19,12 @@ from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading, window_claims
-from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.balance import balance_of, spent_in
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge, windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.scopes import scopes_of
+from tracecloak.pipelines.ledger.reading import scopes_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, UsageError
 
 OFFICER = ("the officer", "a reason")
@@ -125,7 +125,7 @@ def test_an_account_has_spent_what_the_worst_unit_has(
             closed += [counted[-1]] if way[-1] not in OPEN else []
     entries = chained(*steps)
     assert problems(entries) == []
-    balance = balance_of(entries, "a", account())
+    balance = balance_of(spent_in(entries, "a"), "a", account())
     assert (balance.spent_epsilon, balance.spent_delta) == total(counted)
     assert balance.n_releases == len(counted)
     # Of it open: what there would be less if all that is open were voided.
@@ -158,17 +158,17 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
             counted.append((one, delta, of))
             steps.append(("reserve", replace(reservation(number, window=of), epsilon=one,
                                              delta=delta)))  # fmt: skip
-    entries = chained(*steps)
+    spent = spent_in(chained(*steps), "a")
     new = replace(reservation(9, window=window), epsilon=epsilon)
     before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
     assert before[0] is not None and after[0] is not None
-    assert added_by(entries, new) == (after[0] - before[0], after[1] - before[1])
+    assert added_by(spent, new) == (after[0] - before[0], after[1] - before[1])
     unbounded = replace(new, epsilon=None, delta=Fraction(1, 1000))
     with_it = total([*counted, (None, Fraction(1, 1000), window)])
-    assert added_by(entries, unbounded) == (None, with_it[1] - before[1])
+    assert added_by(spent, unbounded) == (None, with_it[1] - before[1])
     fits = after[0] <= cap
     try:
-        check_affordable(entries, new, account(str(float(cap)), None))
+        check_affordable(spent, new, account(str(float(cap)), None))
     except BudgetExhausted as error:
         assert not fits
         assert f"asked {float(epsilon):g}" in str(error)
@@ -211,7 +211,7 @@ def test_a_window_within_the_dearest_costs_nothing_and_a_dearer_one_the_differen
     ):
         with pytest.raises(BudgetExhausted):
             ledger.reserve(other)
-    assert added_by(ledger.entries(), of_window(3, "2027-01", "1")) == (0, 0)  # charged already
+    ledger.reserve(of_window(3, "2027-01", "1"))  # charged already, so it adds nothing
     ledger.void("/out", "r3", "k")
     assert ledger.balance("a").spent_epsilon == Fraction("0.8")
 

@@ -83,6 +83,7 @@ RELEASE_KEYS: Keys = {
     "params": (IN_DIGEST, {"params": {"epsilon": "2", "vocabulary": ["A", "B"]}}),
     "output": (WHERE, {"output": "other"}),
     "formats": (IN_DIGEST, {"formats": ["csv"]}),
+    "page": (IN_DIGEST, {"page": "shared"}),
     "about": (IN_DIGEST, {"about": {"title": "Ward"}}),
     "schedule": (IN_DIGEST, {"schedule": SCHEDULE, "window": "2026-01"}),
     "window": (IN_DIGEST, {"schedule": SCHEDULE, "window": "2026-02"}),

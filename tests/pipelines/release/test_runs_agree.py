@@ -60,8 +60,10 @@ def same_key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mode", ["sampling", at_night("filtering"), at_night("oversampling")])
 @pytest.mark.usefixtures("same_key")
 def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
-    tmp_path: Path, inputs: str, mode: str
+    tmp_path: Path, inputs: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In whatever pieces the files are read."""
+    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 10_000)
     # Within 10 s hardly any two durations agree, and the filter would drop next to nothing.
     flags = ("--mode", mode, "--time_precision_us", 1_000_000)
     expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
@@ -72,7 +74,10 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("same_key")
-def test_worker_processes_and_in_memory_shards_change_nothing(tmp_path: Path, inputs: str) -> None:
+def test_worker_processes_and_in_memory_shards_change_nothing(
+    tmp_path: Path, inputs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 10_000)
     expected = digests(release(tmp_path / "one", inputs, "--runner", "InMemory", "--shards", 1))
     with cramped():
         assert expected == digests(

@@ -430,6 +430,50 @@ def test_shorter_fractions_are_read_back_exactly(stamp, digits):
     assert read_us([text]) == [us_of(coarse)]
 
 
+@st.composite
+def columns_of_few_shapes(draw):
+    """Texts of one to three shapes, of which some have another byte or are missing."""
+    shapes = draw(
+        st.lists(
+            st.sampled_from(
+                [
+                    "2024-02-%02dT10:%02d:07.125+02:00",
+                    "2024-%02d-28 10:%02d",
+                    "2023/03/%02d 02:%02d:00",
+                    "2024-02-%02dT10:%02d:07.1234567Z",
+                    "2024-02-%02dT10:%02d:07-0530",
+                    "%02d%02d",
+                    "",
+                ]
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    texts = []
+    for _ in range(draw(st.integers(1, 12))):
+        shape, numbers = draw(st.sampled_from(shapes)), draw(st.tuples(*[st.integers(1, 70)] * 2))
+        text = shape % numbers if shape else shape
+        if text and draw(st.integers(0, 9)) == 0:
+            place = draw(st.integers(0, len(text) - 1))
+            text = text[:place] + draw(st.sampled_from("0:-/+,T Z.é\n")) + text[place + 1 :]
+        texts.append(None if draw(st.integers(0, 19)) == 0 else text)
+    return texts
+
+
+@settings(max_examples=60, deadline=None)
+@given(columns_of_few_shapes(), st.sampled_from(["UTC", BERLIN]))
+def test_texts_of_one_shape_are_read_as_each_of_them_alone(texts, zone):
+    """A blank in front changes no time, and sends the whole column past what reads one shape."""
+    apart = [None if text is None else f" {text}" for text in texts]
+    together = pa.array(texts, pa.string())
+    assert read_us(together, time_zone=zone) == read_us(
+        pa.array(apart, pa.string()), time_zone=zone
+    )
+    window = pa.array(["x", *texts, "x"], pa.string()).slice(1, len(texts))
+    assert read_us(window, time_zone=zone) == read_us(together, time_zone=zone)
+
+
 @settings(deadline=None)
 @given(st.text(max_size=12) | st.from_regex(r"\A[0-9/:T.Z +-]{1,25}\Z"))
 def test_any_text_is_read_or_rejected_but_never_an_error(text):

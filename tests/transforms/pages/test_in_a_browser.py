@@ -9,8 +9,11 @@ import contextlib
 import json
 import re
 import shutil
+import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -410,3 +413,42 @@ def test_without_scripts_the_numbers_are_there(opened: Open) -> None:
     assert page.locator(".without-script table").is_visible()
     assert not page.locator("#paths").is_visible()
     assert "Registration → Triage" in page.locator("ol.variants.without-script").text_content()
+
+
+def test_a_page_that_shares_its_scripts_draws_from_a_disk_and_from_a_server_and_says_what_is_gone(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Catches a policy or a digest by which a browser runs nothing, or runs what was changed."""
+    log = csv_log(tmp_path / "log.csv", [(f"c{n}", "A", "2026-01-01T00:00:00Z") for n in range(50)])
+    (tmp_path / "names.txt").write_text("A\n")
+    assert tracecloak(
+        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
+        "--release_id", "r", "--method", "private-dfg", "--epsilon", 1, "--runner", "InMemory",
+        "--page", "shared", "--vocabulary", tmp_path / "names.txt",
+    ) == 0  # fmt: skip
+    file, static = tmp_path / "out" / "run_id=r" / "report.html", tmp_path / "out" / "_static"
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    def drawn(url: str) -> tuple[int, str]:
+        page = browser.new_page()
+        page.goto(url)
+        with contextlib.suppress(playwright_api.TimeoutError):
+            page.wait_for_selector("#map svg, #gone:not([hidden])")
+        found = page.locator("#map svg").count(), page.locator("#gone").inner_text()
+        assert "The promise" in page.locator("main").inner_text()
+        page.close()
+        return found
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        served = f"http://127.0.0.1:{server.server_port}/out/run_id=r/report.html"
+        assert drawn(file.as_uri()) == (1, "") and drawn(served) == (1, "")
+        for script in static.iterdir():
+            script.write_bytes(script.read_bytes() + b"\n")
+        assert "could not be read from the folder _static" in drawn(served)[1]
+        shutil.rmtree(static)
+        assert "Viz.js, D3, Observable Plot could not be read" in drawn(file.as_uri())[1]
+        server.shutdown()

@@ -1,0 +1,423 @@
+"""What a ledger said up to an entry, in a form in which one more release reads little of it.
+
+It is an SQLite database: beside the keys, where it is what the key store saw of the ledger, or in
+memory, of a ledger that no key store follows. It has all entries, found by the release that they
+are about, and what follows from them: the sums of each account, which releases are not finished,
+and what the windows of each schedule claimed. So a release reads and checks the entries that came
+since, and asks for the rest; however long the ledger is, that takes the same time.
+
+Nobody who writes the ledger alone can change it. An entry of the ledger that is older than the last
+one here is not read again by releases, so a change of it there changes nothing; `ledger verify`
+reads all, and tells it.
+
+Sums follow from charges that can no longer be given back: each adds to its window, and what a
+window costs only grows. So the dearest window of a schedule is the dearest so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.balance import Cost, Spent, charges, cost_of
+from tracecloak.pipelines.ledger.chain import Chain
+from tracecloak.pipelines.ledger.decimals import parse_decimal
+from tracecloak.pipelines.ledger.entries import (
+    DECLARATIONS,
+    Entry,
+    OfKey,
+    WindowCharge,
+    Windowed,
+    windowed,
+)
+from tracecloak.schemas.errors import UsageError
+
+_NAMES = tuple(field.name for field in fields(Entry))
+_columns_of = operator.attrgetter(*_NAMES)
+# Stands for the window of a scope that is the dearest by epsilon, and the one that is by delta.
+_DEAREST = "the dearest"
+_LOCK_SECONDS = 60
+# Raised with any table but that of the entries: what follows from them is then computed again.
+_VERSION = 1
+_TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
+_SCHEMA = f"""
+    CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
+    CREATE INDEX entries_of_release ON entries (release_id, output) WHERE action <> 'step';
+    CREATE INDEX entries_that_declare ON entries (action) WHERE release_id = '';
+    CREATE TABLE steps (release_id TEXT, output TEXT, key_fingerprint TEXT, step INTEGER,
+        sha256 TEXT, PRIMARY KEY (release_id, output, key_fingerprint, step)) WITHOUT ROWID;
+    CREATE TABLE sums (account TEXT, scope TEXT, label TEXT, is_finite INTEGER, epsilon TEXT,
+        delta TEXT, PRIMARY KEY (account, scope, label, is_finite)) WITHOUT ROWID;
+    CREATE TABLE dearest (account TEXT, scope TEXT, is_finite INTEGER, epsilon TEXT, delta TEXT,
+        PRIMARY KEY (account, scope, is_finite)) WITHOUT ROWID;
+    CREATE TABLE closed (account TEXT, unit TEXT, adjacency TEXT, n INTEGER,
+        PRIMARY KEY (account, unit, adjacency)) WITHOUT ROWID;
+    CREATE TABLE unfinished (account TEXT, release_id TEXT, output TEXT,
+        PRIMARY KEY (account, release_id, output)) WITHOUT ROWID;
+    CREATE TABLE windows (scope TEXT, label TEXT, sha256 TEXT, last INTEGER, release_id TEXT,
+        output TEXT);
+    CREATE INDEX windows_of_scope ON windows (scope);
+    CREATE INDEX windows_with_claims ON windows (scope) WHERE sha256 IS NOT NULL;
+    CREATE INDEX windows_of_release ON windows (release_id, output);
+    CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
+    PRAGMA user_version = {_VERSION};
+"""
+
+
+class Past:
+    """What is known of one ledger; safe for any number of processes, each with its own.
+
+    Attributes:
+        faults: What is wrong with the ledger, of one in memory; that of a key store is sound.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens it, and makes it where it is empty.
+
+        Args:
+            path: A file of a key store, which is there; None: in memory.
+
+        Raises:
+            KeyStoreError: The file cannot be used.
+        """
+        self.faults: list[str] = []
+        self._path = path
+        with self._told():
+            self._database = sqlite3.connect(
+                ":memory:" if path is None else path,
+                timeout=_LOCK_SECONDS,
+                isolation_level=None,
+            )
+            if self._version != _VERSION:
+                with self._changing():
+                    if self._version != _VERSION:  # nobody was first
+                        self._begin()
+
+    @property
+    def _version(self) -> int:
+        return int(self._one("PRAGMA user_version")[0])
+
+    def _begin(self) -> None:
+        """Makes the tables, of the entries that are there, if another version made it."""
+        entries = self.entries() if self._version else []
+        for (table,) in self._all("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            self._database.execute(f"DROP TABLE {table}")
+        for statement in _SCHEMA.split(";"):
+            self._database.execute(statement)
+        self._add(entries)
+
+    def close(self) -> None:
+        """Ends it; one in memory is gone."""
+        self._database.close()
+
+    @property
+    def head(self) -> Entry | None:
+        """The last entry; None: there is none."""
+        found = self._entries("ORDER BY seq DESC LIMIT 1")
+        return found[0] if found else None
+
+    def at(self, seq: int) -> Entry | None:
+        """Returns the entry with a number; None: there is none."""
+        found = self._entries("WHERE seq = ?", seq)
+        return found[0] if found else None
+
+    def entries(self) -> list[Entry]:
+        """Returns all entries in their order, however many."""
+        return self._entries("ORDER BY seq")
+
+    def of_release(self, output: str, release_id: str) -> list[Entry]:
+        """Returns all entries about a release, under whatever key, without its steps."""
+        return self._entries(
+            "WHERE release_id = ? AND output = ? AND action <> 'step' ORDER BY seq",
+            release_id,
+            output,
+        )
+
+    def declarations(self) -> list[Entry]:
+        """Returns what people declared: accounts, data sets, what was lost, what was erased."""
+        of = ", ".join(f"'{action}'" for action in DECLARATIONS)
+        return self._entries(f"WHERE release_id = '' AND action IN ({of}) ORDER BY seq")
+
+    def decided(self, of_key: OfKey, step: int) -> str | None:
+        """Returns the digest of what a step of an epoch released; None: it is not decided."""
+        found = self._rows("sha256", "steps", **_named(of_key), step=step)
+        return str(found[0][0]) if found else None
+
+    def last_decided(self, of_key: OfKey) -> int | None:
+        """Returns the number of the last step of an epoch that is decided; None: none is."""
+        [(last,)] = self._rows("max(step)", "steps", **_named(of_key))
+        return None if last is None else int(last)
+
+    def reserved_by(self, store: str) -> int:
+        """Returns the number of a key store's last reservation; 0: it has none."""
+        found = self._rows("generation", "reservations", store=store)
+        return int(found[0][0]) if found else 0
+
+    def knows_account(self, account: str) -> bool:
+        """Returns whether any charge or declaration names an account."""
+        tables = ("closed", "unfinished", "entries")
+        return any(self._rows("1", table, account=account) for table in tables)
+
+    def claims(self, scope: str) -> list[tuple[str, str]]:
+        """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each."""
+        return self._all(
+            "SELECT label, sha256 FROM windows WHERE scope = ? AND sha256 IS NOT NULL "
+            "ORDER BY rowid",
+            scope,
+        )
+
+    def charged(self, scope: str) -> list[tuple[str, Entry]]:
+        """Returns (label of the window, last entry) of each charge in a scope, in their order."""
+        rows = self._all(
+            f"SELECT label, {', '.join(f'entries.{name}' for name in _NAMES)} FROM windows JOIN "
+            "entries ON seq = last WHERE scope = ? ORDER BY windows.rowid",
+            scope,
+        )
+        return [(label, Entry(*row)) for label, *row in rows]
+
+    def scopes_between(self, after: str, before: str) -> list[str]:
+        """Returns the first scope with claims in an open interval of their names, if there is."""
+        found = self._all(
+            "SELECT scope FROM windows WHERE scope > ? AND scope < ? AND sha256 IS NOT NULL "
+            "ORDER BY scope LIMIT 1",
+            after, before,
+        )  # fmt: skip
+        return [scope for (scope,) in found]
+
+    def claimed_scopes(self) -> list[str]:
+        """Returns all scopes in which something is claimed."""
+        asked = "SELECT DISTINCT scope FROM windows WHERE sha256 IS NOT NULL ORDER BY 1"
+        return [scope for (scope,) in self._all(asked)]
+
+    def spent(self, account: str, window: WindowCharge | None = None) -> Spent:
+        """Returns what the charges of an account cost, of the windows of a scope the dearest.
+
+        Args:
+            account: The account's name.
+            window: One that is to be charged, which may come to be the dearest; None: none is.
+        """
+        still_open: list[Cost] = []
+        kinds = set()
+        n_closed = 0
+        for output, release_id in self._rows("output, release_id", "unfinished", account=account):
+            entries = self.of_release(output, release_id)
+            of_windows = windowed(entries)
+            for entry in charges(entries).values():
+                if entry.account == account and entry.is_open:
+                    still_open.append(cost_of(entry, of_windows.get(entry.charge)))
+                    kinds.add((entry.unit, entry.adjacency))
+        for unit, adjacency, n in self._rows("unit, adjacency, n", "closed", account=account):
+            kinds.add((unit, adjacency))
+            n_closed += n
+        sums = "is_finite, epsilon, delta"
+        closed = [
+            _cost(scope, _DEAREST, *summed)
+            for scope, *summed in self._rows(f"scope, {sums}", "dearest", account=account)
+        ]
+        counted = {cost[2].place for cost in still_open if cost[2] is not None}
+        if window is not None and not window.adds_up:
+            counted.add(window.place)
+        for scope, label in sorted(counted):
+            of_window = self._rows(sums, "sums", account=account, scope=scope, label=label)
+            closed += [_cost(scope, label, *summed) for summed in of_window]
+        return Spent(tuple(closed), tuple(still_open), n_closed, frozenset(kinds))
+
+    def problems(self, new: Sequence[Entry]) -> list[str]:
+        """Returns what is wrong with entries that follow the head, a sentence each."""
+        releases = dict.fromkeys((entry.output, entry.release_id) for entry in new)
+        head = self.head
+        past = [] if head is None else [e for one in releases for e in self.of_release(*one)]
+        chain = Chain(head, past, lambda *step: self.decided(*step) is not None)
+        return chain.problems(new)
+
+    def add(self, new: Sequence[Entry]) -> None:
+        """Adds entries that follow; those that another process added meanwhile are left out.
+
+        Raises:
+            KeyStoreError: The file cannot be written.
+        """
+        if not new:
+            return
+        with self._told(), self._changing():
+            self._add(new)
+
+    def _add(self, new: Sequence[Entry]) -> None:
+        head = self.head
+        rest = [entry for entry in new if head is None or entry.seq > head.seq]
+        by_release: dict[tuple[str, str], list[Entry]] = {}
+        for entry in rest:
+            if entry.is_of_charge:
+                by_release.setdefault((entry.output, entry.release_id), []).append(entry)
+            if entry.action == "reserve" and "store" in (facts := entry.facts):
+                self._note_reservation(str(facts["store"]), int(facts.get("generation", 0)))
+        for release, entries in by_release.items():
+            past = [] if head is None else self.of_release(*release)
+            self._follow(*release, past, [*past, *entries])
+        self._insert("entries", [_columns_of(entry) for entry in rest])
+        decided = [entry for entry in rest if entry.decided is not None]
+        self._insert(
+            "steps",
+            [(e.release_id, e.output, e.key_fingerprint, *(e.decided or ())) for e in decided],
+        )
+
+    def replace(self, entries: Sequence[Entry]) -> None:
+        """Makes it what other entries say.
+
+        Raises:
+            KeyStoreError: The file cannot be written.
+        """
+        with self._told(), self._changing():
+            for table in _TABLES:
+                self._database.execute(f"DELETE FROM {table}")
+            self._add(entries)
+
+    def differs_from(self, entries: Sequence[Entry]) -> bool:
+        """Returns whether this is anything but what entries say, up to the last that is here."""
+        head = self.head
+        other = Past(None)
+        try:
+            other.add([entry for entry in entries if head is not None and entry.seq <= head.seq])
+            return any(self._content(table) != other._content(table) for table in _TABLES)
+        finally:
+            other.close()
+
+    def _follow(
+        self, output: str, release_id: str, before: Sequence[Entry], after: Sequence[Entry]
+    ) -> None:
+        """Notes what follows from further entries about a release.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            before: The entries about it that are noted.
+            after: The same and the further ones.
+        """
+        of_windows = windowed(after)
+        was_closed = {c for c, entry in charges(before).items() if _is_closed(entry)}
+        unfinished = set()
+        last = charges(after)
+        for charge, entry in last.items():
+            if entry.is_open:
+                unfinished.add((entry.account, release_id, output))
+            elif _is_closed(entry) and charge not in was_closed:
+                self._close(entry, of_windows.get(charge))
+        for table, rows in (
+            ("unfinished", sorted(unfinished)),
+            (
+                "windows",
+                [
+                    (
+                        *one.window.place,
+                        None if one.claim is None else one.claim.units_sha256,
+                        last[charge].seq,
+                        release_id,
+                        output,
+                    )
+                    for charge, one in of_windows.items()
+                ],
+            ),
+        ):
+            if before:
+                self._database.execute(
+                    f"DELETE FROM {table} WHERE release_id = ? AND output = ?",
+                    (release_id, output),
+                )
+            self._insert(table, rows)
+
+    def _close(self, entry: Entry, charged: Windowed | None) -> None:
+        """Adds a charge that counts for ever to the sums of its account."""
+        try:
+            epsilon, delta, window = cost_of(entry, charged)
+        except UsageError:  # of a ledger that is not sound, whose sums nobody asks for
+            return
+        is_finite = epsilon is not None
+        scope, label = ("", "") if window is None else window.place
+        cost = (epsilon or Fraction(0), delta or Fraction(0))
+        of_scope = {"account": entry.account, "scope": scope, "is_finite": is_finite}
+        of_window = {"account": entry.account, "scope": scope, "label": label,
+                     "is_finite": is_finite}  # fmt: skip
+        summed = tuple(map(operator.add, self._numbers("sums", of_window), cost))
+        dearest = map(max, self._numbers("dearest", of_scope), summed)
+        self._insert("sums", [(*of_window.values(), *map(decimal_text, summed))])
+        self._insert("dearest", [(*of_scope.values(), *map(decimal_text, dearest))])
+        kind = {"account": entry.account, "unit": entry.unit, "adjacency": entry.adjacency}
+        [n] = [n for (n,) in self._rows("n", "closed", **kind)] or [0]
+        self._insert("closed", [(*kind.values(), n + 1)])
+
+    def _note_reservation(self, store: str, generation: int) -> None:
+        self._insert("reservations", [(store, max(generation, self.reserved_by(store)))])
+
+    def _numbers(self, table: str, place: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+        [(epsilon, delta)] = self._rows("epsilon, delta", table, **place) or [("0", "0")]
+        return parse_decimal(epsilon), parse_decimal(delta)
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            values = ", ".join("?" * len(rows[0]))
+            self._database.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({values})", rows)
+
+    def _content(self, table: str) -> list[Any]:
+        return sorted(self._all(f"SELECT * FROM {table}"), key=repr)
+
+    def _entries(self, which: str, *values: Any) -> list[Entry]:
+        rows = self._all(f"SELECT {', '.join(_NAMES)} FROM entries {which}", *values)
+        return [Entry(*row) for row in rows]
+
+    def _rows(self, what: str, table: str, **named: Any) -> list[Any]:
+        where = " AND ".join(f"{name} = ?" for name in named)
+        return self._all(f"SELECT {what} FROM {table} WHERE {where}", *named.values())
+
+    def _one(self, asked: str, *values: Any) -> Any:
+        with self._told():
+            return self._database.execute(asked, values).fetchone()
+
+    def _all(self, asked: str, *values: Any) -> list[Any]:
+        with self._told():
+            return self._database.execute(asked, values).fetchall()
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Does all of the block or nothing of it, and lets nobody else write meanwhile."""
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Names the file and the mend where it cannot be used."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise KeyStoreError(
+                f"the key store's copy of the ledger, {self._path}, cannot be used: {error}; mend "
+                "its disk or its permissions and run again, or restore the key store from a backup"
+            ) from error
+
+
+def _named(of_key: OfKey) -> dict[str, str]:
+    return dict(zip(("output", "release_id", "key_fingerprint"), of_key, strict=True))
+
+
+def _is_closed(entry: Entry) -> bool:
+    """Whether a charge counts for ever."""
+    return entry.action in ("commit", "forfeit", "withdraw")
+
+
+def _cost(scope: str, label: str, is_finite: int, epsilon: str, delta: str) -> Cost:
+    return (
+        parse_decimal(epsilon) if is_finite else None,
+        parse_decimal(delta) if is_finite else None,
+        WindowCharge(scope, label) if scope else None,
+    )

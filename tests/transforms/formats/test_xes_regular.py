@@ -1,0 +1,198 @@
+"""Traces that are read as a whole are those that an XML parser reads, whatever they hold."""
+
+from __future__ import annotations
+
+import io
+import logging
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.transforms.formats import xes
+from tracecloak.transforms.formats.xes import XesReader
+from tracecloak.transforms.formats.xes_regular import read_regular
+
+WANTED = ("case:concept:name", "concept:name", "time:timestamp", "n", "case:n", "nowhere")
+
+VALUES = [
+    "A",
+    "",
+    "b & c",
+    "5",
+    "-0",
+    " 7 ",
+    "1e3",
+    "2.50",
+    "NaN",
+    "-INF",
+    "9" * 20,
+    "ä€😀",
+    "a'b",
+    "x>y",
+    "2024-01-01T00:00:00Z",
+    "tab\there",
+    "\x7f",
+    "\ufdd0",
+    "]]>",
+    "1_0",
+]
+KEYS = ["concept:name", "time:timestamp", "n", "m", "ключ"]
+TAGS = ["string", "date", "int", "float", "boolean", "id"]
+ODD = [
+    "<!-- <trace> -->",
+    "<![CDATA[</trace>]]>",
+    "<list key='x'/>",
+    "<odd/>",
+    "text",
+    "<?pi </trace>?>",
+    '<string key="n" value="1"><string key="n" value="2"/></string>',
+    "<event/>",
+    "<event></event>",
+    '<string value="1" key="n"/>',
+    '<string key="n"/>',
+    '<container key="c"><event/></container>',
+]
+BYTES = [
+    b"<",
+    b">",
+    b"&",
+    b'"',
+    b"'",
+    b"/",
+    b"\xff",
+    b"\0",
+    b"\n",
+    b"\r",
+    b"\t",
+    b" ",
+    b"<event>",
+    b"</event>",
+    b"<trace>",
+    b"</trace>",
+    b"</log>",
+    b"-->",
+    b"<!--",
+    b"<![CDATA[",
+    b"]]>",
+    b"&#10;",
+    b"&#1;",
+    b"&lt;",
+    b"&no;",
+    b"\xef\xbf\xbf",
+    b"\xed\xa0\x80",
+    b'"/>',
+    b"=",
+    b"key",
+    b"x:",
+]
+
+
+def log(draw: random.Random) -> bytes:
+    """A log in one of the ways to write it, of which some bytes may be others."""
+    end = draw.choice(["/>", " />"])
+    line = draw.choice(["", "\n\t", "\r\n  ", "\r"])
+    sizes = draw.choice([[1, 2, 3], [0, 1, 1, 2, 3]])
+    oddity = draw.choice([0, 0, 0, 0.02, 0.2])
+
+    def attributes() -> str:
+        each = []
+        for _ in range(draw.choice(sizes)):
+            text = draw.choice(VALUES).replace("&", "&amp;").replace("\t", "&#9;")
+            tag, key = draw.choice(TAGS), draw.choice(KEYS)
+            each.append(f'{line}<{tag} key="{key}" value="{text}"{end}')
+            each += [line, draw.choice(ODD)] if draw.random() < oddity else []
+        return "".join(each)
+
+    traces = []
+    for _ in range(draw.randrange(2, 12)):
+        events = "".join(
+            f"{line}<event>{attributes()}{line}</event>" for _ in range(draw.randrange(4))
+        )
+        late = attributes() if draw.random() < 0.2 else ""
+        traces.append(f"{line}<trace>{attributes()}{events}{late}{line}</trace>")
+        traces += [draw.choice(ODD)] if draw.random() < oddity else []
+    encoding = draw.choice(["utf-8"] * 8 + ["iso-8859-1", "utf-16"])
+    head = draw.choice(["<log>", f'<?xml version="1.0" encoding="{encoding}"?><log>'])
+    text = f"{head}{''.join(traces)}{line}</log>"
+    data = bytearray(text.encode(encoding if "?xml" in head else "utf-8", "replace"))
+    for _ in range(draw.choice([0, 0, 1, 1, 3])):
+        place = draw.randrange(len(data))
+        data[place : place + draw.randrange(3)] = draw.choice(BYTES)
+    return bytes(data)
+
+
+def outcome(data: bytes, goes_on: bool, batch_rows: int, required: tuple[str, ...]) -> list[Any]:
+    """Everything that a reader says of a file but for where its batches end."""
+    rows: list[Any] = []
+    numbers: list[Any] = []
+    error = None
+    handler = Messages()
+    logging.getLogger("tracecloak.operator").addHandler(handler)
+    try:
+        for batch in XesReader(goes_on).read(io.BytesIO(data), WANTED, required, batch_rows):
+            batch.columns.validate(full=True)
+            assert batch.columns.num_rows <= batch_rows
+            marks = [
+                batch.fractional.get(name, np.zeros(batch.columns.num_rows, bool)).tolist()
+                for name in WANTED
+            ]
+            columns = [column.to_pylist() for column in batch.columns]
+            assert batch.traces is not None
+            rows += zip(
+                batch.records.tolist(), batch.traces.tolist(), *columns, *marks, strict=True
+            )
+            numbers += batch.malformed.tolist()
+    except InputSchemaError as raised:
+        error = str(raised)
+    finally:
+        logging.getLogger("tracecloak.operator").removeHandler(handler)
+    return [rows, numbers, error, handler.messages]
+
+
+class Messages(logging.Handler):
+    """What the operator is told, such as the line of a fault."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
+    """Compares logs read both ways; returns the share of those with anything that was regular."""
+    draw = random.Random(seed)
+    n_regular = 0
+    for _ in range(n):
+        data, goes_on = log(draw), draw.random() < 0.5
+        batch_rows = draw.choice([1, 2, 5, 1000])
+        required = draw.choice([(), ("n",), ("nowhere",), ("concept:name",)])
+        with monkeypatch.context() as patched:
+            patched.setattr(xes, "_REGULAR_BYTES", draw.choice([200, 500, 4 << 20]))
+            patched.setattr(xes, "_PIECE_BYTES", draw.choice([80, 300, 256 << 10]))
+            regular = []
+
+            def noting(data: bytes, *how: Any, regular: list[bool] = regular) -> Any:
+                traces = read_regular(data, *how)
+                regular.append(traces is not None)
+                return traces
+
+            patched.setattr(xes, "read_regular", noting)
+            quickly = outcome(data, goes_on, batch_rows, required)
+            patched.setattr(xes, "read_regular", lambda *_: None)
+            expected = outcome(data, goes_on, batch_rows, required)
+            n_regular += any(regular)
+        n_rows = len(expected[0])
+        if expected[2] is not None:  # a batch may have left before the fault was met
+            n_rows = min(n_rows, len(quickly[0]))
+        assert [quickly[0][:n_rows], *quickly[1:]] == [expected[0][:n_rows], *expected[1:]], data
+    return n_regular / n
+
+
+def test_logs_are_read_alike_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches any difference of what is refused, numbered, decoded or left out."""
+    assert compare(monkeypatch, 120, 7) > 0.3

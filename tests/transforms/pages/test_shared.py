@@ -1,0 +1,76 @@
+"""Pages that share their scripts: each script lies once, is what its name says, and is compared."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.pages.page import Page, policy_of, rendered
+from tracecloak.transforms.pages.shared import put_shared, shared_files
+
+
+def page(shares: bool = True) -> bytes:
+    libraries = ("D3", "Observable Plot")
+    context = {"above": "", "below": "", "figures": []}
+    return rendered(Page("document.html.j2", "t", (), context, libraries=libraries, shares=shares))
+
+
+def test_a_page_that_shares_names_its_libraries_by_their_digests() -> None:
+    carried, shared = page(shares=False), page()
+    assert len(carried) > 490_000 > 60_000 > len(shared)
+    assert shared_files(carried) == [] and len(shared_files(shared)) == 2
+    assert b"file:" in shared and b"file:" not in carried.split(b"</head>")[0]
+    plain = Page("document.html.j2", "t", (), {}, shares=True)
+    assert "file:" not in policy_of(plain)  # nothing is shared, so nothing is read
+
+
+def test_what_is_shared_is_written_once_and_never_over(tmp_path: Path) -> None:
+    put_shared(str(tmp_path), page())
+    files = sorted((tmp_path / "_static").iterdir())
+    assert [f"{hashlib.sha256(f.read_bytes()).hexdigest()}.js" for f in files] == [
+        f.name for f in files
+    ]
+    assert sorted(shared_files(page())) == [f.name for f in files]
+    for file in files:
+        os.utime(file, (1, 1))
+    put_shared(str(tmp_path), page())
+    assert all(file.stat().st_mtime == 1 for file in files)
+    files[0].write_text("alert(1)")
+    with pytest.raises(TracecloakError, match="is not what its name says"):
+        put_shared(str(tmp_path), page())
+    assert files[0].read_text() == "alert(1)"
+
+
+def test_a_release_that_shares_its_scripts_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = csv_log(tmp_path / "log.csv", list(small_rows()))
+    (tmp_path / "names.txt").write_text("A\nB\nC\n")
+    for name in ("r1", "r2"):
+        assert tracecloak(
+            "release", "--log", log, "--output", tmp_path / "out", "--release_id", name,
+            "--key_store", tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1,
+            "--runner", "InMemory", "--page", "shared", "--vocabulary", tmp_path / "names.txt",
+        ) == 0  # fmt: skip
+    release, static = tmp_path / "out" / "run_id=r1", tmp_path / "out" / "_static"
+    assert (release / "report.html").stat().st_size < 100_000 and any(static.iterdir())
+    said = {"": "which have the SHA-256 that it names", "gone": "not in _static beside"}
+    for what, text in said.items():
+        if what:
+            shutil.rmtree(static)
+        capsys.readouterr()
+        assert tracecloak("verify", release) == 0
+        assert text in capsys.readouterr().out
+    static.mkdir()
+    (static / shared_files((release / "report.html").read_bytes())[0]).write_text("alert(1)")
+    assert tracecloak("verify", release) != 0
+    assert "so it is not tracecloak's: remove it" in capsys.readouterr().out
+    changed = (release / "report.html").read_bytes().replace(b"integrity", b"Integrity")
+    (release / "report.html").write_bytes(changed)
+    assert tracecloak("verify", release) != 0

@@ -1,0 +1,121 @@
+"""Lines of JSON as columns, by Arrow's parser, where that reads them as Python's does.
+
+Each line is one object, from its first byte to its last, and the values of a wanted column are of
+one type. Lines that are anything else are refused together, so that each can be read by itself: so
+are those of which Arrow's parser could accept what Python's does not, or reads as something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as arrow_json
+
+from tracecloak.schemas.events.scalars import fractions, texts
+
+# Within a shorter line no number has more digits than Python reads, and none of its nesting is too
+# deep for Python if it has no more brackets than the second number.
+_LINE_BYTES = 4_000
+_BRACKETS = 100
+# What Arrow takes for numbers, and Python does not.
+_INF = re.compile(rb"Inf[ \t\r\n,\]}]")
+# From it on a float may stand for an integer that it is not.
+_EXACT = 2.0**53
+_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+
+
+def types_of(
+    objects: Sequence[Mapping[str, Any]], wanted: Sequence[str]
+) -> dict[str, pa.DataType] | None:
+    """Returns the one type that each column's values have, text if they have none; None: several.
+
+    Integers beside floats are floats.
+    """
+    types = {}
+    for name in wanted:
+        kinds = {type(row.get(name)) for row in objects} - {type(None)}
+        if kinds == {int, float}:
+            kinds = {float}
+        kind = kinds.pop() if kinds else str
+        if kinds or kind not in _TYPES:
+            return None
+        types[name] = _TYPES[kind]
+    return types
+
+
+def read_regular(
+    lines: bytes, types: Mapping[str, pa.DataType]
+) -> dict[str, tuple[pa.Array, np.ndarray]] | None:
+    """Returns the columns of lines, or None if these are not regular, or have other types.
+
+    Args:
+        lines: Whole lines, less than 2 GiB.
+        types: Of the wanted columns, as `types_of` returns them.
+
+    Returns:
+        By column: string[n], null where a line has no value, and bool[n], see
+        `schemas.events.scalars.fractions`.
+    """
+    n = _n_objects(lines)
+    if not n or not types or not (lines.isascii() or _is_utf8(lines)):
+        return None
+    if b"-NaN" in lines or (b"Inf" in lines and _INF.search(lines)):
+        return None
+    try:
+        table = arrow_json.read_json(
+            pa.BufferReader(lines),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    # As each line begins and ends as an object does, none has two of them if there are no more.
+    if table.num_rows != n:
+        return None
+    columns = {}
+    for name in types:
+        values = pa.concat_arrays(table.column(name).chunks)
+        if pa.types.is_floating(values.type):
+            # Also false of what is not finite.
+            exact = pc.less(pc.abs(values), _EXACT)
+            if not pc.all(exact, min_count=0).as_py() or pc.any(pc.is_nan(values)).as_py():
+                return None
+        columns[name] = texts(values), fractions(values)
+    return columns
+
+
+def _n_objects(lines: bytes) -> int:
+    """Returns how many lines there are, if each begins and ends as a flat object; else 0."""
+    octets = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(octets == ord("\n"))
+    if lines[-1:] != b"\n":
+        ends = np.append(ends, len(lines))
+    begins = np.append(0, ends[:-1] + 1)
+    lengths = ends - begins
+    if not len(ends) or lengths.min() < 2 or lengths.max() > _LINE_BYTES:
+        return 0
+    last = octets[ends - 1]
+    last = np.where(last == ord("\r"), octets[ends - 2], last)
+    if (octets[begins] != ord("{")).any() or (last != ord("}")).any():
+        return 0
+    is_bracket = (octets == ord("{")) | (octets == ord("["))
+    if np.count_nonzero(is_bracket) > len(ends) + _BRACKETS:
+        brackets = np.add.reduceat(is_bracket, begins, dtype=np.int64)
+        if brackets.max() > _BRACKETS:
+            return 0
+    return len(ends)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
