@@ -4,7 +4,8 @@ BIN := .venv/bin
 DEMO_CASES ?= 30000
 
 DEMO_SECONDS ?= 180
-SOAK_SECONDS ?= 1800
+SOAK_SECONDS ?= 3600
+SOAK_SOURCE ?= pubsub
 
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench bench-scale comparison schema oldest check-wheel release clean
@@ -66,9 +67,10 @@ lake-demo: $(CORE)
 	rm -rf build/lake-demo
 	$(BIN)/python -m tracecloak.examination.demo.lake_demo --output build/lake-demo
 
-# The stream at a steady rate for half an hour; fails if its memory grows. Google's test server keeps
-# all messages that it ever had, so the double serves.
+# The stream at a steady rate for an hour; fails if its memory grows. Google's test server keeps all
+# messages that it ever had, so the double serves; with SOAK_SOURCE=kafka it is a broker of Kafka.
 soak: export SOAK_SECONDS := $(SOAK_SECONDS)
+soak: export SOAK_SOURCE := $(SOAK_SOURCE)
 soak: .venv/pubsub $(CORE)
 	rm -rf build/soak && mkdir -p build
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak

@@ -171,8 +171,7 @@ def _picked(
     frequency = dafsa.contingency_table_of(counts)
     # Positions by transition, with running numbers of cases: a variant through a transition is
     # found by its case number.
-    by_transition = np.argsort(dafsa.path, kind="stable")
-    variant_of = np.repeat(np.arange(len(counts)), lengths)[by_transition]
+    variant_of = np.repeat(np.arange(len(counts)), lengths)[dafsa.by_transition]
     cases_upto = np.cumsum(counts[variant_of])
     first_position = offsets_of(np.bincount(dafsa.path, minlength=dafsa.n_transitions))
     cases_before = np.concatenate([[0], cases_upto])[first_position[:-1]]

@@ -25,6 +25,7 @@ from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid
 from tracecloak.anonymizers.rigorous.grouping import Groups
 from tracecloak.anonymizers.rigorous.markov_sums import lattice_units
 from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published import measures
 from tracecloak.schemas.statistics.group_cells import PARTS, GroupCells, GroupVectors
@@ -130,7 +131,7 @@ class GroupSums:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
         """Returns what cases add to the sums, and the sums; see `joint_variants.Compared`."""
         vectors = GroupVectors.of(proposals, self.groups.codes, self.cells)
-        reached, column = np.unique(vectors.keys, return_inverse=True)
+        reached, column = distinct_places(vectors.keys)
         values = vectors.clipped(self.clip, self.noise.units // PARTS) / self.noise.units
         return vectors.rows, column, values, self.sums[reached], self.noise
 

@@ -22,6 +22,7 @@ from tracecloak.anonymizers.logs.estimates import (
     near_threshold,
     of_clipped,
 )
+from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
@@ -133,7 +134,7 @@ def _by_occurrences(
     """
     n = len(names)
     row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
-    pairs, times = np.unique(row_of * n + variants.codes, return_counts=True)
+    pairs, times = distinct_counts(row_of * n + variants.codes)
     cases, code = variants.counts[pairs // n].astype(np.float64), pairs % n
     place = {name: i for i, name in enumerate(names.names.to_pylist())}
     rows_of: dict[str, list[Measure]] = {}

@@ -19,12 +19,13 @@ for the distance of durations.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from tracecloak.anonymizers.pretsa.duration_closeness import ActivityDurations
-from tracecloak.anonymizers.variants.distance import VariantDistance, nearest
+from tracecloak.anonymizers.pretsa.nearest import targets_of
+from tracecloak.anonymizers.variants.distance import VariantDistance
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -66,9 +67,10 @@ class MergedTree:
         self.trie = Trie.from_variants(variants)
         self.target = np.arange(variants.n_variants)
         self.n_cases = variants.counts.copy()
-        self._distance, self._k = distance, k
+        self._targets, self._k = targets_of(distance, variants.n_variants), k
         self._t = None if t is None else t * (1 - ROUNDING)
         self._is_live = np.ones(variants.n_variants, bool)
+        self._n_live = variants.n_variants
         self._members = [[variant] for variant in range(variants.n_variants)]
         # The variants below a node are neighbours in the order of the histogram.
         row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
@@ -89,6 +91,9 @@ class MergedTree:
         )
         self._protect_ends = protect_ends
         self._pending = list(range(1, n_nodes))  # nodes that may violate k or t, a heap
+        # A heap of all live variants by their cases, and of numbers that are theirs no more.
+        self._by_cases = list(zip(self.n_cases.tolist(), range(variants.n_variants), strict=True))
+        heapify(self._by_cases)
 
     @property
     def live(self) -> np.ndarray:
@@ -111,11 +116,15 @@ class MergedTree:
                 node = heappop(self._pending)
                 if self._violates(node):
                     self.cut(node)
-            live = self.live
-            smallest = live[self.n_cases[live].argmin()]
-            if not self._protect_ends or self.n_cases[smallest] >= self._k:
+            if not self._protect_ends:
                 return
-            self._merge_away(np.array([smallest]))
+            n_cases, smallest = self._by_cases[0]
+            if not self._is_live[smallest] or self.n_cases[smallest] != n_cases:
+                heappop(self._by_cases)
+            elif n_cases >= self._k:
+                return
+            else:
+                self._merge_away(np.array([smallest]))
 
     def cut(self, node: int) -> None:
         """Cuts a node with all that is below it, and moves its cases to the nearest variants.
@@ -133,8 +142,9 @@ class MergedTree:
 
     def _merge_away(self, gone: np.ndarray) -> None:
         self._is_live[gone] = False
-        live = self.live
-        if not len(live):
+        self._n_live -= len(gone)
+        self._targets.remove(gone)
+        if not self._n_live:
             raise GuaranteeError(
                 "merging variants left none: the log has fewer than k cases, or durations that are "
                 "at least t away from those of their activity wherever they occur; lower k or "
@@ -143,8 +153,7 @@ class MergedTree:
         changed = [self._remove(variant) for variant in gone.tolist()]
         moved = [variant for other in gone.tolist() for variant in self._members[other]]
         for variant in moved:
-            goal = nearest(self._distance, variant, live)
-            changed.append(self._move(variant, goal))
+            changed.append(self._move(variant, self._targets.nearest(variant)))
         for variant in gone.tolist():
             self._members[variant] = []
         self._look_again(np.unique(np.concatenate(changed)))
@@ -173,6 +182,7 @@ class MergedTree:
         self._members[goal].append(variant)
         self._passing[self.path(goal)] += count
         self.n_cases[goal] += count
+        heappush(self._by_cases, (int(self.n_cases[goal]), goal))
         return path[min(before, after) : max(before, after)]
 
     def n_common(self, variant: int, other: int) -> int:

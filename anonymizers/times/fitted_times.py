@@ -33,6 +33,7 @@ from tracecloak.anonymizers.times.split_times import (
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import decide_step_sums
 from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -131,7 +132,7 @@ class _Fit:
         self._measured, self._share = measured, share
         self._steps, self._taken, self._is_single = steps, taken, is_single
         # Most pairs of many activities never follow each other, and keep the factor of 1.
-        self._there, self._places = np.unique(steps.pairs, return_inverse=True)
+        self._there, self._places = distinct_places(steps.pairs)
         self._pulls = np.zeros(len(self._there))
         is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
         self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)

@@ -96,5 +96,9 @@ def largest_of_cases(values: np.ndarray, case_of: np.ndarray) -> np.ndarray:
         values: Of some steps.
         case_of: int64[m], the case of each, ascending.
     """
-    order = np.lexsort((-values, case_of))  # stable: the first of equal ones stays first
-    return order[np.flatnonzero(np.diff(case_of, prepend=-1))]
+    begins = np.flatnonzero(np.diff(case_of, prepend=-1))
+    if not len(begins):
+        return begins
+    highest = np.maximum.reduceat(values, begins)
+    places = np.flatnonzero(values == np.repeat(highest, np.diff(begins, append=len(values))))
+    return places[np.flatnonzero(np.diff(case_of[places], prepend=-1))]

@@ -24,6 +24,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.calendar.time_grid import Granularity, TimeGrid
@@ -160,7 +161,7 @@ class CaseMonths:
         """Counts the cases of a batch, each once; what is beyond the grid counts at its end."""
         first = _months(traces.starts, time_zone)
         last = _months(traces.times[traces.offsets[1:] - 1], time_zone)
-        keys, counts = np.unique(first * N_MONTHS + last, return_counts=True)
+        keys, counts = distinct_counts(first * N_MONTHS + last)
         return cls(keys.astype(np.int64), counts.astype(np.int64))
 
     @classmethod

@@ -7,8 +7,8 @@ bound; `token_fitness` is for the paper that has it.
 A state is what may still follow (Brzozowski's derivative of the tree). As every activity stands
 in one leaf only, the state of a parallel node is one of each child, of a sequence one of the child
 that is at work, and only a loop of which body and way back can both be nothing keeps alternatives.
-States are made when a case first comes to them and kept, and all variants move by one event at a
-time as arrays.
+States are made when a case first comes to them and kept, and all prefixes of the variants, each
+looked at once, move by one event at a time as arrays.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.schemas.arrays.prefixes import PrefixLevels
 from tracecloak.schemas.models.process_tree import ProcessTree, normalise
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -34,8 +35,8 @@ UNITS = 1 << 20
 FITNESS_POWER = 8
 
 _UNKNOWN, _NOWHERE = -2, -1
-# So many sequences or fewer are replayed one by one: that is as fast as a step of them together.
-_FEW = 64
+# So many prefixes of a length or fewer are replayed one by one: that is as fast as all together.
+_FEW = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +166,8 @@ def replay(
     """Replays every variant; see `VariantFit`.
 
     An event that the tree does not allow where it comes is passed over and the state stays, which
-    is not the best alignment but one. The variants' events are looked at once, the tree's parallel
-    parts apart from each other.
+    is not the best alignment but one. Each prefix of the variants is looked at once, the tree's
+    parallel parts apart from each other.
 
     Raises:
         ValueError: An activity stands in the tree twice, or not among the names.
@@ -180,120 +181,50 @@ def replay(
     unknown = set(tree.labels) - set(code_of)
     if unknown:
         raise ValueError("an activity of the tree is not among the names")
-    lengths = np.diff(variants.offsets)
-    replayed = np.zeros(variants.n_variants, np.int64)
+    levels = variants.levels
+    n_nodes = len(levels.parents)
+    # Of each prefix, whether its last event is allowed, and how many activities may come after it.
+    is_replayed, n_allowed = np.zeros(n_nodes, bool), np.zeros(n_nodes, np.int64)
     is_complete = np.ones(variants.n_variants, bool)
-    places = _Places.of(variants) if counts_alternatives else None
-    allowed = np.zeros(0 if places is None else places.n, np.int32)
     whole = normalise(tree)
     # Parallel parts have no activity in common, so a case replays each of them by itself.
     parts = whole.children if whole.operator == "parallel" else (whole,)
     for part in parts:
-        is_in = np.zeros(len(names), bool)
-        is_in[[code_of[label] for label in part.labels]] = True
-        replayed_part = _ReplayedPart(part, code_of, is_in, variants)
-        replayed += replayed_part.n_replayed
-        is_complete &= replayed_part.is_complete
-        if places is not None:
-            allowed += replayed_part.n_allowed(places)
-    if places is None:
+        automaton = _Automaton(part, code_of, len(names))
+        states = _states(automaton, levels, is_replayed)
+        is_complete &= automaton.may_end(states[levels.ends])
+        if counts_alternatives:
+            n_allowed += automaton.n_allowed(states)
+    replayed = _along(levels, is_replayed.astype(np.int64))[levels.ends]
+    lengths = np.diff(variants.offsets)
+    if not counts_alternatives:
         return VariantFit(replayed, is_complete, lengths)
-    np.maximum(allowed, 1, out=allowed)
-    # Every variant has a place at least.
-    alternatives = np.add.reduceat(allowed, places.first, dtype=np.int64) if places.n else lengths
+    alternatives = _along(levels, np.maximum(n_allowed, 1))[levels.ends]
     return VariantFit(replayed, is_complete, lengths, alternatives)
 
 
-@dataclass(frozen=True, eq=False)
-class _Places:
-    """The places between two events, the ends too: a variant of m events has m + 1.
-
-    Attributes:
-        first: int64[n_variants], the first place of each variant.
-        after_event: int64[n_positions], the place that follows each event.
-        lengths: int64[n_variants], places of each variant.
-    """
-
-    first: np.ndarray
-    after_event: np.ndarray
-    lengths: np.ndarray
-
-    @classmethod
-    def of(cls, variants: VariantHistogram) -> _Places:
-        lengths = np.diff(variants.offsets)
-        rows = np.arange(variants.n_variants)
-        after_event = np.arange(1, len(variants.codes) + 1) + np.repeat(rows, lengths)
-        return cls(variants.offsets[:-1] + rows, after_event, lengths + 1)
-
-    @property
-    def n(self) -> int:
-        return len(self.first) + len(self.after_event)
+def _along(levels: PrefixLevels, values: np.ndarray) -> np.ndarray:
+    """int64[n_nodes], the sums of values of prefixes from the empty one to each; in their place."""
+    for begin, end in pairwise(levels.offsets[1:]):
+        values[begin:end] += values[levels.parents[begin:end]]
+    return values
 
 
-class _ReplayedPart:
-    """The events of one part of a tree, replayed.
-
-    Attributes:
-        n_replayed: int64[n_variants], events that the part allows.
-        is_complete: bool[n_variants], whether the part may end after them.
-    """
-
-    def __init__(
-        self,
-        part: ProcessTree,
-        code_of: dict[str, int],
-        is_in: np.ndarray,
-        variants: VariantHistogram,
-    ) -> None:
-        self._kept = is_in[variants.codes]
-        before = np.concatenate([[0], np.cumsum(self._kept)])
-        offsets = before[variants.offsets]
-        # Variants that look alike in this part are replayed once.
-        alike = encode_sequences(offsets, variants.codes[self._kept]).dictionary_encode()
-        self._group = np.asarray(alike.indices)
-        unique = VariantHistogram(alike.dictionary, np.ones(len(alike.dictionary), np.int64))
-        longest_first = np.argsort(-np.diff(unique.offsets), kind="stable")
-        starts, lengths = (
-            unique.offsets[:-1][longest_first],
-            np.diff(unique.offsets)[longest_first],
-        )
-        states = np.zeros(len(starts), np.int32)
-        replayed = np.zeros(len(starts), np.int64)
-        self._automaton = _Automaton(part, code_of, len(is_in))
-        self._first_place = unique.offsets[:-1] + np.arange(unique.n_variants)
-        places = self._first_place[longest_first]
-        # The state at each place.
-        self._trail = np.zeros(len(unique.codes) + unique.n_variants, np.int32)
-        n_together = int(lengths[_FEW]) if len(lengths) > _FEW else 0
-        for step in range(n_together):
-            n_alive = int(np.searchsorted(-lengths, -step, side="left"))
-            codes = unique.codes[starts[:n_alive] + step]
-            further = self._automaton.after(states[:n_alive], codes)
-            is_allowed = further != _NOWHERE
-            states[:n_alive] = np.where(is_allowed, further, states[:n_alive])
-            replayed[:n_alive] += is_allowed
-            self._trail[places[:n_alive] + step + 1] = states[:n_alive]
-        for row in range(int(np.searchsorted(-lengths, -n_together, side="left"))):
-            events = unique.codes[starts[row] + n_together : starts[row] + lengths[row]]
-            trail, n_allowed = self._automaton.walked(int(states[row]), events)
-            first = places[row] + n_together + 1
-            self._trail[first : first + len(trail)] = trail
-            states[row] = trail[-1]
-            replayed[row] += n_allowed
-        back = np.empty(len(starts), np.int64)
-        back[longest_first] = np.arange(len(starts))
-        self.n_replayed = replayed[back][self._group]
-        self.is_complete = self._automaton.may_end(states)[back][self._group]
-
-    def n_allowed(self, places: _Places) -> np.ndarray:
-        """Returns int32[n_places], the activities of this part that may come at each place."""
-        # The number of events of this part so far, which grows at the place after each of them.
-        step = np.zeros(places.n, np.int64)
-        step[places.after_event] = self._kept
-        np.cumsum(step, out=step)
-        begin = self._first_place[self._group] - step[places.first]
-        step += np.repeat(begin, places.lengths)
-        return self._automaton.n_allowed(self._trail)[step]
+def _states(automaton: _Automaton, levels: PrefixLevels, is_replayed: np.ndarray) -> np.ndarray:
+    """int32[n_nodes], the state after each prefix; notes of which the last event is allowed."""
+    states = np.zeros(len(levels.parents), np.int32)
+    for begin, end in pairwise(levels.offsets[1:]):
+        parents, codes = levels.parents[begin:end], levels.codes[begin:end]
+        before = states[parents]
+        if end - begin > _FEW:
+            further = automaton.after(before, codes)
+        else:
+            pairs = zip(before.tolist(), codes.tolist(), strict=True)
+            further = np.array([automaton.after_one(state, code) for state, code in pairs])
+        is_allowed = further != _NOWHERE
+        states[begin:end] = np.where(is_allowed, further, before)
+        is_replayed[begin:end] |= is_allowed
+    return states
 
 
 # What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for
@@ -319,28 +250,22 @@ class _Automaton:
 
     def after(self, states: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Returns int32[n], the state after each state and activity, or _NOWHERE."""
-        further = self._next[states, codes]
+        width = self._next.shape[1]
+        further = np.take(self._next, states * width + codes)
         unknown = np.flatnonzero(further == _UNKNOWN)
         if len(unknown):
-            width = self._next.shape[1]
             for key in np.unique(states[unknown] * width + codes[unknown]).tolist():
                 self._make(*divmod(key, width))
             further[unknown] = self._next[states[unknown], codes[unknown]]
         return further
 
-    def walked(self, state: int, codes: np.ndarray) -> tuple[list[int], int]:
-        """Returns the state after each event of one sequence, and how many events are allowed."""
-        trail, n_allowed = [], 0
-        for code in codes.tolist():
+    def after_one(self, state: int, code: int) -> int:
+        """Returns the state after a state and an activity, or _NOWHERE."""
+        further = self._next.item(state, code)
+        if further == _UNKNOWN:
+            self._make(state, code)
             further = self._next.item(state, code)
-            if further == _UNKNOWN:
-                self._make(state, code)
-                further = self._next.item(state, code)
-            if further != _NOWHERE:
-                state = further
-                n_allowed += 1
-            trail.append(state)
-        return trail, n_allowed
+        return further
 
     def may_end(self, states: np.ndarray) -> np.ndarray:
         """Returns bool[n], whether the tree may end in each state."""

@@ -1,4 +1,4 @@
-"""The nearest of some variants to one that is merged: by edits, or by where activities occur.
+"""How far variants are from one that is merged: by edits, or by where activities occur.
 
 Levenshtein's distance counts the fewest insertions, deletions and substitutions of activities. The
 embedding distance (Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich: A Distance Measure for
@@ -6,18 +6,19 @@ Privacy-preserving Process Mining based on Feature Learning, section 3.2) compar
 place by place, each pair by how alike their contexts are, and has a penalty for the places that
 only one of the two has. It has a direction: one variant is merged into the other.
 
-Neither is computed for all pairs. A lower bound that numpy gives for all candidates at once tells
-in which order to look at them and when to stop: a candidate whose bound exceeds the best distance
-so far cannot be nearer.
+Neither need be computed for all pairs: each has a lower bound that numpy gives for all candidates
+at once.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -27,7 +28,6 @@ PenaltyDirection = Literal["text", "paper_formula", "authors_code"]
 # Distances are multiples of this, so sums are exact and ties are ties whatever the order of adding.
 UNITS = 1 << 20
 
-_FIRST_LOOK = 32  # candidates that are compared before the first bound is used
 _SURROGATES = 0xD800, 0x800  # characters that no text may have: the first, and how many
 _CHARACTERS = 0x110000 - _SURROGATES[1]
 
@@ -44,35 +44,13 @@ class VariantDistance(Protocol):
         ...
 
 
-def nearest(distance: VariantDistance, variant: int, candidates: np.ndarray) -> int:
-    """Returns the candidate at the smallest distance; of several, the first of the histogram.
-
-    Args:
-        distance: The distance.
-        variant: Number of the variant that is merged.
-        candidates: int64[n], numbers of variants in increasing order, at least one.
-    """
-    bounds = distance.bounds(variant, candidates)
-    order = np.argsort(bounds, kind="stable")
-    best: tuple[int, int] | None = None
-    first, size = 0, _FIRST_LOOK
-    while first < len(order):
-        look = order[first : first + size]
-        if best is not None:
-            look = look[bounds[look] <= best[0]]
-            if not len(look):
-                break
-        distances = distance.between(variant, candidates[look], None if best is None else best[0])
-        smallest = int(distances.min())
-        hit = smallest, int(candidates[look[distances == smallest]].min())
-        best = hit if best is None else min(best, hit)
-        first, size = first + size, 2 * size
-    assert best is not None
-    return best[1]
-
-
 class LevenshteinDistance:
     """Edits between variants, bounded from below by what their multisets of activities differ in.
+
+    Attributes:
+        lengths: int64[n_variants], events of each variant.
+        bags: uint[n_used, n_variants], how often each activity that is used occurs in each variant;
+            as wide as the largest length asks for.
 
     Args:
         variants: The variants.
@@ -82,7 +60,12 @@ class LevenshteinDistance:
     """
 
     def __init__(self, variants: VariantHistogram) -> None:
-        used, codes = np.unique(variants.codes, return_inverse=True)
+        # Loaded on use: the catalogue only describes.
+        from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.process import cdist
+
+        self._edits = partial(cdist, scorer=Levenshtein.distance, dtype=np.int64)
+        used, codes = distinct_places(variants.codes)
         if len(used) > _CHARACTERS:
             raise UsageError(
                 f"the distance levenshtein compares at most {_CHARACTERS:,} distinct activities; "
@@ -92,34 +75,26 @@ class LevenshteinDistance:
         points = (codes + np.where(codes >= first, number, 0)).astype("<u4")
         text = points.tobytes().decode("utf-32-le")
         offsets = variants.offsets.tolist()
-        self._texts = [text[a:b] for a, b in pairwise(offsets)]
-        self._lengths = np.diff(variants.offsets)
-        row = np.repeat(np.arange(variants.n_variants), self._lengths)
-        cells = row * len(used) + codes
-        bags = np.bincount(cells, minlength=variants.n_variants * len(used))
-        self._bags = bags.astype(np.int32).reshape(variants.n_variants, len(used))
+        # An array, as one look-up takes many of them.
+        self._texts = np.array([text[a:b] for a, b in pairwise(offsets)], object)
+        self.lengths = np.diff(variants.offsets)
+        n = variants.n_variants
+        cells = codes * n + np.repeat(np.arange(n), self.lengths)
+        bags = np.bincount(cells, minlength=n * len(used))
+        dtype = np.min_scalar_type(int(self.lengths.max(initial=0)))
+        self.bags = bags.astype(dtype).reshape(len(used), n)
 
     def bounds(self, variant: int, candidates: np.ndarray) -> np.ndarray:
-        """Returns int64[n]: each edit mends at most one surplus and one missing activity."""
-        surplus = np.maximum(self._bags[candidates] - self._bags[variant], 0).sum(axis=1)
-        missing = surplus - self._lengths[candidates] + self._lengths[variant]
-        return np.maximum(surplus, missing)
+        """Returns int64[n]: what of the longer one has no equal in the other takes an edit each."""
+        codes = np.flatnonzero(self.bags[:, variant])
+        common = np.minimum(self.bags[np.ix_(codes, candidates)], self.bags[codes, variant, None])
+        longer = np.maximum(self.lengths[candidates], self.lengths[variant])
+        return longer - common.sum(axis=0, dtype=np.int64)
 
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
         """Returns int64[n], the numbers of edits."""
-        # Loaded on use: the catalogue only describes.
-        from rapidfuzz.distance import Levenshtein
-        from rapidfuzz.process import cdist
-
-        texts = [self._texts[candidate] for candidate in candidates.tolist()]
-        distances = cdist(
-            [self._texts[variant]],
-            texts,
-            scorer=Levenshtein.distance,
-            score_cutoff=cutoff,
-            dtype=np.int64,
-        )
-        return distances[0]
+        texts = self._texts[candidates].tolist()
+        return self._edits([self._texts[variant]], texts, score_cutoff=cutoff)[0]
 
 
 class EmbeddingDistance:

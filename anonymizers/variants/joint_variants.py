@@ -59,7 +59,8 @@ from tracecloak.anonymizers.variants.markov_chain import (
 )
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.distinct import distinct_places
+from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.published.measures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
@@ -387,18 +388,16 @@ class Measured:
             float64[n, m] sparse, float64[m] noisy sums and float64[m] deviations of their noise, in
             occurrences. Of cells that no proposal reaches nothing can be fitted.
         """
-        from scipy import sparse
-
         flows = VariantFlows.of(proposals, self.cells)
         units = self.chain_noise.units
         squares = flows.squares[flows.rows]
         clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
         row, cell = self.marginals.entries(proposals)
-        used, place = np.unique(cell, return_inverse=True)
+        used, place = distinct_places(cell)
         noisy = self.counts[used]
         noise, names = self.marginals_noise, domain.vocabulary
         note_occurrences(self.marginals, used, noisy, noise, names, randomness)
-        reached, column = np.unique(flows.keys, return_inverse=True)
+        reached, column = distinct_places(flows.keys)
         of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
         n_seen = self.seen.n_variants
         blocks = (
@@ -407,18 +406,38 @@ class Measured:
             (np.arange(n_seen), np.arange(n_seen), np.ones(n_seen), None, self.seen_noise),
             *(of.compared(proposals) for of in beside),
         )
-        matrices, sums, deviations = [], [], []
+        entries, sums, deviations = [], [], []
         for rows, columns, values, measured, noise in blocks:
             known = self.seen.counts.astype(float) if measured is None else measured / noise.units
-            shape = proposals.n_variants, len(known)
-            matrices.append(sparse.csr_matrix((values, (rows, columns)), shape=shape))
+            entries.append((rows, columns, values, len(known)))
             sums.append(known)
             deviations.append(np.full(len(known), noise.width / noise.units))
-        return (
-            sparse.hstack(matrices, format="csr"),
-            np.concatenate(sums),
-            np.concatenate(deviations),
-        )
+        matrix = _side_by_side(proposals.n_variants, entries)
+        return matrix, np.concatenate(sums), np.concatenate(deviations)
+
+
+def _side_by_side(
+    n_rows: int, blocks: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, int]]
+) -> sparse.csr_matrix:
+    """Blocks of (rows, columns, values, number of columns) as one matrix; no entry occurs twice.
+
+    The entries of a row are in the order of their columns, in which products add them up.
+    """
+    from scipy import sparse
+
+    n_columns = 0
+    sizes = [np.bincount(rows, minlength=n_rows) for rows, *_ in blocks]
+    offsets = offsets_of(np.sum(sizes, axis=0))
+    place = offsets[:-1].copy()  # of each row's next entry
+    columns, values = np.empty(offsets[-1], np.int32), np.empty(offsets[-1])
+    for (row, column, value, width), size in zip(blocks, sizes, strict=True):
+        keys = row * width + column
+        order = slice(None) if (keys[1:] > keys[:-1]).all() else np.argsort(keys)
+        places = ranges(place, size)
+        columns[places], values[places] = column[order] + n_columns, value[order]
+        place += size
+        n_columns += width
+    return sparse.csr_matrix((values, columns, offsets), shape=(n_rows, n_columns))
 
 
 def _noisy_marginals(

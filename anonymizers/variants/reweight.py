@@ -57,7 +57,7 @@ def agreeing_weights(
     """
     weight = _PRIOR_WEIGHT * n_cases
     log_prior = elementary.log(prior / prior.sum())
-    columns = rows.T.tocsr()
+    columns = rows.T  # which adds up each cell row by row, as a copy by columns would
 
     def weights_of(scaled: np.ndarray) -> tuple[np.ndarray, float]:
         logs = log_prior - (n_cases / weight) * (rows @ (scaled / deviations))

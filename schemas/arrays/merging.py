@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_places
+
 
 class Mergeable(Protocol):
     """A statistic; see the module."""
@@ -105,8 +107,8 @@ def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndar
 
 def sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (int64[n] distinct keys, ascending; int64[n] exact sums of the values of each)."""
-    distinct, inverse = np.unique(keys, return_inverse=True)
-    return distinct, sum_groups(inverse, values, len(distinct))
+    distinct, places = distinct_places(keys)
+    return distinct, sum_groups(places, values, len(distinct))
 
 
 def joined(columns: Iterable[np.ndarray], dtype: type[np.generic] = np.int64) -> np.ndarray:

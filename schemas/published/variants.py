@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.arrays.distinct import distinct_places, stable_order
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import longest_of, named, unclear_share
@@ -177,9 +178,9 @@ def most_frequent_first(
         half_width: Half the width of the 95 % interval of every count, or None: there is none.
     """
     order = np.flatnonzero(counts > 0)
-    order = order[np.argsort(-counts[order], kind="stable")]
+    order = order[stable_order(-counts[order])]
     lengths = np.diff(offsets)[order]
-    used, own_codes = np.unique(codes[ranges(offsets[order], lengths)], return_inverse=True)
+    used, own_codes = distinct_places(codes[ranges(offsets[order], lengths)])
     count = counts[order]
     return ReleasedVariants(
         names.take(pa.array(used)),

@@ -116,29 +116,35 @@ class MarginalCells:
         is_long = lengths > 1
         second[is_long] = codes[begins[is_long] + 1]
         before_last[is_long] = codes[ends[is_long] - 2]
-        cells = [
-            lengths,
-            self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
-            self.first_cells[codes[begins], second],
-            self.last_cells[codes[ends - 1], before_last],
-        ]
-        rows = np.repeat(of_variant, lengths)
-        pairs, first, counts = np.unique(rows * n + codes, return_index=True, return_counts=True)
-        if not self.has_absent:
-            is_counted = _ranks(pairs // n, first) < self._most_activities
-            pairs, counts = pairs[is_counted], counts[is_counted]
-        row, activity = np.divmod(pairs, n)
-        n_bins, base = len(_OCCURRENCES) + 1, self._first_of_activities
-        bins = np.searchsorted(_OCCURRENCES, counts, side="right")
-        parts = [(of_variant, cell) for cell in cells]
-        parts.append((row, base + activity * n_bins + bins))
+        cells = np.stack(
+            [
+                lengths,
+                self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
+                self.first_cells[codes[begins], second],
+                self.last_cells[codes[ends - 1], before_last],
+            ],
+            axis=1,
+        )
+        base, n_bins = self._first_of_activities, len(_OCCURRENCES) + 1
+        keys = np.repeat(of_variant * n, lengths)
+        keys += codes
         if self.has_absent:
-            occurs = np.zeros((len(of_variant), n), bool)
-            occurs[row, activity] = True
-            absent_row, absent = np.nonzero(~occurs)
-            parts.append((absent_row, base + absent * n_bins))
-        every_row, every_cell = zip(*parts, strict=True)
-        return np.concatenate(every_row), np.concatenate(every_cell)
+            counts = np.bincount(keys, minlength=n * len(of_variant)).reshape(-1, n)
+            cells = np.hstack([cells, base + np.arange(n) * n_bins + _bins(counts)])
+            return np.repeat(of_variant, cells.shape[1]), cells.ravel()
+        pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        is_counted = _ranks(pairs // n, first) < self._most_activities
+        row, activity = np.divmod(pairs[is_counted], n)
+        rows = np.concatenate([np.repeat(of_variant, cells.shape[1]), row])
+        of_activities = base + activity * n_bins + _bins(counts[is_counted])
+        return rows, np.concatenate([cells.ravel(), of_activities])
+
+
+def _bins(counts: np.ndarray) -> np.ndarray:
+    """int64, the bin of each number of occurrences; 0 of none."""
+    most = int(_OCCURRENCES[-1])
+    bins = np.searchsorted(_OCCURRENCES, np.arange(most + 1), side="right")
+    return np.take(bins, counts, mode="clip")
 
 
 def _ranks(rows: np.ndarray, places: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 
@@ -24,6 +25,8 @@ from tracecloak.schemas.errors import UsageError
 MAX_UNITS = 1 << 20
 
 _INT64_MAX = 2**63 - 1
+# Entries that are clipped at once.
+_PIECE = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,10 @@ class CaseCells:
         """
         names = None
         if n_cases * n_keys > _INT64_MAX:  # only the cells that occur are numbered
-            names, keys = np.unique(keys, return_inverse=True)
+            names, keys = distinct_places(keys)
         width = n_keys if names is None else len(names)
-        entries, counts = np.unique(cases * width + keys, return_counts=True)
+        entries, counts = distinct_counts(cases * width + keys)
         case, key = np.divmod(entries, max(width, 1))
-        counts = counts.astype(np.int64)
         # At most the square of the occurrences, which fits whatever fits memory.
         squares = sum_groups(case, counts**2, n_cases)
         return cls(case, key if names is None else names[key], counts, squares, n_keys)
@@ -164,6 +166,15 @@ def clipped_counts(counts: np.ndarray, squares: np.ndarray, clip: int, units: in
     C^2, w = u x and the sum is u^2 S. Elsewhere w is the largest integer with w^2 S <= C^2 x^2, so
     the sum is at most C^2 (sum of x^2) / S = C^2.
     """
+    values = np.empty(len(counts), np.int64)
+    for begin in range(0, len(counts), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        values[piece] = _clipped(counts[piece], squares[piece], clip, units)
+    return values
+
+
+def _clipped(counts: np.ndarray, squares: np.ndarray, clip: int, units: int) -> np.ndarray:
+    """The same of so many entries that all that is computed beside them fits the cache."""
     fits = squares <= min(clip**2 // units**2, _INT64_MAX)  # u^2 S <= C^2, as S is an integer
     values = counts * units
     beyond = np.flatnonzero(~fits)

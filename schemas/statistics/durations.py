@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.distinct import stable_order
 from tracecloak.schemas.arrays.merging import sum_groups
 
 
@@ -101,7 +102,7 @@ def _pair_order(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
     if spans.sum() >= 2.0**62:
         return np.lexsort((values, groups))
     widths = np.where(filled, largest - smallest + 1, 0)
-    return np.argsort((np.cumsum(widths) - widths)[groups] + (values - smallest[groups]))
+    return stable_order((np.cumsum(widths) - widths)[groups] + (values - smallest[groups]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +174,7 @@ def _packed_search(
     base = np.cumsum(widths) - widths - smallest + 1
     keys = values + np.repeat(base, np.diff(offsets))
     sought = np.clip(queries, smallest[segments] - 1, largest[segments]) + base[segments]
-    order = np.argsort(sought)
+    order = stable_order(sought)
     places = np.empty(len(queries), np.int64)
     places[order] = np.searchsorted(keys, sought[order], side="right")
     return places

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import joined, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.service_times import IntervalTimes
@@ -94,16 +95,12 @@ class LogTimes:
         served = np.flatnonzero(work.is_known)
         waited = np.flatnonzero(work.is_known & ~traces.is_first)
         return cls(
-            *_counted(
-                activities[later - 1] << (_CODE_BITS + _BIN_BITS)
-                | activities[later] << _BIN_BITS
-                | _bins_of(traces.durations[later])
-            ),
+            *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
             *_counted_small(_bins_of(ends - traces.starts)),
-            *_counted(traces.starts // _DAY_US),
+            *distinct_counts(traces.starts // _DAY_US),
             *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
-            *_counted(activities[served] << _BIN_BITS | _bins_of(work.service_us[served])),
-            *_counted(activities[waited] << _BIN_BITS | _bins_of(work.waiting_us[waited])),
+            *distinct_counts(activities[served] << _BIN_BITS | _bins_of(work.service_us[served])),
+            *distinct_counts(activities[waited] << _BIN_BITS | _bins_of(work.waiting_us[waited])),
         )
 
     @classmethod
@@ -204,5 +201,12 @@ def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values, counts[values]
 
 
-def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return sum_by_key(keys, np.ones(len(keys), np.int64))
+def _counted_steps(
+    earlier: np.ndarray, later: np.ndarray, durations_us: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    # Close together, unlike the numbers of the steps, so that none need be sorted.
+    n = int(later.max(initial=0)) + 1, len(BIN_EDGES_US) + 1
+    keys, counts = distinct_counts((earlier * n[0] + later) * n[1] + _bins_of(durations_us))
+    pairs, bins = np.divmod(keys, n[1])
+    earlier, later = np.divmod(pairs, n[0])
+    return earlier << (_CODE_BITS + _BIN_BITS) | later << _BIN_BITS | bins, counts

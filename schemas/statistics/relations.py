@@ -18,6 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -202,7 +203,7 @@ def _summed(keys: np.ndarray, n_keys: int | None, *columns: np.ndarray) -> tuple
         totals = [sum_groups(keys, counts, n_keys) for counts in columns]
         present = np.flatnonzero(totals[0])
         return present, *(total[present] for total in totals)
-    distinct, inverse = np.unique(keys, return_inverse=True)
+    distinct, inverse = distinct_places(keys)
     return distinct, *(sum_groups(inverse, counts, len(distinct)) for counts in columns)
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import order_of_small, sum_groups
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.prefixes import number_prefixes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
@@ -50,7 +51,7 @@ class Trie:
             return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, zero, empty)
         row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
         depth = (np.arange(len(codes)) - offsets[row]).astype(np.int32)
-        node = _number_prefixes(offsets, codes, lengths, row, depth)
+        node = number_prefixes(offsets, codes, lengths, row, depth)
         n_nodes = int(node.max()) + 1
 
         first = np.full(n_nodes, -1, np.int64)
@@ -70,25 +71,3 @@ class Trie:
         depths = np.zeros(n_nodes, np.int32)
         depths[1:] = depth[inner] + 1
         return cls(parents, activities, counts, is_end, depths, heights, node)
-
-
-def _number_prefixes(
-    offsets: np.ndarray, codes: np.ndarray, lengths: np.ndarray, row: np.ndarray, depth: np.ndarray
-) -> np.ndarray:
-    """int32[n_positions]: number of the prefix that ends at each position, from 1."""
-    previous_length = np.concatenate([[0], lengths[:-1]])
-    has_previous = depth < previous_length[row]
-    previous = np.where(has_previous, offsets[row - 1] + depth, 0)
-    differs = ~has_previous | (codes[previous] != codes)
-    # Sorted and distinct variants: a row shares its beginning with the row before it, and differs
-    # from the first mismatch on.
-    shared = np.minimum.reduceat(np.where(differs, depth, np.iinfo(np.int32).max), offsets[:-1])
-    is_new = depth >= shared[row]
-    number = np.cumsum(is_new, dtype=np.int32)
-    # A position that is shared with the row before has the number that was last assigned at its
-    # depth. The first position of each depth is new, so the search for that number stays within the
-    # depth.
-    order = order_of_small(depth, int(lengths.max()))
-    last_new = np.where(is_new[order], np.arange(len(order), dtype=np.int32), 0)
-    number[order] = number[order[np.maximum.accumulate(last_new)]]
-    return number

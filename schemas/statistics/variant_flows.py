@@ -12,16 +12,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import ranges, sum_groups
+from tracecloak.schemas.arrays.distinct import distinct_counts
+from tracecloak.schemas.arrays.merging import joined, ranges, sum_groups
 from tracecloak.schemas.statistics.clipped_cells import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.
 _SINGLE_POSITIONS = 12
 _BIN_RATIO = 1.2
+# Events whose variants become vectors at once, about: what is held beside the vectors fits the
+# cache.
+_PIECE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -146,23 +151,14 @@ class VariantFlows:
             variants: Codes below `cells.n_names`, lengths within those of `cells.blocks`.
             cells: The cells.
         """
-        n, side = variants.n_variants, cells.side
-        lengths = np.diff(variants.offsets)
-        # A row more a variant than events: each event after its predecessor, and END.
-        begins = variants.offsets[:-1] + np.arange(n)
-        row = np.repeat(np.arange(n), lengths + 1)
-        target = np.full(len(row), cells.n_names, np.int64)
-        target[ranges(begins, lengths)] = variants.codes
-        source = np.concatenate([[cells.n_names], target[:-1]])[: len(row)]
-        source[begins] = cells.n_names
-        pair = source * side + target
-        position = ranges(np.zeros(n, np.int64), lengths + 1)
-        is_inner = (position > 0) & cells.has_whole
-        row = np.concatenate([row, row[is_inner]])
-        key = np.concatenate([cells.blocks[position] * side**2 + pair, pair[is_inner]])
-        entries, counts = np.unique(row * cells.size + key, return_counts=True)
-        rows, keys = np.divmod(entries, cells.size)
-        counts = counts.astype(np.int64)
+        n, offsets = variants.n_variants, variants.offsets
+        cuts = np.searchsorted(offsets, np.arange(0, len(variants.codes), _PIECE), side="right") - 1
+        pieces = [
+            (begin, *_vectors(offsets[begin : end + 1], variants.codes, cells))
+            for begin, end in pairwise(np.unique(np.append(cuts, n)).tolist())
+        ]
+        rows = joined(begin + own for begin, own, _, _ in pieces)
+        keys, counts = (joined(piece[column] for piece in pieces) for column in (2, 3))
         return cls(rows, keys, counts, sum_groups(rows, counts**2, n), variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
@@ -187,3 +183,26 @@ class VariantFlows:
         sums = sum_groups(self.keys, values * self.cases[self.rows], cells.size)
         sums[cells.cases] = units * self.cases.sum()
         return sums[cells.possible]
+
+
+def _vectors(
+    offsets: np.ndarray, codes: np.ndarray, cells: FlowCells
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entries of neighbouring variants: see `VariantFlows`; the first one's number is 0."""
+    n, side = len(offsets) - 1, cells.side
+    lengths = np.diff(offsets)
+    # A row more a variant than events: each event after its predecessor, and END.
+    begins = offsets[:-1] - offsets[0] + np.arange(n)
+    row = np.repeat(np.arange(n), lengths + 1)
+    target = np.full(len(row), cells.n_names, np.int64)
+    target[ranges(begins, lengths)] = codes[offsets[0] : offsets[-1]]
+    source = np.empty(len(row), np.int64)
+    source[1:] = target[:-1]
+    source[begins] = cells.n_names
+    pair = source * side + target
+    position = ranges(np.zeros(n, np.int64), lengths + 1)
+    key = row * cells.size + pair
+    is_inner = (position > 0) & cells.has_whole
+    of_blocks = key + cells.blocks[position] * side**2
+    entries, counts = distinct_counts(np.concatenate([of_blocks, key[is_inner]]))
+    return *np.divmod(entries, cells.size), counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.arrays.prefixes import PrefixLevels
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,13 @@ class VariantHistogram:
     def codes(self) -> np.ndarray:
         """int32[n_positions], the variants' activity codes one after the other."""
         return self._decoded[1]
+
+    @cached_property
+    def levels(self) -> PrefixLevels:
+        """The prefixes of the variants, level by level."""
+        from tracecloak.schemas.arrays.prefixes import PrefixLevels  # which few releases need
+
+        return PrefixLevels.of(self.offsets, self.codes)
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""

@@ -51,6 +51,8 @@ RULE = ClosingRule(
     end_activities=STEPS_OF_A_CASE[-1:],
     release_delay_us=600 * _S,
 )
+# More than all rounds take: an event after the last step does not count.
+N_STEPS = 1_000
 _found = {"cases": 0, "events": 0}
 
 
@@ -117,7 +119,7 @@ def columnar() -> None:
     batches = [(float(b.column("publish_time")[0].as_py()) / _S, [b]) for b in decoded()]
     options = PipelineOptions(streaming=True, runner="BundleBasedDirectRunner")
     with beam.Pipeline(options=options) as pipeline:
-        _ = pipeline | _streamed(batches) | AssembleCases(RULE, KEY, 1) | beam.Map(_note)
+        _ = pipeline | _streamed(batches) | AssembleCases(RULE, KEY, N_STEPS, 1) | beam.Map(_note)
 
 
 class _PerCase(beam.DoFn):

@@ -199,7 +199,7 @@ def all_messages(topic: KafkaTopic) -> list[Any]:
         now_us = int(1e6 * time.time())
         while any(reader.watermark_us(number, now_us) < now_us - 3_000_000 for number in first):
             found += reader.poll(10_000, 0.2)
-        return found + reader.poll(10_000, 0.2)
+        return found + list(reader.poll(10_000, 0.2))
     finally:
         reader.close()
 

@@ -15,8 +15,8 @@ from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_messages import KafkaMessage
 from tracecloak.transforms.services.kafka_topic import (
-    KafkaMessage,
     KafkaTopic,
     PartitionReader,
     TopicWriter,
@@ -102,14 +102,14 @@ def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -
     reader = PartitionReader(topic, "g", {0: 0})
     made.begin_transaction()
     send(made, topic, "a")
-    assert reader.poll(1, 1.0) == []
+    assert not reader.poll(1, 1.0)
     assert reader.watermark_us(0, now_us()) < 0
     made.commit_transaction()
     [first] = read(reader, 1)
     assert first.data == b"a"
     # The mark of its end has an offset and no message: the partition is idle, and says so.
     wait_until(
-        lambda: reader.poll(1, 0.2) == [] and reader.watermark_us(0, now_us()) > first.published_us,
+        lambda: not reader.poll(1, 0.2) and reader.watermark_us(0, now_us()) > first.published_us,
         _SECONDS,
         lambda: "the watermark stands still behind a transaction",
     )
@@ -246,7 +246,7 @@ def test_messages_since_the_start_that_are_gone_are_an_error(topic: KafkaTopic) 
 
 def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: KafkaTopic) -> None:
     reader = PartitionReader(topic, "g", {0: 0})
-    assert reader.poll(1, 0.5) == []
+    assert not reader.poll(1, 0.5)
     broker.process.kill_9()
     try:
         with pytest.raises(RetryLater, match="does not answer"):

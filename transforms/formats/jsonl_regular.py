@@ -7,8 +7,9 @@ are those of which Arrow's parser could accept what Python's does not, or reads 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,3 +120,65 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+# --- Messages, each a line ---------------------------------------------------------------------
+
+# A longer message is left out, and lines that are parsed together have so many bytes.
+_MOST_BYTES = 1 << 20
+_LINES_BYTES = 1 << 24
+# If lines are refused, so are the halves of them that are, until there are so few.
+_FEWEST = 64
+
+Columns = Mapping[str, tuple[pa.DataType, pa.Array, np.ndarray]]
+"""By field: the type of its values, string[n] their texts, bool[n] which are fractions."""
+
+
+def parsed(data: Sequence[bytes], names: Collection[str]) -> Iterator[tuple[np.ndarray, Columns]]:
+    """Parses messages, each an object by itself, together where they are alike.
+
+    What comes out is what `json.loads` gives of each. Whatever may be read in another way is left
+    out, for a caller that reads it by itself, as is a message of several lines: then there are
+    more lines than messages.
+
+    Args:
+        data: [n], the messages.
+        names: Fields at the top of an object.
+
+    Yields:
+        (rows int64[m] of messages, ascending; their fields). A text is null where a message has no
+        such field. A number in a column of float64 may have been written as a whole one.
+    """
+    lengths = np.fromiter(map(len, data), np.int64, len(data))
+    # Where there are data of Avro between objects, these are parsed together all the same.
+    is_object = [line[:1] == b"{" and line[-1:] == b"}" for line in data]
+    rows = np.flatnonzero(np.array(is_object, bool) & (lengths <= _MOST_BYTES))
+    group = np.cumsum(lengths[rows]) // _LINES_BYTES
+    for run in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
+        yield from _halved(data, run, names)
+
+
+def _halved(
+    data: Sequence[bytes], rows: np.ndarray, names: Collection[str]
+) -> Iterator[tuple[np.ndarray, Columns]]:
+    if not len(rows):
+        return
+    columns = _columns([data[row] for row in rows.tolist()], list(names))
+    if columns is not None:
+        yield rows, columns
+    elif len(rows) > _FEWEST:
+        for half in np.array_split(rows, 2):
+            yield from _halved(data, half, names)
+
+
+def _columns(lines: Sequence[bytes], names: Sequence[str]) -> Columns | None:
+    """The fields of lines whose types are those of the first; None: some line is another."""
+    try:
+        first = json.loads(lines[0])
+    except (ValueError, RecursionError):
+        return None
+    types = types_of([first], names) if type(first) is dict else None
+    read = None if types is None else read_regular(b"\n".join(lines), types)
+    if types is None or read is None or len(read[names[0]][0]) != len(lines):
+        return None
+    return {name: (types[name], *read[name]) for name in names}

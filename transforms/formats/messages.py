@@ -14,14 +14,15 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -54,6 +55,7 @@ from tracecloak.schemas.streams.message_reasons import (
     TOMBSTONE,
     UNSTAMPED,
 )
+from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
@@ -68,6 +70,7 @@ MESSAGE_REJECT_SCHEMA = pa.schema(
     ]
 )
 
+_MICROS = pa.timestamp("us", "UTC")
 _UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
@@ -87,6 +90,25 @@ class Message(Protocol):
     @property
     def attributes(self) -> Mapping[str, str]:
         """What is said of it beside."""
+        ...
+
+
+@runtime_checkable
+class MessageColumns(Protocol):
+    """Messages whose service gives them as columns, beside each by itself."""
+
+    @property
+    def data(self) -> Sequence[bytes]:
+        """[n], the events."""
+        ...
+
+    @property
+    def orders(self) -> np.ndarray:
+        """int64[n], what `order_in_source` gives of each."""
+        ...
+
+    def are_plain(self, names: Collection[str]) -> np.ndarray:
+        """Returns bool[n], which have been stamped, and have none of the named attributes."""
         ...
 
 
@@ -228,16 +250,15 @@ class MessageFormat:
             (MESSAGE_REJECT_SCHEMA). A message that a filter drops is in neither.
         """
         stamps = np.clip(np.asarray(publish, np.int64), MIN_TIME_US, MAX_TIME_US)
+        columns = messages if isinstance(messages, MessageColumns) else _Listed(messages)
         rows = _Rows(self, self._sources)
-        for number, message in enumerate(messages):
-            rows.read(number, message)
+        for number in rows.read_plain(columns).tolist():
+            rows.read(number, messages[number])
         parts, reasons = [], [*rows.unread.items()]
-        for mapping, numbers, columns, fractional in rows.groups(self._canonical):
-            resolved = mapping.resolve(columns.schema.names, xes_names=False)
+        for mapping, numbers, fields, fractional in rows.groups(self._canonical):
+            resolved = mapping.resolve(fields.schema.names, xes_names=False)
             none = np.zeros(0, np.int64)
-            events, rejects = resolved.canonicalise(
-                columns, numbers, none, 0, fractional=fractional
-            )
+            events, rejects = resolved.canonicalise(fields, numbers, none, 0, fractional=fractional)
             parts.append(events)
             reasons += [
                 (row["record"], rows.reason(row["record"], row["reason"]))
@@ -246,11 +267,9 @@ class MessageFormat:
         table = pa.Table.from_batches(parts, event_schema(self._optional))
         if len(parts) > 1:
             table = table.unify_dictionaries().combine_chunks().sort_by(EVENT_INDEX)
-        index = table[EVENT_INDEX].combine_chunks()
-        ids = pa.array(rows.event_ids, pa.string()).take(index)
-        columns = [column.combine_chunks() for column in table.columns]
-        orders = np.array([order_in_source(message) for message in messages], np.int64)
-        columns += [ids, *(pa.array(column[np.asarray(index)]) for column in (stamps, orders))]
+        index = np.asarray(table[EVENT_INDEX].combine_chunks())
+        read = [column.combine_chunks() for column in table.columns]
+        read += [rows.event_ids(index), *(pa.array(c[index]) for c in (stamps, columns.orders))]
         reasons.sort()
         letters = [
             (int(stamps[number]), *_place_in_source(messages[number]), reason)
@@ -258,7 +277,7 @@ class MessageFormat:
         ]
         named = [dict(zip(MESSAGE_REJECT_SCHEMA.names, letter, strict=True)) for letter in letters]
         rejected = pa.RecordBatch.from_pylist(named, MESSAGE_REJECT_SCHEMA)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), rejected
+        return pa.RecordBatch.from_arrays(read, schema=self.schema), rejected
 
 
 def order_in_source(message: Message) -> int:
@@ -280,6 +299,26 @@ def _place_in_source(message: Message) -> tuple[int | None, int | None, str | No
     return None, None, str(getattr(message, "message_id", None) or "") or None
 
 
+class _Listed:
+    """The columns of messages that came one by one; see `MessageColumns`."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        contents = [getattr(message, "data", None) for message in messages]
+        self.data = [one if type(one) is bytes else b"" for one in contents]
+        self.orders = np.array([order_in_source(message) for message in messages], np.int64)
+
+    def are_plain(self, names: Collection[str]) -> np.ndarray:
+        return np.array([_is_plain(message, names) for message in self._messages], bool)
+
+
+def _is_plain(message: Message, names: Collection[str]) -> bool:
+    if not getattr(message, "is_stamped", True):
+        return False
+    attributes = getattr(message, "attributes", None) or {}
+    return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
+
+
 class _Rows:
     """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
 
@@ -287,6 +326,7 @@ class _Rows:
         self, layout: MessageFormat, sources: tuple[dict[str, str], dict[str, str]]
     ) -> None:
         self._layout = layout
+        self._sources = sources[0]
         names = [name for name in sources[0] if name != TIMESTAMP]
         self._json, self._datum = ([field_at(s[name]) for name in names] for s in sources)
         self._json_time, self._datum_time = (field_at(s[TIMESTAMP]) for s in sources)
@@ -298,9 +338,70 @@ class _Rows:
         # known.
         self.unread: dict[int, str] = {}
         self._timeless: dict[int, str] = {}
-        self.event_ids: list[str | None] = []
+        self._ids: dict[int, str | None] = {}
         # By how the time came: as text of a field, as ISO 8601 whatever the format, or as a number.
         self._texts, self._iso_texts, self._numbers = (_Group(names) for _ in range(3))
+        # Of messages that were read together: their numbers, columns, fractions, ids of events.
+        self._plain: list[tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]] = []
+
+    def read_plain(self, messages: MessageColumns) -> np.ndarray:
+        """Takes in the messages that can be read together; returns int64[m], the other ones.
+
+        Those are the ones of which anything at all is unusual, be it only that they have no time.
+        """
+        layout, operations = self._layout, self._layout.operations
+        fields = [*self._sources.values(), layout.event_id]
+        fields += [] if operations is None else [operations.field]
+        is_left = np.ones(len(messages.data), bool)
+        if layout.kind not in (None, "json") or any("." in field for field in fields):
+            return np.flatnonzero(is_left)
+        attributes = {_ENCODING, layout.id_attribute, layout.time_attribute}
+        rows = np.flatnonzero(messages.are_plain({name for name in attributes if name}))
+        names = [name for name in self._sources if name != TIMESTAMP]
+        data = [messages.data[row] for row in rows.tolist()]
+        for places, read in parsed(data, dict.fromkeys(fields)):
+            texts = {field: text for field, (_, text, _) in read.items()}
+            times = self._plain_times(*read[self._sources[TIMESTAMP]][:2])
+            is_usual = pc.is_valid(times)
+            if operations is not None:
+                named = pa.array(operations.events, pa.string())
+                is_usual = pc.and_(is_usual, pc.is_in(texts[operations.field], named))
+            columns = [*(texts[self._sources[name]] for name in names), times]
+            batch = pa.RecordBatch.from_arrays(columns, [*names, TIMESTAMP]).filter(is_usual)
+            which = np.asarray(is_usual)
+            numbers = rows[places[which]]
+            is_left[numbers] = False
+            marks = {name: read[self._sources[name]][2][which] for name in names}
+            ids = _no_empty(texts[layout.event_id]).filter(is_usual)
+            self._plain.append((numbers, batch, marks, ids))
+        return np.flatnonzero(is_left)
+
+    def _plain_times(self, kind: pa.DataType, texts: pa.Array) -> pa.Array:
+        """The texts, or the times, of values of a type; null where `_time` is to be asked."""
+        if pa.types.is_string(kind):
+            return _no_empty(texts)
+        unit = self._unit
+        if unit is None or pa.types.is_boolean(kind):
+            return pa.nulls(len(texts), _MICROS)
+        values = texts.cast(kind)
+        if pa.types.is_integer(kind):
+            lowest, highest = -(-MIN_TIME_US // unit), MAX_TIME_US // unit
+            inside = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
+            micros = pc.multiply(pc.if_else(inside, values, None), unit)
+        else:  # up to 2^53 it does not matter whether a number was written as a whole one
+            product = pc.multiply(values, float(unit))
+            inside = pc.less_equal(pc.abs(product), 2.0**53)
+            micros = pc.round(pc.if_else(inside, product, None), round_mode="half_to_even")
+        return micros.cast(pa.int64()).cast(_MICROS)
+
+    def event_ids(self, numbers: np.ndarray) -> pa.Array:
+        """Returns string[n], the ids of the events of messages; null where they have none."""
+        singly = np.fromiter(self._ids, np.int64, len(self._ids))
+        known = np.concatenate([singly, *(rows for rows, _, _, _ in self._plain)])
+        ids = [pa.array(self._ids.values(), pa.string()), *(ids for _, _, _, ids in self._plain)]
+        place = np.zeros(int(known.max(initial=-1)) + 1, np.int64)
+        place[known] = np.arange(len(known))
+        return pa.concat_arrays(ids).take(pa.array(place[numbers]))
 
     def read(self, number: int, message: Message) -> None:
         """Takes in one message; what it cannot read it notes."""
@@ -309,8 +410,6 @@ class _Rows:
         except TracecloakError:  # such as a registry that is away, which is no message's fault
             raise
         except Exception as error:  # whatever a message leads to concerns that message alone
-            del self.event_ids[number:]
-            self.event_ids.append(None)
             self.unread[number] = str(error) if isinstance(error, UnreadError) else NO_RECORD
 
     def reason(self, number: int, reason: str) -> str:
@@ -342,7 +441,7 @@ class _Rows:
         if layout.time_attribute is not None and layout.time_attribute in attributes:
             text = scalar(attributes[layout.time_attribute]) or ""
             group, time, why = self._attribute_time(text)
-        self.event_ids.append(event_id or None)
+        self._ids[number] = event_id or None
         if why is not None:
             self._timeless[number] = why
         group.add(number, values, time)
@@ -395,6 +494,9 @@ class _Rows:
         Fractions are as in `transforms.formats.base.RawBatch`.
         """
         iso = replace(mapping, timestamp_format=None)
+        for numbers, columns, marks, _ in self._plain:
+            is_text = pa.types.is_string(columns.schema.field(TIMESTAMP).type)
+            yield mapping if is_text else iso, numbers, columns, marks
         for group, its_mapping, kind in (
             (self._texts, mapping, pa.string()),
             (self._iso_texts, iso, pa.string()),
@@ -419,11 +521,15 @@ class _Group:
     def columns(self, time_type: pa.DataType) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
         times = pa.array(self._times, time_type)
         if pa.types.is_integer(time_type):
-            times = times.cast(pa.timestamp("us", "UTC"))
+            times = times.cast(_MICROS)
         read = [texts_of_scalars(column) for column in zip(*self._values, strict=True)]
         columns = [*(text for text, _ in read), times]
         fractional = dict(zip(self._names, (marks for _, marks in read), strict=True))
         return pa.RecordBatch.from_arrays(columns, [*self._names, TIMESTAMP]), fractional
+
+
+def _no_empty(values: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(values, ""), None, values)
 
 
 def _in_range(micros: int | float) -> int | None:

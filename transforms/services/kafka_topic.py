@@ -15,11 +15,14 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.properties import read_properties
 from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
@@ -224,33 +227,6 @@ class KafkaTopic:
         return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {why}")
 
 
-@dataclass(frozen=True)
-class KafkaMessage:
-    """A message as it was read; a `transforms.formats.messages.Message`.
-
-    Attributes:
-        data: Its value; empty where it has none, or where no broker has stamped it.
-        attributes: Its headers that are text.
-        message_id: Its offset, which is its place among the messages of its partition.
-        partition: Of the topic.
-        offset: In the partition.
-        published_us: When the broker appended it, microseconds since 1970 UTC.
-        is_stamped: Whether a broker says so. If not, the time is the sender's, and nobody can tell
-            in which step the message counts.
-        is_tombstone: Whether it is stamped and has no value, by which a compacted topic forgets its
-            key.
-    """
-
-    data: bytes
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    message_id: str = ""
-    partition: int = 0
-    offset: int = 0
-    published_us: int = 0
-    is_stamped: bool = True
-    is_tombstone: bool = False
-
-
 class PartitionReader:
     """Reads some partitions of a topic from given offsets on, each in its order.
 
@@ -287,41 +263,32 @@ class PartitionReader:
         self._read_until_us.update(dict.fromkeys(positions, _NEVER_US))
         self._assign()
 
-    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
         """Returns what was fetched, at most so many messages; none where nothing came in time.
 
         Raises:
             TracecloakError: A message was deleted before it was read, or brokers refuse.
             RetryLater: The brokers are away.
         """
-        messages = []
-        for message in self._consumer.consume(max_messages, timeout_seconds):
-            partition, offset = message.partition(), message.offset()
-            if (error := message.error()) is not None:
-                if error.code() == self._library.KafkaError._PARTITION_EOF:
-                    # Marks of transactions and what they took back have offsets, and no message.
-                    self.positions[partition] = max(self.positions[partition], offset)
-                    continue
-                self._raise(error)
+        fetched = self._consumer.consume(max_messages, timeout_seconds)
+        errors = [message for message in fetched if message.error() is not None]
+        for message in errors:
+            if message.error().code() != self._library.KafkaError._PARTITION_EOF:
+                self._raise(message.error())
                 continue
-            kind, millis = message.timestamp()
-            is_stamped = kind == self._library.TIMESTAMP_LOG_APPEND_TIME
-            published_us = max(millis, 0) * 1_000
-            messages.append(
-                KafkaMessage(
-                    (message.value() or b"") if is_stamped else b"",
-                    _texts(message.headers() or ()),
-                    str(offset),
-                    partition,
-                    offset,
-                    published_us,
-                    is_stamped,
-                    is_stamped and message.value() is None,
-                )
-            )
-            self.positions[partition] = offset + 1
-            if is_stamped:
-                self._read_until_us[partition] = published_us
+            # Marks of transactions and what they took back have offsets, and no message.
+            partition = message.partition()
+            self.positions[partition] = max(self.positions[partition], message.offset())
+        if errors:
+            fetched = [message for message in fetched if message.error() is None]
+        messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
+        for partition in np.unique(messages.partitions).tolist():
+            rows = np.flatnonzero(messages.partitions == partition)
+            after = int(messages.offsets[rows[-1]]) + 1
+            self.positions[partition] = max(self.positions[partition], after)
+            stamped = rows[messages.is_stamped[rows]]
+            if len(stamped):
+                self._read_until_us[partition] = int(messages.published_us[stamped[-1]])
         return messages
 
     def watermark_us(self, partition: int, passed_us: int) -> int:
@@ -547,16 +514,6 @@ class _Demoted:
         """Takes a line."""
         self.last = text % values
         _LOG.debug(text, *values)
-
-
-def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    texts = {}
-    for name, value in headers:
-        try:
-            texts[name] = (value or b"").decode()
-        except UnicodeDecodeError:  # no attribute that anything here asks for
-            continue
-    return texts
 
 
 _NEVER_US = -(1 << 63)

@@ -72,7 +72,7 @@ class KafkaSource:
     def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
         """See `Source`."""
         messages = self._reader.poll(max_messages, timeout_seconds)
-        return Pulled(messages, [message.published_us for message in messages])
+        return Pulled(messages, messages.published_us)
 
     def let_go(self, pulled: Pulled) -> None:
         """Notes the positions on the brokers; nothing here depends on it."""

@@ -43,6 +43,7 @@ _VERSION = 2
 _N_DIGEST = 32
 # SQLite holds up to a billion bytes in a value.
 _MOST_BYTES = 1 << 28
+_PAGE_BYTES = 1 << 14
 _MEND = (
     "Restore the whole key store as it was when the stream stopped, if there is such a copy; else "
     "begin another epoch, which is another spend"
@@ -261,6 +262,8 @@ class LocalState:
             self._database = database
             database.text_factory = bytes  # what was changed to text is no error of its own
             with self._undamaged():
+                # Of a new file; batches of messages and states are long, and a page has a price.
+                database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = FULL")
             yield

@@ -37,8 +37,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.transforms.services.kafka_clock import shared_clock
+from tracecloak.transforms.services.kafka_messages import KafkaMessage, KafkaMessages
 from tracecloak.transforms.services.kafka_topic import (
-    KafkaMessage,
     KafkaTopic,
     PartitionReader,
     check_history,
@@ -311,7 +311,7 @@ class _Reader:
         self.next = start  # where a turn begins that goes on after the last one
         self.is_right = False  # whether all that this turn fetched was claimed
 
-    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
         messages = self._reader.poll(max_messages, timeout_seconds)
         if messages:
             self.next = messages[-1].offset + 1

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from tracecloak.transforms.formats.messages import Message
 
 
@@ -20,7 +22,7 @@ class Pulled:
     """
 
     messages: Sequence[Message] = ()
-    publish: Sequence[int] = ()
+    publish: Sequence[int] | np.ndarray = ()
     receipt: Any = field(default=None, repr=False)
 
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tracecloak.anonymizers.pretsa.activity_embedding import default_epochs, event_distances
+from tracecloak.anonymizers.pretsa.nearest import targets_of
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
     EmbeddingDistance,
     LevenshteinDistance,
     VariantDistance,
-    nearest,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -89,7 +89,9 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     distance = LevenshteinDistance(variants)
     first, second, third = (order.index(variant) for variant in LOAN)
     assert [one(distance, first, second), one(distance, first, third)] == [2, 3]
-    assert nearest(distance, first, np.array(sorted([second, third]))) == second
+    targets = targets_of(distance, 3)
+    targets.remove(np.array([first]))
+    assert targets.nearest(first) == second
 
 
 def test_equal_lengths_have_no_penalty_but_the_sum_of_their_events() -> None:
@@ -106,8 +108,10 @@ def test_of_several_nearest_the_first_is_taken() -> None:
         LevenshteinDistance(variants),
         EmbeddingDistance(variants, np.ones((3, 3)) - np.eye(3), 2, 3),
     ):
-        assert order[nearest(distance, 3, np.array([0, 1, 2]))] == ("A", "B")
-        assert order[nearest(distance, 0, np.array([1, 2, 3]))] == ("A", "B")
+        for variant in (3, 0):
+            targets = targets_of(distance, 4)
+            targets.remove(np.array([variant]))
+            assert order[targets.nearest(variant)] == ("A", "B")
 
 
 # --- against plain Python -------------------------------------------------------------------------
@@ -152,7 +156,9 @@ def test_embedding_distances_are_those_of_the_formula_and_bounds_are_below(
 
 
 @pytest.mark.parametrize("kind", ["levenshtein", "embedding"])
-def test_candidate_filtering_finds_what_brute_force_finds(kind: str) -> None:
+def test_candidate_filtering_finds_what_brute_force_finds(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Among 400 variants of 3 activities, so that many tie and others are never compared."""
     draw = np.random.default_rng(5)
     variants, order, _ = of(
@@ -165,21 +171,23 @@ def test_candidate_filtering_finds_what_brute_force_finds(kind: str) -> None:
         else EmbeddingDistance(variants, events, 2, 3)
     )
     compared = []
+    between = distance.between
 
-    class Counting:
-        bounds = staticmethod(distance.bounds)
+    def counting(variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
+        compared.append(len(candidates))
+        return between(variant, candidates, cutoff)
 
-        @staticmethod
-        def between(variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
-            compared.append(len(candidates))
-            return distance.between(variant, candidates, cutoff)
-
+    monkeypatch.setattr(distance, "between", counting)
     n_possible = 0
     for source in range(0, len(order), 7):
-        candidates = np.flatnonzero(draw.random(len(order)) < draw.choice([0.02, 0.3, 1]))
-        candidates = candidates[candidates != source]
-        every = distance.between(source, candidates, None)
-        assert nearest(Counting(), source, candidates) == candidates[every.argmin()]
+        is_left = draw.random(len(order)) < draw.choice([0.02, 0.3, 1])
+        is_left[source] = False
+        candidates = np.flatnonzero(is_left)
+        targets = targets_of(distance, len(order))
+        for gone in np.array_split(np.flatnonzero(~is_left), 5):
+            targets.remove(gone)
+        every = between(source, candidates, None)
+        assert targets.nearest(source) == candidates[every.argmin()]
         n_possible += len(candidates)
     assert sum(compared) < 0.8 * n_possible
 

@@ -24,8 +24,8 @@ from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock, kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.kafka_topic import (
-    KafkaMessage,
     KafkaTopic,
     PartitionReader,
     check_history,
@@ -139,9 +139,9 @@ class FakeReader:
         self._cluster = cluster
         self.positions = dict(positions)
 
-    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
+    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
         self._cluster.now += 5.0
-        return []
+        return KafkaMessages([], confluent_kafka.TIMESTAMP_LOG_APPEND_TIME)
 
     def add(self, positions: dict[int, int]) -> None:
         self.positions.update(positions)
@@ -385,7 +385,7 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
     wrong = [(15.0, 35.0), (50.0, 55.0)]
     poll = FakeReader.poll
 
-    def jumping(self: FakeReader, *given: Any) -> list[KafkaMessage]:
+    def jumping(self: FakeReader, *given: Any) -> KafkaMessages:
         found = poll(self, *given)
         cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
         return found

@@ -14,7 +14,8 @@ from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
-from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaMessage, KafkaTopic
+from tracecloak.transforms.services.kafka_messages import KafkaMessage
+from tracecloak.transforms.services.kafka_topic import CLOCK_SKEW_US, KafkaTopic
 from tracecloak.transforms.stream import read_kafka
 from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
 
