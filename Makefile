@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 SOAK_SOURCE ?= pubsub
 
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
-  bench comparison schema oldest check-wheel release clean
+  bench bench-scale comparison schema oldest check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
@@ -136,6 +136,11 @@ bench: .venv/dev $(CORE)
 	test -x $(PEERS_PYTHON) || $(PYTHON) -m venv .venv/peers
 	$(PEERS_PYTHON) -m pip install --quiet --disable-pip-version-check pipeline-dp pyarrow || true
 	$(BIN)/python -m tests.benchmarks.run --json $(BENCH_JSON)
+
+# Time and memory of releases of 3, 10, 30 and 100 million events, about an hour; of some alone:
+# make bench-scale SCALE="10,30 private-dfg,amun"
+bench-scale: .venv/dev $(CORE)
+	$(BIN)/python -m tests.benchmarks.scale $(SCALE)
 
 # docs/results/comparison.json, of which the site's pages of results are made: methods and peers at
 # the same true epsilon on public research logs, which are not part of the project; about an hour. A

@@ -1,27 +1,45 @@
-"""The in-memory driver: the same rounds as the Beam pipeline, in one process and without Beam.
+"""The rounds of the in-memory driver: those of the Beam pipeline, in one process and without Beam.
 
-The reference that the pipeline must equal bit for bit, the fast path for a log that fits one
-process, and the floor that the benchmarks compare with.
+The reference that the pipeline must equal bit for bit, and the floor that the benchmarks compare
+with. Every step looks at one batch of cases at a time and keeps none, so that what holds the
+batches decides how much memory a log takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
 from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
+from tracecloak.anonymizers.contract.method import (
+    Anonymizer,
+    Counter,
+    Decision,
+    Decisions,
+    Products,
+)
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Each(Protocol):
+    """How a function is called on every batch: `map`, or on several of them at once."""
+
+    def __call__(self, function: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:
+        """Returns what the function returns of each, in their order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -99,17 +117,12 @@ def anonymise(
         traces, method, params, key, release_id, noise_digest, progress, draws
     )
     progress("release")
-    released: list[TraceBatch] = []
-    if method.log == "transformed":
-        bounded = bound(traces, method, params, randomness)
-        released = [method.apply(batch, decisions, params, randomness) for batch in bounded]
-    elif method.log == "generated":
-        released = [method.generate(0, 1, decisions, params, randomness)]
-    return Anonymised(released, method.products(decisions, params), randomness.input_digest)
+    log = released(traces, method, params, randomness, decisions)
+    return Anonymised(list(log), method.products(decisions, params), randomness.input_digest)
 
 
 def decide(
-    traces: Sequence[TraceBatch],
+    traces: Iterable[TraceBatch],
     method: Anonymizer,
     params: Any,
     key: ReleaseKey,
@@ -117,32 +130,94 @@ def decide(
     noise_digest: str,
     progress: Callable[[str], None] = lambda step: None,
     draws: Draws | None = None,
+    each: Each = map,
 ) -> tuple[Randomness, dict[str, Decision]]:
     """Runs all rounds of a method; returns the randomness after them, and what was decided.
+
+    Args:
+        traces: As for `anonymise`; they are gone through once, and once more for every round.
+        method: The method.
+        params: Its parameters.
+        key: The release's key.
+        release_id: The release's name.
+        noise_digest: See `anonymise`.
+        progress: Called with the name of each round before it runs.
+        draws: Where decisions are made and kept; None: they are not kept.
+        each: How batches are gone through.
 
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
     """
-    declared = [_declared_only(batch, method, params) for batch in traces]
-    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in declared]).hex
+
+    def digest_of(batch: TraceBatch) -> InputDigest:
+        return InputDigest.from_traces(_declared_only(batch, method, params), key)
+
+    digest = InputDigest.merge(list(each(digest_of, traces))).hex
     randomness = Randomness(key, release_id, digest, noise_digest)
-    bounded = bound(traces, method, params, randomness)
     draws = draws or Unkept()
     decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)
-        statistics = {}
-        for name, counter in method.requires(round_name, params).items():
-            pieces = Pieces(counter.kind)
-            for batch in bounded:
-                pieces.add(
-                    counter.count(batch, decisions, randomness if i else randomness.of_units)
-                )
-            statistics[name] = pieces.result()
+        counters = method.requires(round_name, params)
+        drawn_from = randomness if i else randomness.of_units
+        count = partial(_counts, counters, method, params, decisions, randomness, drawn_from)
+        pieces = {name: Pieces(counter.kind) for name, counter in counters.items()}
+        for counts in each(count, traces):
+            for name, count_of_batch in counts.items():
+                pieces[name].add(count_of_batch)
+        statistics = {name: pieces.pop(name).result() for name in counters}
         decide_round = partial(method.decide, round_name, statistics, decisions, params, randomness)
         decisions[round_name] = draws.once(round_name, randomness, decide_round)
         randomness = randomness.after(decided(decisions))
     return randomness, decisions
+
+
+def _counts(
+    counters: Mapping[str, Counter],
+    method: Anonymizer,
+    params: Any,
+    decisions: Decisions,
+    randomness: Randomness,
+    drawn_from: Randomness,
+    batch: TraceBatch,
+) -> dict[str, Any]:
+    (bounded,) = bound([batch], method, params, randomness)
+    return {name: one.count(bounded, decisions, drawn_from) for name, one in counters.items()}
+
+
+def released(
+    traces: Iterable[TraceBatch],
+    method: Anonymizer,
+    params: Any,
+    randomness: Randomness,
+    decisions: Decisions,
+    n_pieces: int = 1,
+    each: Each = map,
+) -> Iterator[TraceBatch]:
+    """Yields the released cases batch by batch; none of a method that releases no log.
+
+    Args:
+        traces: As for `anonymise`.
+        method: The method.
+        params: Its parameters.
+        randomness: After all rounds, as `decide` returns it.
+        decisions: What they decided, likewise.
+        n_pieces: In how many pieces a log is generated that is made up.
+        each: How batches are gone through.
+    """
+    if method.log == "transformed":
+
+        def apply(batch: TraceBatch) -> TraceBatch:
+            (bounded,) = bound([batch], method, params, randomness)
+            return method.apply(bounded, decisions, params, randomness)
+
+        yield from each(apply, traces)
+    elif method.log == "generated":
+
+        def generate(piece: int) -> TraceBatch:
+            return method.generate(piece, n_pieces, decisions, params, randomness)
+
+        yield from each(generate, range(n_pieces))
 
 
 def bound(

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
+# What Python and its libraries take, and a little.
+_LEAST_MEMORY_BYTES = 256 << 20
 # With `run_id=`, a window's label and a digest, names of folders stay below the 255 bytes that file
 # systems take.
 MAX_RELEASE_ID = 200
@@ -45,6 +47,16 @@ def _listed(value: Any) -> Any:
 
 def _mapped(value: Any) -> Any:
     return given_value("rename", value, SourceConfig.model_fields["rename"])
+
+
+def _as_size(value: Any, parse: Callable[[Any], int]) -> int:
+    try:
+        size = parse(value)
+    except pydantic.ValidationError:
+        size = 0
+    if size < _LEAST_MEMORY_BYTES:
+        raise ValueError("must be a size of 256MiB or more, such as 4GiB")
+    return size
 
 
 def _written(value: Any) -> Any:
@@ -336,6 +348,12 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     FnApiRunner if flags of Beam are given."""
     shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
     """Shards of cases; more need less memory each, and change no result."""
+    memory: Annotated[pydantic.ByteSize, pydantic.WrapValidator(_as_size)] | None = None
+    """How much memory the runner InMemory takes, such as 4GiB; what does not fit is on the disk
+    until it ends, in the staging area. By default half of what this process may have."""
+    workers: int | None = Field(None, ge=1, le=256)
+    """Threads of the runner InMemory; by default as many as this process may use cores, and one for
+    an input of less than 4 MiB."""
     parts: int = Field(DEFAULT_PARTS, ge=1, le=1 << 16)
     """Parts of the released log."""
     page: Literal["whole", "shared"] = "whole"

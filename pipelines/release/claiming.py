@@ -111,7 +111,14 @@ def job_of(run: Run) -> Job:
         config.parts,
         shares_scripts=config.page == "shared",
     )
-    job = Job(run.source, run.dead_letter, target, config.shards)
+    job = Job(
+        run.source,
+        run.dead_letter,
+        target,
+        config.shards,
+        memory_bytes=config.memory,
+        n_workers=config.workers,
+    )
     for concern in run.concerns:
         job = concern.claim(run, job)
     # What was claimed may be part of what the release says of itself.

@@ -11,6 +11,7 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.release.concerns import concerns_of
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.driver import Driver
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
@@ -80,6 +81,11 @@ def _opened(
         config.largest_error_ratio,
     )
     check_worker_keys(config)
+    if driver.beam_version is not None and (config.memory or config.workers):
+        raise UsageError(
+            f"memory and workers are for runner InMemory, and runner {config.runner} has flags of "
+            "its own for them; leave memory and workers out, or the runner"
+        )
     driver.check_ready()
     books = Books(store, ledger, folder)
     run = Run(config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)

@@ -71,9 +71,9 @@ def told_error(error: Exception) -> TracecloakError:
     ours = own_error(error)
     if ours is None and is_out_of_memory(error):
         return TracecloakError(
-            "the release needs more memory than there is, and nothing was released: take a machine "
-            "with more, another runner than InMemory with more shards, or a smaller "
-            "max_trace_length or max_prefix_length where one was declared"
+            "the release needs more memory than there is, and nothing was released: say with "
+            "--memory how much there is, take a machine with more, or a smaller max_trace_length "
+            "or max_prefix_length where one was declared"
         )
     return ours or TracecloakError(
         f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.runners.grouping import EventsByShard
+from tracecloak.pipelines.runners.held import HeldTraces, Hold
+from tracecloak.pipelines.runners.limits import Limits
+from tracecloak.pipelines.runners.workers import Workers
+from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile
+from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
     from tracecloak.schemas.published.counted import LogCounts
-    from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
+    from tracecloak.transforms.batch.job import Job, ReleaseSpec
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-# How many cases are counted at once when a log is written.
-_COUNTED_BYTES = 64 << 20
+# A log that is made up is made in pieces of about so many events, as one takes many times its size.
+_PIECE_EVENTS = 1 << 21
+# A large file is read in pieces, so many for each worker that all end at about the same time.
+_PIECES_EACH = 4
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 1 << 20, 16 << 20
 
 
 class InMemoryDriver:
@@ -41,119 +57,197 @@ class InMemoryDriver:
         from tracecloak.anonymizers.contract.counted_units import CountedUnits
 
         assert job.part is not None  # which alone asks for this
-        traces = _traces(job, job.part.by_individual)
-        return CountedUnits.merge([job.part.units(batch) for batch in traces])
+        units = Pieces(CountedUnits)
+        with _means_of(job) as means:
+            for batch in _traces(job, job.part.by_individual, means).taken():
+                units.add(job.part.units(batch))
+        return units.result()
 
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""
         target, spec = job.target, job.target.spec
-        traces = _traces(job, spec.by_individual)
-        if job.part is not None:
-            traces = job.part.counted_of_all(traces)
-        _write_sketch(spec, traces)
         method = method_named(spec.method)
-        _foretell(method, spec, traces)
-        release = in_memory.anonymise(
-            traces,
-            method,
-            spec.params,
-            spec.key.resolve(),
-            spec.release_id,
-            spec.noise_digest,
-            lambda step: _LOG.info("next: %s", step),
-            spec.draws,
-        )
-        # The writers are loaded once there is something to write.
-        from tracecloak.transforms.batch.commit import Written, commit
-        from tracecloak.transforms.publish.release_files import write_products
+        with _means_of(job) as means:
+            traces = _traces(job, spec.by_individual, means)
+            if job.part is not None:
+                counted = HeldTraces(means.hold)
+                for batch in traces.taken():
+                    counted.add(job.part.counted(batch), means.limits.batch_bytes)
+                traces = counted
+            _write_sketch(spec, traces)
+            _foretell(method, spec, traces)
+            each = means.workers.each
+            randomness, decisions = in_memory.decide(
+                traces,
+                method,
+                spec.params,
+                spec.key.resolve(),
+                spec.release_id,
+                spec.noise_digest,
+                lambda step: _LOG.info("next: %s", step),
+                spec.draws,
+                each,
+            )
+            _LOG.info("next: release")
+            products = method.products(decisions, spec.params)
+            # The writers are loaded once there is something to write.
+            from tracecloak.transforms.batch.commit import Written, commit
+            from tracecloak.transforms.publish.release_files import write_products
 
-        others = write_products(target.folder, target.manifest, release.products)
-        parts: list[OutputFile] = []
-        log: LogCounts | None = None
-        if method.log != "none":
-            parts, log, beside = _write_log(target, [*release.traces, *spec.columns])
-            others += beside
-        commit(target, Written(parts, others, release.products, log))
+            others = write_products(target.folder, target.manifest, products)
+            parts: list[OutputFile] = []
+            log: LogCounts | None = None
+            if method.log != "none":
+                from tracecloak.pipelines.runners.log_parts import LogParts
+
+                n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
+                if method.log == "generated":
+                    traces.drop()
+                released = in_memory.released(
+                    traces.taken(), method, spec.params, randomness, decisions, n_pieces, each
+                )
+                writing = LogParts(target, means.hold, means.limits, means.workers)
+                parts, log, beside = writing.write(_with(released, spec.columns))
+                others += beside
+        commit(target, Written(parts, others, products, log))
 
 
-def _traces(job: Job, by_individual: bool) -> list[TraceBatch]:
+@dataclass(frozen=True)
+class _Means:
+    """What a run has to work with.
+
+    Attributes:
+        limits: How much memory and how many workers it may take.
+        hold: Holds events and cases.
+        workers: Who look at them.
+    """
+
+    limits: Limits
+    hold: Hold
+    workers: Workers
+
+
+@contextlib.contextmanager
+def _means_of(job: Job) -> Iterator[_Means]:
+    n_bytes = sum(file.n_bytes for file in job.source.files)
+    limits = Limits.of(job.memory_bytes, job.n_workers, n_bytes)
+    # Beside the output is room for what is released, so there is room for it before.
+    folders = (job.target.folder.workplace, job.dead_letter.folder)
+    folder = next(filter(is_on_this_machine, folders), None)
+    if folder is not None:
+        make_private_folder(Path(folder))
+    with Hold(limits.held_bytes, folder) as hold, Workers(limits.n_workers) as workers:
+        yield _Means(limits, hold, workers)
+
+
+def _with(first: Iterable[TraceBatch], then: Iterable[TraceBatch]) -> Iterator[TraceBatch]:
+    yield from first
+    yield from then
+
+
+def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
     """Reads all files, lists what is malformed, and returns the cases.
 
     Raises:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
-    events, tallies = [], []
-    n_files = len(job.source.files)
-    for file in job.source.files:
+    source = job.source
+    events = EventsByShard(
+        means.hold,
+        means.limits,
+        job.n_shards,
+        by_individual,
+        source.by_content,
+        source.drops_duplicates,
+    )
+    files = _pieces(job, means.workers) if means.workers.n > 1 else source.files
+    read = means.workers.each(partial(_read, job, events), files)
+    tallies, lacking = [], []
+    for rank, pieces in groupby(read, key=lambda piece: piece.rank):
         rejects = []
-        tally = TallyOfFile(file.rank)
-        for batch, rejected in job.source.read(file, tally):
-            events.append(batch)
-            rejects.extend([rejected] if rejected.num_rows else [])
+        for piece in pieces:
+            tallies.append(piece.tally)
+            rejects += piece.rejects
+            lacking += piece.lacking
         if rejects:
-            job.dead_letter.write(file.rank, rejects)
-        tallies.append(tally.result())
-        progress = job.source.progress_of(file)
-        _OPERATOR.info("read input %d of %d", file.rank + 1, n_files, extra=progress)
+            job.dead_letter.write(rank, rejects)
+    if lacking:
+        from tracecloak.transforms.batch.pieces import check_pieces
+
+        check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
-    events[:] = job.source.ordered(events)  # in their place, as memory holds them once
-    is_once = job.source.drops_duplicates
-    traces = in_memory.group_into_traces(events, job.n_shards, by_individual, is_once)
-    if n_dropped := sum(b.num_rows for b in events) - sum(b.n_events for b in traces):
+    traces = events.grouped(means.workers)
+    if n_dropped := events.n_events - traces.n_events:
         from tracecloak.schemas.events.duplicates import DROPPED
 
         _OPERATOR.warning(DROPPED, n_dropped)
     return traces
 
 
-def _write_sketch(spec: ReleaseSpec, traces: Sequence[TraceBatch]) -> None:
+def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
+    """Yields the files of a source in their order, large ones in pieces that are read at once."""
+    from tracecloak.transforms.batch.pieces import look, pieces_by, places
+
+    source = job.source
+    each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
+    max_bytes = min(max(each_bytes, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES)
+    for file in source.files:
+        looks = workers.each(partial(look, source, file), places(source, file, max_bytes))
+        yield from pieces_by(source, file, list(looks))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is found of a file that was read, or of a piece of one, beside its events.
+
+    Attributes:
+        rank: Of the file.
+        tally: Of its records.
+        rejects: Those that are malformed.
+        lacking: What the piece lacks, for `check_pieces`.
+    """
+
+    rank: int
+    tally: ReadTally
+    rejects: list[pa.RecordBatch]
+    lacking: list[Any]
+
+
+def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
+    rejects: list[pa.RecordBatch] = []
+    lacking: list[Any] = []
+    tally = TallyOfFile(file.rank)
+    for batch, rejected in job.source.read(file, tally, lacking):
+        events.add(batch)
+        rejects.extend([rejected] if rejected.num_rows else [])
+    _OPERATOR.info(
+        "read input %d of %d" if file.piece is None else "read a piece of input %d of %d",
+        file.rank + 1,
+        len(job.source.files),
+        extra=job.source.progress_of(file),
+    )
+    return _Read(file.rank, tally.result(), rejects, lacking)
+
+
+def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:
     if spec.sketch is None:
         return
     from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 
     deployment = spec.sketch.key.resolve()
-    of_batches = [CaseSketch.from_traces(batch, deployment) for batch in traces]
-    spec.sketch.write(CaseSketch.merge(of_batches), deployment)
+    sketch = Pieces(CaseSketch)
+    for batch in traces:
+        sketch.add(CaseSketch.from_traces(batch, deployment))
+    spec.sketch.write(sketch.result(), deployment)
 
 
-def _foretell(method: Anonymizer, spec: ReleaseSpec, traces: Sequence[TraceBatch]) -> None:
+def _foretell(method: Anonymizer, spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:
     if not method.foretells(spec.params):
         return
     from tracecloak.schemas.statistics.variants import VariantHistogram
 
-    variants = VariantHistogram.merge([VariantHistogram.from_traces(one) for one in traces])
-    for sentence in method.foretold(variants, spec.params):
-        _OPERATOR.warning("%s: %s", method.name, sentence)
-
-
-def _write_log(
-    target: Target, traces: Sequence[TraceBatch]
-) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
-    """Returns the parts of the log, their counts, and the other files made from them."""
-    from tracecloak.schemas.arrays.merging import Pieces
-    from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-    from tracecloak.schemas.published.counted import LogCounts
-    from tracecloak.schemas.published.rows import parts_of
-    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-    from tracecloak.schemas.statistics.log_times import LogTimes
-    from tracecloak.schemas.statistics.variants import VariantHistogram
-    from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
-
-    folder, manifest = target.folder, target.manifest
-    names = ActivityVocabulary.merge([batch.vocabulary for batch in traces])
-    by_part: dict[int, list[TraceBatch]] = {number: [] for number in range(target.n_parts)}
-    graph, variants = Pieces(DirectlyFollows), Pieces(VariantHistogram)
-    times = Pieces(LogTimes)
-    # A log that was made up is one batch, and to count one takes ten times its memory.
-    for batch in (piece for whole in traces for piece in whole.split(_COUNTED_BYTES)):
-        graph.add(DirectlyFollows.from_traces(batch))
+    variants = Pieces(VariantHistogram)
+    for batch in traces:
         variants.add(VariantHistogram.from_traces(batch))
-        times.add(LogTimes.from_traces(batch))
-        for number, cases in parts_of(batch, target.n_parts):
-            by_part[number].append(cases)
-    parts = [write_part(folder, manifest, number, cases) for number, cases in by_part.items()]
-    beside = [write_dfg(folder, graph.result(), names)]
-    for kind in target.exports:
-        beside.append(write_export(folder, manifest, kind, target.n_parts))
-        _LOG.info("wrote %s", beside[-1].path)
-    return parts, LogCounts(graph.result(), variants.result(), times.result(), names), beside
+    for sentence in method.foretold(variants.result(), spec.params):
+        _OPERATOR.warning("%s: %s", method.name, sentence)

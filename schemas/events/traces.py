@@ -82,6 +82,13 @@ class TraceBatch:
         """Number of events of all cases."""
         return len(self.activities)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, each of which this batch may share with others."""
+        n_bytes = self.case_ids.nbytes + self.offsets.nbytes + self.activities.nbytes
+        n_bytes += 0 if self.individuals is None else self.individuals.nbytes
+        return n_bytes + self.times.nbytes + sum(a.nbytes for a in self.attributes.values())
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64[n_cases], events per case."""
@@ -134,8 +141,7 @@ class TraceBatch:
         The cases of an individual stay together, so a batch is larger where one unit is; all are
         taken to have attributes of the same length.
         """
-        n_bytes = self.case_ids.nbytes + self.offsets.nbytes + self.activities.nbytes
-        n_bytes += self.times.nbytes + sum(a.nbytes for a in self.attributes.values())
+        n_bytes = self.nbytes
         n_events_each = max(1, max_bytes * self.n_events // max(n_bytes, 1))
         if n_bytes <= max_bytes or self.n_cases <= 1:
             yield self

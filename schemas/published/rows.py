@@ -20,6 +20,9 @@ from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA,
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
+# Rows are written out for about so many events at once.
+_PIECE_EVENTS = 1 << 16
+
 
 def split_by_part(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch]]:
     """Splits released cases by the hash of their new ids; yields (part, cases), non-empty."""
@@ -40,7 +43,14 @@ def parts_of(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch
 
 
 def part_rows(batches: Sequence[TraceBatch]) -> pa.RecordBatch:
-    """Returns the rows of one part in the canonical order; of no cases, no rows.
+    """Returns the rows of one part at once; see `rows_of_part`."""
+    return _concat(list(rows_of_part(batches)))
+
+
+def rows_of_part(batches: Sequence[TraceBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of one part in the canonical order, some at a time; of no cases, no rows.
+
+    As rows have their texts written out, all of them together take several times what cases take.
 
     Args:
         batches: Released cases of one vocabulary. Batches without cases may have another one; with
@@ -50,13 +60,24 @@ def part_rows(batches: Sequence[TraceBatch]) -> pa.RecordBatch:
         ValueError: The batches have different attributes.
     """
     if not batches:
-        return _no_rows(RELEASED_SCHEMA)
+        yield _no_rows(RELEASED_SCHEMA)
+        return
     filled = [batch for batch in batches if batch.n_cases] or [batches[0]]
     attributes = list(filled[0].attribute_types.items())
     if any(list(batch.attribute_types.items()) != attributes for batch in batches):
         raise ValueError("the cases of a release must have the same attributes")
-    traces = TraceBatch.concat(filled)
-    return traces.take(_order(traces.starts, traces.case_ids)).to_rows()
+    traces = filled[0] if len(filled) == 1 else TraceBatch.concat(filled)
+    order = _order(traces.starts, traces.case_ids)
+    # Where pieces end, so that each has about so many events, or one case.
+    pieces = np.cumsum(traces.lengths[order]) // _PIECE_EVENTS
+    ends = np.append(np.flatnonzero(np.diff(pieces)) + 1, len(order))
+    for first, end in zip([0, *ends], ends, strict=False):
+        yield traces.take(order[first:end]).to_rows()
+
+
+def in_order(traces: TraceBatch) -> TraceBatch:
+    """Returns released cases in the canonical order."""
+    return traces.take(_order(traces.starts, traces.case_ids))
 
 
 def traces_of_rows(rows: pa.RecordBatch) -> TraceBatch:

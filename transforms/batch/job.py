@@ -111,6 +111,8 @@ class Job:
         target: What is written of it.
         n_shards: Shards of cases.
         part: Which cases count, of a release of a window; None: all do.
+        memory_bytes: How much memory a run in this process may take; None: as it judges.
+        n_workers: How many threads such a run has; None: as it judges.
     """
 
     source: EventSource
@@ -118,3 +120,5 @@ class Job:
     target: Target
     n_shards: int
     part: WindowPart | None = None
+    memory_bytes: int | None = None
+    n_workers: int | None = None

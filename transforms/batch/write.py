@@ -16,7 +16,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
-from tracecloak.schemas.published.rows import parts_of
+from tracecloak.schemas.published.rows import parts_of, rows_of_part
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -146,7 +146,7 @@ def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
 def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile:
     number, encoded = part
     batches = [decode(unpack(cases)) for cases in encoded if cases != _NO_CASES]
-    return write_part(target.folder, target.manifest, number, batches)
+    return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 
 
 def _count_released(released: TraceBatch) -> dict[str, Any]:

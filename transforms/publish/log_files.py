@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
-from tracecloak.schemas.published.rows import merge_rows, part_rows, traces_of_rows
+from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import (
@@ -39,18 +39,23 @@ GZIP_LEVEL = 6
 
 
 def write_part(
-    folder: ReleaseFolder, manifest: ReleaseManifest, number: int, batches: Sequence[TraceBatch]
+    folder: ReleaseFolder, manifest: ReleaseManifest, number: int, rows: Iterator[pa.RecordBatch]
 ) -> OutputFile:
-    """Writes the cases of one part, in their canonical order, as Parquet.
+    """Writes the rows of one part as Parquet.
 
-    Raises:
-        ValueError: The cases have different attributes, or one with the values of a source.
+    Args:
+        folder: Where it is written.
+        manifest: Whose promise it carries.
+        number: Of the part.
+        rows: In the canonical order; one batch at least, for the columns.
     """
 
     def content(stream: BinaryIO) -> None:
-        rows = part_rows(batches)
-        writer = FORMATS[PARTS].open_writer(stream, rows.schema, manifest.to_json())
-        writer.write(rows)
+        first = next(rows)
+        writer = FORMATS[PARTS].open_writer(stream, first.schema, manifest.to_json())
+        writer.write(first)
+        for more in rows:
+            writer.write(more)
         writer.close()
 
     return folder.write(part_name(number), content)

@@ -112,6 +112,8 @@ RELEASE_KEYS: Keys = {
     "sign": ("no byte: what is signed is there before", {"sign": "key.pem"}),
     "runner": (HOW, {"runner": "InMemory"}),
     "shards": (HOW, {"shards": 3}),
+    "memory": (HOW, {"memory": "1GiB"}),
+    "workers": (HOW, {"workers": 3}),
     "parts": (IN_DIGEST, {"parts": 3}),
 }
 STREAM_KEYS: Keys = {

@@ -1,0 +1,26 @@
+"""A run in memory that has next to none: all that it holds goes to the disk, in many pieces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tracecloak.pipelines.runners import grouping, in_memory, log_parts
+from tracecloak.pipelines.runners.limits import Limits
+
+
+@contextlib.contextmanager
+def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None]:
+    """Within the block, shards are dealt out again, and parts are merged from runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "_SMALL_EVENTS", 20)
+        patch.setattr(in_memory, "_PIECE_EVENTS", 200)
+        patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
+        patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)
+        patch.setattr(log_parts, "_RUN_BYTES", 500)
+        patch.setattr(Limits, "held_bytes", held_bytes)
+        patch.setattr(Limits, "step_bytes", step_bytes)
+        patch.setattr(Limits, "batch_bytes", 3_000)
+        yield
