@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -47,6 +48,17 @@ def reservation(number: int = 0, epsilon: str | None = "0.1", **changes: Any) ->
         "key_fingerprint": "k",
     }
     return Reservation(**{**values, **changes})
+
+
+def begun_anew(keys: Path) -> Ledger:
+    """Returns a ledger without entries in place of a key store's own, which accepted the loss."""
+    (keys / "ledger.db").unlink()
+    shutil.rmtree(keys / "ledgers")
+    store = KeyStore(keys)
+    ledger = Ledger(store.ledger_url, new=True, store=store)
+    assert ledger.memory is not None
+    ledger.memory.accept([])
+    return ledger
 
 
 def fork_and_reserve(url: str, n_processes: int) -> None:

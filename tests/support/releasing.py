@@ -259,7 +259,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_: True,
         ),
         ("charge", "tracecloak.pipelines.ledger.ledger", "Ledger.reserve", lambda *_: True),
-        ("copy", "tracecloak.pipelines.ledger.memory", "LedgerMemory.remember", lambda *_: True),
+        ("copy", "tracecloak.pipelines.ledger.past", "Past.add", lambda _, new: bool(new)),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",

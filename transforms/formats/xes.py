@@ -720,9 +720,12 @@ def _full(parts: Iterator[tuple[RawBatch, int]], batch_rows: int) -> Iterator[Ra
 def _joined(batches: Sequence[RawBatch]) -> RawBatch:
     if len(batches) == 1:
         return batches[0]
-    columns = pa.Table.from_batches([batch.columns for batch in batches]).combine_chunks()
+    columns = batches[0].columns  # where the path has all that is read, the file gives none
+    if columns.num_columns:
+        table = pa.Table.from_batches([batch.columns for batch in batches]).combine_chunks()
+        (columns,) = table.to_batches()
     return RawBatch(
-        columns.to_batches()[0],
+        columns,
         np.concatenate([batch.records for batch in batches]),
         np.empty(0, np.int64),
         np.concatenate([batch.traces for batch in batches]),

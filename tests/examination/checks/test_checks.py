@@ -266,9 +266,11 @@ def nothing(*_: Any, **__: Any) -> None:
 def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_: Any) -> bool:
     """Gives back whatever is open."""
     ledger.append(
-        lambda entries: [
+        lambda past: [
             ("void", asdict(entry), None)
-            for entry in charges_of(entries, output, release_id, key_fingerprint)
+            for entry in charges_of(
+                past.of_release(output, release_id), output, release_id, key_fingerprint
+            )
             if entry.is_open
         ]
     )

@@ -13,6 +13,7 @@ from typing import cast, get_args
 import pytest
 
 from docs.hooks.tables import code, plain
+from tests.support.ledgers import begun_anew
 from tests.support.releasing import (
     ROOT,
     csv_log,
@@ -31,7 +32,6 @@ from tracecloak.pipelines.budget.standing import (
 )
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.ledger.entries import Action, Entry, Reservation
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 LEDGER, FOLDER, KEY = get_args(LedgerSays), get_args(FolderShows), get_args(KeyState)
 EVERY = list(itertools.product(LEDGER, FOLDER, KEY))
@@ -152,9 +152,7 @@ class World:
             self.store.note_ledger(str(self.out), "r", "sqlite:////elsewhere/ledger.db")
 
     def _ledger_says(self, ledger: LedgerSays) -> None:
-        (self.keys / "ledger.db").unlink()
-        shutil.rmtree(self.keys / "ledgers")
-        fresh = OfficersLedger(self.store.ledger_url, new=True, store=self.store)
+        fresh = begun_anew(self.keys)
         of_key = self.reserved.of_key
         ways: dict[LedgerSays, tuple[Callable[[], object], ...]] = {
             "drawn": (lambda: fresh.draw(*of_key),),

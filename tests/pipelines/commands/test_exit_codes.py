@@ -20,7 +20,6 @@ from tests.support.releasing import (
 from tests.support.tiers import at_night
 from tracecloak.pipelines.ledger import database
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners import in_memory
 from tracecloak.transforms.publish import release_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -98,7 +97,7 @@ def test_6_is_before_the_release_and_7_after_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if name == "write_part":
-        owner, name = in_memory, "write_products"  # this method releases no log
+        owner, name = release_files, "write_products"  # this method releases no log
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, _raises(ValueError(SECRET)))
         assert tracecloak(*common) == code

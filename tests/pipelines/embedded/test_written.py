@@ -58,6 +58,7 @@ def test_rows_are_written_as_the_command_writes_their_file(
         "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
         "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
         "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
+        "--runner", "FnApiRunner",
         *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
     ]  # fmt: skip
     assert tracecloak("release", *flags) == 0

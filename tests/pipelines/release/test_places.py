@@ -370,7 +370,7 @@ def test_a_ledger_that_fails_does_not_hide_what_ended_the_run(
     with pytest.MonkeyPatch.context() as patch:
 
         def broken(*_: object) -> None:
-            patch.setattr(Ledger, "entries", locked)
+            patch.setattr(Ledger, "past", locked)
             raise GuaranteeError("the reason of its own")
 
         patch.setattr(ReleaseFolder, "commit", broken)

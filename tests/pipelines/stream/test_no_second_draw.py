@@ -12,6 +12,7 @@ import pytest
 
 from tests.pipelines.stream.test_failures import NeverRead, cut_off
 from tests.pipelines.stream.test_local_killed import STREAMS, happenings, steps_of
+from tests.support.ledgers import begun_anew
 from tests.support.local_streams import Topic, run_script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files, ledger_entries
 from tests.support.stream_runs import (
@@ -105,8 +106,7 @@ def test_steps_that_were_moved_away_are_not_drawn_again(
         path.unlink()
     keys = tmp_path / "keys"
     if known_by == "receipt":  # the ledger and what is remembered of it are from before the stream
-        (keys / "ledger.db").unlink()
-        shutil.rmtree(keys / "ledgers")
+        begun_anew(keys)
     elif known_by == "ledger":
         store = KeyStore(keys)
         assert store.last_step(config.output, EPOCH) == last
@@ -124,8 +124,7 @@ def test_steps_are_not_drawn_again_where_the_key_is_gone_as_well(
     path.unlink()
     keys = tmp_path / "keys"
     KeyStore(keys)._path(config.output, EPOCH, ".key").unlink()
-    (keys / "ledger.db").unlink()
-    shutil.rmtree(keys / "ledgers")
+    begun_anew(keys)
     refused(config, monkeypatch, "the key of the epoch is gone from the key store")
     assert counting_charges(keys) == []
 
