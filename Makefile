@@ -140,7 +140,7 @@ bench: .venv/dev $(CORE)
 # Time and memory of releases of 3, 10, 30 and 100 million events, about an hour; of some alone:
 # make bench-scale SCALE="10,30 private-dfg,amun"
 bench-scale: .venv/dev $(CORE)
-	$(BIN)/python -m tests.benchmarks.scale $(SCALE)
+	$(BIN)/python -m tests.benchmarks.scale $(SCALE) --json $(BENCH_JSON)
 
 # docs/results/comparison.json, of which the site's pages of results are made: methods and peers at
 # the same true epsilon on public research logs, which are not part of the project; about an hour. A
