@@ -56,6 +56,11 @@ def opened(
 def _opened(
     config: ReleaseConfig, driver: Driver, source: EventSource, concerns: tuple[Concern, ...]
 ) -> Run:
+    if driver.beam_version is not None and (config.memory or config.workers):
+        raise UsageError(
+            f"memory and workers are for runner InMemory, and runner {config.runner} has flags of "
+            "its own for them; leave memory and workers out, or the runner"
+        )
     # Once the input is there: a wrong path is told before the ledger's database is loaded.
     from tracecloak.pipelines.budget.books import Books
     from tracecloak.pipelines.budget.gate import Unchanged
@@ -81,11 +86,6 @@ def _opened(
         config.largest_error_ratio,
     )
     check_worker_keys(config)
-    if driver.beam_version is not None and (config.memory or config.workers):
-        raise UsageError(
-            f"memory and workers are for runner InMemory, and runner {config.runner} has flags of "
-            "its own for them; leave memory and workers out, or the runner"
-        )
     driver.check_ready()
     books = Books(store, ledger, folder)
     run = Run(config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)

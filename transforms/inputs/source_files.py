@@ -47,7 +47,7 @@ class SourceFile:
         seen: How the table sees it that it belongs to, see `transforms.lakes.seen.Seen`; None: it
             belongs to none.
         version: What it is read by, so that it is read as it was listed; see `Listed`.
-        piece: Which of its records are meant, see `transforms.formats.base.Piece`; None: all.
+        piece: Which of its records are meant, see `transforms.formats.pieces.Piece`; None: all.
     """
 
     rank: int
