@@ -13,7 +13,6 @@ at once.
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -75,9 +74,12 @@ class LevenshteinDistance:
         points = (codes + np.where(codes >= first, number, 0)).astype("<u4")
         text = points.tobytes().decode("utf-32-le")
         offsets = variants.offsets.tolist()
-        # An array, as one look-up takes many of them.
-        self._texts = np.array([text[a:b] for a, b in pairwise(offsets)], object)
         self.lengths = np.diff(variants.offsets)
+        # An array, as one look-up takes many of them. Those of like length are asked for together,
+        # so they lie together in memory.
+        order = np.argsort(self.lengths, kind="stable").tolist()
+        self._texts = np.empty(len(order), object)
+        self._texts[order] = [text[offsets[row] : offsets[row + 1]] for row in order]
         n = variants.n_variants
         cells = codes * n + np.repeat(np.arange(n), self.lengths)
         bags = np.bincount(cells, minlength=n * len(used))
@@ -94,7 +96,8 @@ class LevenshteinDistance:
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
         """Returns int64[n], the numbers of edits."""
         texts = self._texts[candidates].tolist()
-        return self._edits([self._texts[variant]], texts, score_cutoff=cutoff)[0]
+        # In this order several are compared at once.
+        return self._edits(texts, [self._texts[variant]], score_cutoff=cutoff)[:, 0]
 
 
 class EmbeddingDistance:
