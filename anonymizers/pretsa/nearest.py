@@ -52,17 +52,17 @@ class _Remembering:
 
     def __init__(self, n_variants: int) -> None:
         self._is_left = np.ones(n_variants, bool)
-        self._others: dict[int, np.ndarray] = {}
+        self._nearest: dict[int, np.ndarray] = {}
 
     def remove(self, variants: np.ndarray) -> None:
         self._is_left[variants] = False
 
     def nearest(self, variant: int) -> int:
-        nearest = self._others.get(variant, np.zeros(0, np.int64))
+        nearest = self._nearest.get(variant, np.zeros(0, np.int64))
         nearest = nearest[self._is_left[nearest]]
         if not len(nearest):
             nearest = self._all_nearest(variant)
-        self._others[variant] = nearest[1:]
+        self._nearest[variant] = nearest
         return int(nearest[0])
 
     def _all_nearest(self, variant: int) -> np.ndarray:
@@ -80,8 +80,13 @@ class _ByBounds(_Remembering):
     def _all_nearest(self, variant: int) -> np.ndarray:
         candidates = np.flatnonzero(self._is_left)
         bounds = self._distance.bounds(variant, candidates)
-        order = np.argsort(bounds, kind="stable")
         search = _Search(self._distance, variant)
+        is_first = bounds == bounds.min()
+        search.look_at(candidates[is_first])
+        # Few of the others are left to be sorted.
+        is_next = ~is_first & (bounds <= search.best)
+        candidates, bounds = candidates[is_next], bounds[is_next]
+        order = np.argsort(bounds, kind="stable")
         first, size = 0, _FIRST_LOOK
         while first < len(order):
             look = order[first : first + size]
