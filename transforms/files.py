@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -176,38 +175,16 @@ def holds_files(folder: str) -> bool:
     return bool(FileSystems.match([FileSystems.join(folder, "**")], [1])[0].metadata_list)
 
 
-@dataclass(frozen=True)
-class FileState:
-    """How a file looks from outside; two that differ are not the same file as it was.
-
-    Attributes:
-        n_bytes: Its size.
-        stamp: When it was written, as exactly as its file system tells, and which file it is.
-    """
-
-    n_bytes: int
-    stamp: tuple[float, int]
-
-
-def listed_in(folder: str) -> dict[str, FileState]:
-    """Returns the files that lie in a folder itself, by name; none: it is not there."""
+def names_in(folder: str) -> list[str]:
+    """Returns the names of the files that lie in a folder itself; none: it is not there."""
     if is_on_this_machine(folder):
-        states = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_file():
-                    stat = entry.stat()
-                    states[entry.name] = FileState(stat.st_size, (stat.st_mtime_ns, stat.st_ino))
-        return states
+            return [entry.name for entry in entries if entry.is_file()]
+        return []
     from apache_beam.io.filesystems import FileSystems
 
     listed = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
-    return {
-        file.path.rpartition("/")[2]: FileState(
-            file.size_in_bytes, (file.last_updated_in_seconds, 0)
-        )
-        for file in listed
-    }
+    return [file.path.rpartition("/")[2] for file in listed]
 
 
 def delete_files(paths: Sequence[str]) -> None:

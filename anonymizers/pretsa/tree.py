@@ -82,13 +82,15 @@ class MergedTree:
 
         self._passing = self.trie.counts.copy()  # cases by node
         self._staying = self.trie.counts.copy()  # of these, those with their own duration there
-        # An upper bound of the distance of each node, which is computed only when it could matter.
-        self._at_most = np.full(n_nodes, np.inf)
         self._durations = durations
         self._rows = durations.offsets(len(variants.codes))
         self._reference, self._places = ActivityDurations.of(
             variants.codes[durations.groups], durations.values, durations.counts
         )
+        # An upper bound of the distance of each node, which is computed again only when it could
+        # matter.
+        of_nodes = self.trie.nodes[durations.groups]
+        self._at_most = self._reference.distances(of_nodes, self._places, durations.counts, n_nodes)
         self._protect_ends = protect_ends
         self._pending = list(range(1, n_nodes))  # nodes that may violate k or t, a heap
         # A heap of all live variants by their cases, and of numbers that are theirs no more.

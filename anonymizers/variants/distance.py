@@ -13,7 +13,6 @@ at once.
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -27,6 +26,9 @@ PenaltyDirection = Literal["text", "paper_formula", "authors_code"]
 
 # Distances are multiples of this, so sums are exact and ties are ties whatever the order of adding.
 UNITS = 1 << 20
+
+# Places that are compared at first, which tell of most variants that they are too far away.
+_PLACES = 8
 
 _SURROGATES = 0xD800, 0x800  # characters that no text may have: the first, and how many
 _CHARACTERS = 0x110000 - _SURROGATES[1]
@@ -75,9 +77,12 @@ class LevenshteinDistance:
         points = (codes + np.where(codes >= first, number, 0)).astype("<u4")
         text = points.tobytes().decode("utf-32-le")
         offsets = variants.offsets.tolist()
-        # An array, as one look-up takes many of them.
-        self._texts = np.array([text[a:b] for a, b in pairwise(offsets)], object)
         self.lengths = np.diff(variants.offsets)
+        # An array, as one look-up takes many of them. Those of like length are asked for together,
+        # so they lie together in memory.
+        order = np.argsort(self.lengths, kind="stable").tolist()
+        self._texts = np.empty(len(order), object)
+        self._texts[order] = [text[offsets[row] : offsets[row + 1]] for row in order]
         n = variants.n_variants
         cells = codes * n + np.repeat(np.arange(n), self.lengths)
         bags = np.bincount(cells, minlength=n * len(used))
@@ -94,7 +99,8 @@ class LevenshteinDistance:
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
         """Returns int64[n], the numbers of edits."""
         texts = self._texts[candidates].tolist()
-        return self._edits([self._texts[variant]], texts, score_cutoff=cutoff)[0]
+        # In this order several are compared at once.
+        return self._edits(texts, [self._texts[variant]], score_cutoff=cutoff)[:, 0]
 
 
 class EmbeddingDistance:
@@ -121,7 +127,11 @@ class EmbeddingDistance:
     ) -> None:
         self._offsets, self._codes = variants.offsets, variants.codes
         self._lengths = np.diff(variants.offsets)
-        self._events = np.rint(event_distances * UNITS).astype(np.int64)
+        # The last of them is no activity, and at no distance from any.
+        self._events = np.pad(np.rint(event_distances * UNITS).astype(np.int64), (0, 1))
+        is_there = np.arange(_PLACES)[:, None] < self._lengths
+        places = np.minimum(self._offsets[:-1] + np.arange(_PLACES)[:, None], len(self._codes) - 1)
+        self._beginnings = np.where(is_there, self._codes[places], len(event_distances))
         if direction == "paper_formula":
             rho_addition, rho_removal = rho_removal, rho_addition
         self._gained, self._lost = round(rho_addition * UNITS), round(rho_removal * UNITS)
@@ -134,11 +144,25 @@ class EmbeddingDistance:
         return n_events * np.where(excess > 0, self._gained, self._lost)
 
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
-        """Returns int64[n], the distances in 1 / UNITS; the cutoff saves nothing here."""
-        begin, end = self._offsets[variant : variant + 2]
-        common = np.minimum(self._lengths[candidates], end - begin)
-        theirs = self._codes[ranges(self._offsets[candidates], common)]
-        ours = self._codes[ranges(np.full(len(candidates), begin), common)]
-        alike = self._events[ours, theirs]
-        sums = np.add.reduceat(alike, offsets_of(common)[:-1])  # no variant is empty
-        return sums + self.bounds(variant, candidates)
+        """Returns int64[n], the distances in 1 / UNITS, or of the first places what exceeds it."""
+        distances = self.bounds(variant, candidates)
+        for ours, theirs in zip(
+            self._beginnings[:, variant].tolist(), self._beginnings, strict=True
+        ):
+            distances += self._events[ours].take(theirs[candidates])
+        common = np.minimum(self._lengths[candidates], self._lengths[variant])
+        is_longer = common > _PLACES
+        if cutoff is not None:
+            is_longer &= distances <= cutoff
+        rows = np.flatnonzero(is_longer)
+        if len(rows):
+            begin = int(self._offsets[variant]) + _PLACES
+            theirs = self._offsets[candidates[rows]] + _PLACES
+            distances[rows] += self._alike(begin, theirs, common[rows] - _PLACES)
+        return distances
+
+    def _alike(self, begin: int, begins: np.ndarray, n_places: np.ndarray) -> np.ndarray:
+        """Sums of the activities' distances over places from there on, at least one of each."""
+        theirs = self._codes[ranges(begins, n_places)]
+        ours = self._codes[ranges(np.full(len(begins), begin), n_places)]
+        return np.add.reduceat(self._events[ours, theirs], offsets_of(n_places)[:-1])

@@ -22,7 +22,7 @@ _LOG = logging.getLogger("tracecloak")
 _LOCK_SECONDS = 600
 _LOCK_PAUSE_SECONDS = 0.01
 # The folders of a store, which others have no business in.
-_FOLDERS = ("ledgers", "operator", "releases")
+_FOLDERS = ("ledgers", "operator", "releases", "units")
 
 
 class StoreFolder:

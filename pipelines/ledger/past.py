@@ -46,7 +46,7 @@ _columns_of = operator.attrgetter(*_NAMES)
 _DEAREST = "the dearest"
 _LOCK_SECONDS = 60
 # Raised with any table but that of the entries: what follows from them is then computed again.
-_VERSION = 1
+_VERSION = 2
 _TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
 _SCHEMA = f"""
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
@@ -65,7 +65,8 @@ _SCHEMA = f"""
     CREATE TABLE windows (scope TEXT, label TEXT, sha256 TEXT, last INTEGER, release_id TEXT,
         output TEXT);
     CREATE INDEX windows_of_scope ON windows (scope);
-    CREATE INDEX windows_with_claims ON windows (scope) WHERE sha256 IS NOT NULL;
+    CREATE INDEX windows_with_claims ON windows (scope, last) WHERE sha256 IS NOT NULL;
+    CREATE INDEX windows_of_claim ON windows (sha256);
     CREATE INDEX windows_of_release ON windows (release_id, output);
     CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
     PRAGMA user_version = {_VERSION};
@@ -166,13 +167,34 @@ class Past:
         tables = ("closed", "unfinished", "entries")
         return any(self._rows("1", table, account=account) for table in tables)
 
-    def claims(self, scope: str) -> list[tuple[str, str]]:
-        """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each."""
+    def claims(self, scope: str, since: int = 0) -> list[tuple[str, str]]:
+        """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each.
+
+        Args:
+            scope: The scope.
+            since: Number of an entry; of the claims up to it, only those whose charges changed
+                since are returned.
+        """
         return self._all(
+            "SELECT label, sha256 FROM windows WHERE scope = ? AND last > ? AND sha256 IS NOT NULL "
+            "ORDER BY last",
+            scope,
+            since,
+        )
+
+    def last_claim(self, scope: str) -> tuple[str, str] | None:
+        """Returns the claim of a scope whose charge changed last, as `claims` does; None: none."""
+        found = self._all(
             "SELECT label, sha256 FROM windows WHERE scope = ? AND sha256 IS NOT NULL "
-            "ORDER BY rowid",
+            "ORDER BY last DESC LIMIT 1",
             scope,
         )
+        return found[0] if found else None
+
+    def window_of(self, scope: str, sha256: str) -> str | None:
+        """Returns the label of the window of a scope that claimed a file; None: none has it now."""
+        found = self._rows("label", "windows", sha256=sha256, scope=scope)
+        return str(found[0][0]) if found else None
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope, in their order."""
@@ -191,11 +213,6 @@ class Past:
             after, before,
         )  # fmt: skip
         return [scope for (scope,) in found]
-
-    def claimed_scopes(self) -> list[str]:
-        """Returns all scopes in which something is claimed."""
-        asked = "SELECT DISTINCT scope FROM windows WHERE sha256 IS NOT NULL ORDER BY 1"
-        return [scope for (scope,) in self._all(asked)]
 
     def spent(self, account: str, window: WindowCharge | None = None) -> Spent:
         """Returns what the charges of an account cost, of the windows of a scope the dearest.

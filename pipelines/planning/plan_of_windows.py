@@ -17,8 +17,6 @@ from tracecloak.schemas.windows.schedule import Schedule, Window
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _YEAR_DAYS = 365.25
-# From so many windows on, a release takes noticeable time for looking at what others counted.
-_MANY_WINDOWS = 20_000
 # From when on days are hard to picture.
 _MANY_DAYS = 60
 
@@ -51,12 +49,6 @@ def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> 
             f"{duration_text(config.partition_spread)} of that, and no others."
         )
     yield from (f"  {sentence}" for sentence in _lateness(schedule, first))
-    if schedule.horizon > _MANY_WINDOWS:
-        yield (
-            f"  {schedule.horizon:,} WINDOWS ARE MANY: each release looks at what all others "
-            "counted, which takes many seconds once there are tens of thousands. Choose a "
-            "longer period, or a shorter horizon and another schedule after it, paid beside this."
-        )
     if is_noisy:
         yield "  A window without a case is released like any other, with noise."
     else:

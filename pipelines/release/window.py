@@ -233,7 +233,7 @@ def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
         return 0
     named = config.model_copy(update={"window": schedule.numbered(0).label})
     window = released_window(named, store, ledger)
-    return 0 if window is None else window.book.check(scope, every_file=True)
+    return 0 if window is None else window.book.verify(scope)
 
 
 def check_due(window: Window, now_us: int | None = None) -> None:

@@ -12,11 +12,11 @@ are the units, all windows together count as many cases of an individual as one 
 cases these are depends only on the individual's own cases and on what was claimed before.
 
 The files are named after their content, and each is complete before the ledger names it. A file
-that the ledger does not name comes from a run that was cut off, and means nothing. Every file that
-the ledger names must be there whenever something is claimed, and every process compares the content
-with the ledger, whether it reads the files or packs of them (see `pipelines.units.addressed`). If a
-file is missing or different, nobody knows what was counted, and no window of the scope is released.
-For the same reason the key of the digests is never replaced.
+that the ledger does not name comes from a run that was cut off, and means nothing. A key store
+reads each file that the ledger names once, compares it with the ledger, and has what was counted in
+an index from then on (`pipelines.units.unit_index`). If a file that it has not read, or that of the
+last window, is missing or different, no window of the scope is released; `windows --verify` reads
+all of them. As nobody could tell what was counted, the key of the digests is never replaced.
 
 Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
 were left out is for the operator alone.
@@ -28,9 +28,11 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -44,15 +46,17 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.past import Past
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
+from tracecloak.pipelines.units.unit_index import KeptIndex, UnitIndex
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine
 
+_Answer = TypeVar("_Answer")
 # A window: its scope and its label.
 _Place = tuple[str, str]
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
-# By so many bits of a digest most cases that are not asked for are told apart.
-_N_BITS = 20
+# Of many files so many are read together, until so many units are taken in together.
+_N_FILES, _N_UNITS = 64, 1 << 20
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
     "for good, release under another schedule, such as one with another origin, whose windows are "
@@ -138,8 +142,8 @@ class UnitBook:
         self._key_fingerprint = key.fingerprint
         self._ledger = ledger
         self._max_cases = max_cases_per_individual
-        self._files: dict[str, _File] = {}
-        self._folders: dict[str, AddressedFiles] = {}
+        store = None if ledger.memory is None else ledger.memory.store
+        self._index = KeptIndex(store, self._folder)
 
     def claim(
         self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
@@ -162,32 +166,23 @@ class UnitBook:
             BookError: The book was changed, lacks a file, or is not that of the release's scope.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        # Earlier claims are read before the ledger is locked; under the lock, only those made
+        # Earlier claims are taken in before the ledger is locked; under the lock, only those made
         # since.
         release = output, release_id, key_fingerprint
-        claimed: dict[str, _Place] = {}
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
-            scopes = {one.window.scope for one in _charged(past, *release)}
-            for scope in scopes:
-                self._check_scope(past, scope)
-                claimed |= _live(past, scope)
-        verified = self._verified(claimed)
+            for scope in {one.window.scope for one in _charged(past, *release)}:
+                self._check_known(past, scope)
 
         def freeze(past: Past, window: WindowCharge) -> str:
-            self._check_scope(past, window.scope)
+            self._check_known(past, window.scope)
             self._check_cap(units, window)
-            others = _live(past, window.scope)
-            verified.update(self._verified(others, known=verified))
-            claims = [(label, verified[sha256].units) for sha256, (_, label) in others.items()]
+            claims = self._claims_on(past, window.scope, units)
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - to_count.weight
             return self._written(_File(window.scope, window.label, n_left_out, to_count))
 
         sha256 = claim(self._ledger, release, freeze)
-        for scope in scopes:  # so that the next one need not open every file
-            live = [name for name, at in claimed.items() if at[0] == scope]
-            self._of_scope(scope).pack(live)
         frozen = self.frozen(*release)
         if frozen is None or frozen.sha256 != sha256:
             raise UsageError(
@@ -212,31 +207,91 @@ class UnitBook:
                 return None
             sha256, window = _sha256(live[-1].claim), live[-1].window
             self._check_scope(past, window.scope)
-        file = self._verified({sha256: window.place})[sha256]
+        file = self._verified(window.scope, {sha256: window.label})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
 
-    def check(self, scope: str | None = None, every_file: bool = False) -> int:
-        """Makes sure that the units of all claims are known; returns the number of their files.
-
-        Args:
-            scope: Of which windows, see `scope_of`; None: all scopes under the key of this book.
-            every_file: Whether to read each file itself, as `windows --verify` does; else a correct
-                copy is enough, see `pipelines.units.addressed`.
+    def check(self, scope: str) -> None:
+        """Makes sure that the units of all claims of a scope are known, see `scope_of`.
 
         Raises:
-            BookError: A file is missing or was changed; or the windows of the scope were counted
-                under another key, which this book does not have.
+            BookError: A file that was not read before, or that of the last window, is missing or
+                was changed; or the windows of the scope were counted under another key, which this
+                book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
+            KeyStoreError: The index cannot be used.
         """
-        claimed: dict[str, _Place] = {}
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
-            if scope is not None:
-                self._check_scope(past, scope)
-            for one in past.claimed_scopes() if scope is None else (scope,):
-                if _key_of(one) == self._key_fingerprint:
-                    claimed |= _live(past, one)
-        return len(self._verified(claimed, every_file=every_file))
+            self._check_known(past, scope)
+
+    def verify(self, scope: str) -> int:
+        """Compares every file of a scope, and what is known of it, with the ledger.
+
+        Returns:
+            The number of files.
+
+        Raises:
+            BookError: A file is missing or was changed, or the index does not say what it says; or
+                as for `check`.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+            KeyStoreError: The index cannot be used.
+        """
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            self._check_known(past, scope)
+            labels = {sha256: label for label, sha256 in past.claims(scope)}
+            weights = self._asked(past, scope, UnitIndex.weights)
+            for files in self._read(scope, labels):
+                every = CountedUnits.merge([file.units for file in files.values()])
+                indexed = self._asked(past, scope, partial(UnitIndex.of_the_same, units=every))
+                for sha256, file in files.items():
+                    of_file = indexed.get(sha256, CountedUnits.merge(()))
+                    if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
+                        of_file.digests, file.units.digests
+                    ):
+                        raise BookError(
+                            f"the key store's index of the book, {self._index.place}, does not say "
+                            f"what window {file.label} counted: its disk failed, or it was "
+                            "changed. Remove that file, which the next release makes anew of the "
+                            "book. Releases of this schedule since then may have counted units "
+                            "twice"
+                        )
+        return len(labels)
+
+    def _asked(self, past: Past, scope: str, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
+        """Returns an answer of the index, which has all claims of a scope by then."""
+
+        def asked(index: UnitIndex) -> _Answer:
+            seq, entry_hash = index.complete_to(scope)
+            last = past.at(seq)
+            # Of a ledger that goes on from that entry only what came since can be new.
+            since = seq if last is not None and last.hash == entry_hash else 0
+            changed = {sha256: label for label, sha256 in past.claims(scope, since)}
+            new = {name: label for name, label in changed.items() if not index.has(name)}
+            for files in self._read(scope, new):
+                index.take_in({sha256: file.units for sha256, file in files.items()})
+            if changed and past.head is not None:
+                index.note_complete(scope, past.head.seq, past.head.hash)
+            return ask(index)
+
+        return self._index.asked(asked)
+
+    def _claims_on(
+        self, past: Past, scope: str, units: CountedUnits
+    ) -> list[tuple[str, CountedUnits]]:
+        """Returns (label, units) of all claims that count, of the cases or individuals of units."""
+        by_file = self._asked(past, scope, lambda index: index.of_the_same(units))
+        labels = ((past.window_of(scope, sha256), of) for sha256, of in by_file.items())
+        return [(label, of) for label, of in labels if label is not None]
+
+    def _check_known(self, past: Past, scope: str) -> None:
+        """Has the index know all claims of a scope, and makes sure that the last one is there."""
+        self._check_scope(past, scope)
+        self._asked(past, scope, lambda index: None)
+        newest = past.last_claim(scope)
+        if newest is not None:
+            label, sha256 = newest
+            self._verified(scope, {sha256: label})
 
     def _check_scope(self, past: Past, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
@@ -278,21 +333,26 @@ class UnitBook:
                 f"{_reason(error)}; mend its disk or its permissions and "
                 "run again"
             ) from error
-        self._files[sha256] = file
         return sha256
 
-    def _verified(
-        self,
-        claimed: Mapping[str, _Place],
-        known: Mapping[str, _File] | None = None,
-        every_file: bool = False,
-    ) -> dict[str, _File]:
+    def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, _File]]:
+        """Reads files as `_verified` does, a piece of them at a time."""
+        files: dict[str, _File] = {}
+        names = list(labels)
+        for at in range(0, len(names), _N_FILES):
+            files |= self._verified(scope, {one: labels[one] for one in names[at : at + _N_FILES]})
+            if sum(file.units.weight for file in files.values()) >= _N_UNITS:
+                yield files
+                files = {}
+        if files:
+            yield files
+
+    def _verified(self, scope: str, labels: Mapping[str, str]) -> dict[str, _File]:
         """Reads the files that claims name, and compares each with the ledger.
 
         Args:
-            claimed: The scope and the label of each file's window, by its SHA-256.
-            known: Files that the caller has read and compared already.
-            every_file: Whether each file is read itself, and no pack or earlier copy is enough.
+            scope: Of the windows.
+            labels: The label of each file's window, by its SHA-256.
 
         Returns:
             The files' content, by SHA-256.
@@ -300,21 +360,15 @@ class UnitBook:
         Raises:
             BookError: One is missing, or not what the ledger says.
         """
-        of_scopes: dict[str, list[str]] = {}
-        for sha256, (scope, _) in claimed.items():
-            if sha256 not in (known or {}):
-                of_scopes.setdefault(scope, []).append(sha256)
-        files = {}
-        for scope, asked in of_scopes.items():
-            contents = self._of_scope(scope).read(asked, every_file)
-            if isinstance(contents, Damage):
-                raise self._damaged(contents, claimed[contents.sha256])
-            for sha256, data in contents.items():
-                files[sha256] = self._parsed(sha256, data, claimed[sha256])
-        return files
+        contents = self._of_scope(scope).read(labels)
+        if isinstance(contents, Damage):
+            raise self._damaged(contents, labels[contents.sha256])
+        return {
+            sha256: self._parsed(sha256, data, (scope, labels[sha256]))
+            for sha256, data in contents.items()
+        }
 
-    def _damaged(self, damage: Damage, window: _Place) -> BookError:
-        _, label = window
+    def _damaged(self, damage: Damage, label: str) -> BookError:
         if damage.is_there:
             return BookError(
                 f"the book of counted units was changed: {damage.path}, what window {label} "
@@ -328,22 +382,20 @@ class UnitBook:
             f"{what}. {_MEND}"
         )
 
-    def _parsed(self, sha256: str, data: memoryview, window: _Place) -> _File:
-        scope, label = window
-        file = self._files.get(sha256)
-        if file is None:
-            try:
-                file = self._files[sha256] = _File.from_bytes(bytes(data))
-            except (ValueError, KeyError, TypeError) as error:
-                raise BookError(
-                    f"{self._path(scope, sha256)} is no file of a book of counted units, "
-                    f"though {self._ledger.place} names it ({type(error).__name__}); use the "
-                    "version of tracecloak that wrote it, or a later one"
-                ) from None
+    def _parsed(self, sha256: str, data: bytes, window: _Place) -> _File:
+        scope, _ = window
+        try:
+            file = _File.from_bytes(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BookError(
+                f"{self._path(scope, sha256)} is no file of a book of counted units, "
+                f"though {self._ledger.place} names it ({type(error).__name__}); use the "
+                "version of tracecloak that wrote it, or a later one"
+            ) from None
         if (file.scope, file.label) != window:
             raise BookError(
                 f"{self._path(scope, sha256)} is of window {file.label} of scope "
-                f"{file.scope}, and {self._ledger.place} names it for window {label}. "
+                f"{file.scope}, and {self._ledger.place} names it for window {window[1]}. "
                 f"{_MEND}"
             )
         return file
@@ -351,9 +403,7 @@ class UnitBook:
     def _of_scope(self, scope: str) -> AddressedFiles:
         # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
         place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
-        if place not in self._folders:
-            self._folders[place] = AddressedFiles(f"{self._folder}/{place}")
-        return self._folders[place]
+        return AddressedFiles(f"{self._folder}/{place}")
 
     def _path(self, scope: str, sha256: str) -> str:
         return self._of_scope(scope).path(sha256)
@@ -376,11 +426,12 @@ def units_to_count(
     Args:
         units: All that belong to the window.
         label: The window's.
-        claims: (Label, units) of all claims that count, this window's own among them.
+        claims: (Label, units) of all claims that count, this window's own among them; what they
+            have of other cases and individuals does not matter.
         max_cases: How many cases of an individual count in all windows together; None: any number.
     """
     windows: dict[str, list[CountedUnits]] = {}
-    for name, claimed in _of_the_same(units, claims):
+    for name, claimed in claims:
         windows.setdefault(name, []).append(claimed)
     of_this_window = _union(windows.pop(label, []))
     others = [_union(of_window) for of_window in windows.values()]
@@ -404,33 +455,6 @@ def units_to_count(
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
     return units.take(is_left & (~is_new | has_room))
-
-
-def _of_the_same(
-    units: CountedUnits, claims: Sequence[tuple[str, CountedUnits]]
-) -> list[tuple[str, CountedUnits]]:
-    """Returns the part of the claims that is of the same cases or individuals as some units.
-
-    By chance it returns a few others, too. This looks through thousands of windows at once, and
-    leaves few to be compared exactly.
-    """
-    filled = [(label, of) for label, of in claims if of.weight]
-    if not filled or units.weight == 0:
-        return filled
-    n_rows = np.array([of.weight for _, of in filled])
-    words = np.concatenate([of.digests[:, 0] for _, of in filled])
-    asked = np.unique(units.digests[:, 0])
-    # Few words begin like one that is asked for, so few are searched for.
-    begins = np.zeros(1 << _N_BITS, bool)
-    begins[asked >> np.uint64(64 - _N_BITS)] = True
-    is_same = begins[words >> np.uint64(64 - _N_BITS)]
-    places = np.minimum(np.searchsorted(asked, words[is_same]), len(asked) - 1)
-    is_same[is_same] = asked[places] == words[is_same]
-    ends = np.cumsum(n_rows)
-    hit = np.unique(np.searchsorted(ends, np.flatnonzero(is_same), "right"))
-    return [
-        (filled[at][0], filled[at][1].take(is_same[ends[at] - n_rows[at] : ends[at]])) for at in hit
-    ]
 
 
 def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
@@ -475,11 +499,6 @@ def _charged(past: Past, output: str, release_id: str, key_fingerprint: str) -> 
     of_windows = windowed(entries)
     of_release = charges_of(entries, output, release_id, key_fingerprint)
     return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
-
-
-def _live(past: Past, scope: str) -> dict[str, _Place]:
-    """Returns the windows of a scope that have claims that count, by the SHA-256 of their files."""
-    return {sha256: (scope, label) for label, sha256 in past.claims(scope)}
 
 
 def _sha256(claim: Entry | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from tests.support.keys import release_key
 from tests.support.ledgers import account, reservation
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.units.unit_book import UnitBook, scope_of
@@ -67,20 +69,31 @@ def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> Uni
     return UnitBook(str(folder), KEY, ledger, max_cases)
 
 
-def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> None:
+def fork_and_claim(
+    url: str, folder: str, n_processes: int, n_cases: int, first: int = 0, keys: str | None = None
+) -> None:
     """Forks processes that each claim the same cases for another window at once, and draw.
 
     To be run in a process without threads, by `ledgers.python`.
+
+    Args:
+        url: Of the ledger.
+        folder: Of the book.
+        n_processes: How many.
+        n_cases: `c0` and so on.
+        first: Number of the first release; the others follow.
+        keys: Folder of a key store that all of them use; None: none has one.
     """
     gate, opener = os.pipe()
     children = []
-    for number in range(n_processes):
+    for number in range(first, first + n_processes):
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 os.close(opener)
-                ledger = Ledger(url, {"a": account()}, patience_seconds=120)
+                store = None if keys is None else KeyStore(Path(keys))
+                ledger = Ledger(url, {"a": account()}, patience_seconds=120, store=store)
                 book = book_at(folder, ledger)
                 # Each has a case of its own, too, so that no two files are the same.
                 mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])

@@ -18,7 +18,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.files import join, listed_in, open_raw, write_new
+from tracecloak.transforms.files import join, names_in, open_raw, write_new
 from tracecloak.transforms.keys.reference import KeyReference
 
 _ENDING = ".units"
@@ -71,7 +71,7 @@ class WindowPart:
 
     def found_units(self) -> CountedUnits:
         """Returns all units that were found."""
-        names = sorted(name for name in listed_in(self.found) if name.endswith(_ENDING))
+        names = sorted(name for name in names_in(self.found) if name.endswith(_ENDING))
         paths = [join(self.found, name) for name in names]
         return CountedUnits.merge([CountedUnits.from_bytes(_read(path)) for path in paths])
 

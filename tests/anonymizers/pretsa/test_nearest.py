@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,11 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.pretsa import tree
 from tracecloak.anonymizers.pretsa.nearest import Targets, targets_of
 from tracecloak.anonymizers.pretsa.tree import MergedTree
-from tracecloak.anonymizers.variants.distance import LevenshteinDistance, VariantDistance
+from tracecloak.anonymizers.variants.distance import (
+    EmbeddingDistance,
+    LevenshteinDistance,
+    VariantDistance,
+)
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError
@@ -122,3 +127,31 @@ def test_counts_beyond_a_byte_are_not_cut() -> None:
     order = np.diff(variants.offsets).tolist()
     targets.remove(np.array([order.index(300)]))
     assert order[targets.nearest(order.index(300))] == 290
+
+
+@pytest.mark.parametrize("direction", ["edits", "text", "authors_code"])
+def test_whoever_is_left_the_nearest_is_the_first_of_those_at_the_smallest_distance(
+    direction: Any,
+) -> None:
+    """Asked again and again, as goals are merged away: also of those that were as near before."""
+    for seed in range(12):
+        draw = np.random.default_rng(seed)
+        lengths = draw.integers(1, 24, 60)
+        codes = draw.integers(0, 3, lengths.sum()).astype(np.int32)
+        sequences = encode_sequences(offsets_of(lengths), codes)
+        variants = VariantHistogram.from_sequences(sequences, np.ones(60, np.int64))
+        apart = draw.integers(0, 3, (3, 3)) * (1 - np.eye(3)) / 2  # with many ties
+        distance: VariantDistance = LevenshteinDistance(variants)
+        if direction != "edits":
+            distance = EmbeddingDistance(variants, apart, 0.5, 0.25, direction)
+        targets = targets_of(distance, variants.n_variants)
+        left = np.arange(variants.n_variants)
+        for _ in range(40):
+            gone = draw.choice(left, min(2, len(left) - 1), replace=False)
+            left = np.setdiff1d(left, gone)
+            targets.remove(gone)
+            for variant in draw.integers(0, 6, 3).tolist():
+                expected = left[np.argmin(distance.between(variant, left, None))]
+                assert targets.nearest(variant) == expected
+            if len(left) == 1:
+                break

@@ -76,7 +76,7 @@ def test_a_case_that_another_window_counted_is_left_out_and_told(world: World) -
     assert found is not None and found.n_left_out == 1
     assert Path(found.path).read_bytes().endswith(units(["c3"]).to_bytes())
     assert world.book.frozen("/out", "r3", "k") is None
-    world.book.check()
+    world.book.check(scope())
     assert world.ledger.verify() == []
 
 
@@ -359,14 +359,14 @@ def test_who_claims_between_reading_and_locking_is_not_overlooked(
 ) -> None:
     world.ledger.reserve(of_window(1, "2026-11"))
     other = World(world.folder)
-    verified = UnitBook._verified
+    check = UnitBook._check_known
 
-    def late(book: UnitBook, *asked: Any, **named: Any) -> Any:
-        monkeypatch.setattr(UnitBook, "_verified", verified)
+    def late(book: UnitBook, *asked: Any) -> None:
+        check(book, *asked)
+        monkeypatch.setattr(UnitBook, "_check_known", check)
         other.claim(2, "2026-12", units(["c1"]))
-        return verified(book, *asked, **named)
 
-    monkeypatch.setattr(UnitBook, "_verified", late)
+    monkeypatch.setattr(UnitBook, "_check_known", late)
     claimed = world.book.claim("/out", "r1", "k", units(["c1", "c2"]))
     assert rows(claimed.units) == rows(units(["c2"]))
 
@@ -390,7 +390,7 @@ def test_a_file_that_the_ledger_does_not_name_means_nothing(
     monkeypatch.undo()
     assert len(world.files()) == 1
     assert [entry.action for entry in world.ledger.entries()] == ["reserve"]
-    world.book.check()
+    world.book.check(scope())
     assert world.claim(2, "2026-12", units(["c1"])).weight == 1
     assert world.book.claim("/out", "r1", "k", units(["c1"])).units.weight == 0
 
@@ -403,7 +403,7 @@ def test_a_part_of_a_file_that_a_run_left_is_in_nobodys_way(world: World) -> Non
     path.write_bytes(path.read_bytes()[:-3])
     assert world.claim(1, "2026-11", units(["c1"])).weight == 1
     assert len(world.files()) == 2
-    book_at(world.folder / "book", world.ledger).check()
+    book_at(world.folder / "book", world.ledger).check(scope())
 
 
 def test_a_rerun_after_the_claim_draws_on_what_was_claimed(world: World) -> None:
@@ -436,7 +436,7 @@ def test_a_file_that_is_gone_stops_the_scope_and_no_other(world: World) -> None:
     path.unlink()
     fresh = book_at(world.folder / "book", world.ledger)
     for stopped in (
-        lambda: world.book.check(),
+        lambda: world.book.check(scope()),
         lambda: fresh.check(scope()),
         lambda: world.claim(3, "2026-12", units(["c1"])),
         lambda: world.book.frozen("/out", "r1", "k"),
@@ -447,7 +447,7 @@ def test_a_file_that_is_gone_stops_the_scope_and_no_other(world: World) -> None:
     fresh.check(other)
     assert world.claim(4, "2026-12", units(["c1"]), scope=other).weight == 0
     path.write_bytes(kept)
-    fresh.check()
+    fresh.check(scope())
     assert fresh.claim("/out", "r3", "k", units(["c1"])).units.weight == 0
 
 
@@ -462,11 +462,23 @@ def test_a_file_that_was_changed_stops_the_scope(world: World, change: str) -> N
         "a bit": data[:-1] + bytes([data[-1] ^ 1]), "cut": data[:-16],
         "another's": other.read_bytes(), "empty": b"",
     }[change])  # fmt: skip
-    for book in (world.book, book_at(world.folder / "book", world.ledger)):  # cached or not
+    fresh = book_at(world.folder / "book", world.ledger)
+    for ask in (
+        lambda: fresh.check(scope()),
+        lambda: fresh.claim("/out", "r2", "k", units([])),
+        lambda: fresh.verify(scope()),
+        lambda: world.book.verify(scope()),
+    ):
         with pytest.raises(BookError, match="was changed"):
-            book.check()
-        with pytest.raises(BookError, match="was changed"):
-            book.claim("/out", "r2", "k", units([]))
+            ask()
+    # Who has compared it with the ledger before knows what was counted.
+    world.book.check(scope())
+    assert rows(world.claim(3, "2027-01", units(["c1", "c3"]))) == rows(units(["c3"]))
+    path.write_bytes(data)
+    other.unlink()
+    assert world.book.frozen("/out", "r1", "k") is not None
+    with pytest.raises(BookError, match="is not there"):
+        world.book.verify(scope())
 
 
 def test_a_book_that_is_another_folder_is_told(world: World) -> None:
@@ -495,7 +507,7 @@ def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World, change: 
     connection.close()
     for ask in (
         lambda: world.book.claim("/out", "r2", "k", units(["c1"])),
-        world.book.check,
+        lambda: world.book.check(scope()),
         lambda: world.book.frozen("/out", "r1", "k"),
     ):
         with pytest.raises(LedgerError, match="does not say what tracecloak wrote"):
@@ -510,7 +522,6 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
     fresh = release_key(8)
     lost = UnitBook(str(world.folder / "book"), fresh, world.ledger, None)
     now = scope(book_key_fingerprint=fresh.fingerprint)
-    lost.check()  # it has claimed nothing yet, and nobody said for what it is asked
     with pytest.raises(BookError, match=rf"under book key {KEY.fingerprint}.*book\.secret"):
         lost.check(now)
     world.ledger.reserve(of_window(2, "2026-12", scope=now))
@@ -576,7 +587,7 @@ def test_a_copy_of_the_folder_does_as_well(world: World) -> None:
     world.claim(1, "2026-11", units(["c1"]))
     shutil.move(world.folder / "book", world.folder / "moved")
     moved = book_at(f"{world.folder}/moved/", world.ledger)
-    moved.check()
+    moved.check(scope())
     found = moved.frozen("/out", "r1", "k")
     assert found is not None and found.path.startswith(f"{world.folder}/moved/{scope()}/")
 

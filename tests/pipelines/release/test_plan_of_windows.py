@@ -13,9 +13,8 @@ from tests.support.releasing import csv_log, small_rows
 from tests.support.windows import MONTHS, schedule
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.planning.plan import plan_lines
-from tracecloak.pipelines.planning.plan_of_windows import composition_lines, window_lines
+from tracecloak.pipelines.planning.plan_of_windows import composition_lines
 
 SECTION: dict[str, Any] = {
     "origin": "2026-01-01",
@@ -148,10 +147,3 @@ def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
 def test_of_one_window_one_is_said() -> None:
     lines = list(composition_lines(schedule(horizon=1), SPENDS, 3, False))
     assert lines[1] == "There is one window, so that is what all windows cost."
-
-
-@pytest.mark.parametrize("horizon", [20_000, 20_001])
-def test_a_long_horizon_is_called_long(horizon: int) -> None:
-    section = ScheduleConfig.model_validate({**SECTION, "period": "hour", "horizon": horizon})
-    said = " ".join(window_lines(section, section.made("visits"), True))
-    assert (f"{horizon:,} WINDOWS ARE MANY" in said) == (horizon > 20_000)
