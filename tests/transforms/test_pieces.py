@@ -233,7 +233,6 @@ def test_a_column_that_no_piece_has_is_missed_once(
     tmp_path: Path, goes_on: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One that some piece has is not, though others lack it."""
-    caplog.set_level("WARNING", "tracecloak.operator")
     row = {"case_id": "1", "activity": "A"}
     lines = [json.dumps({**row, f"x{i}": 1}) for i in range(4)] + ["{", ""]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
