@@ -264,6 +264,17 @@ def test_a_column_that_no_piece_has_is_missed_once(
     assert not caplog.messages
 
 
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_a_pipeline_misses_a_column_that_no_piece_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str
+) -> None:
+    """The runner of bundles gives a side input what is of other outputs of the same stage."""
+    (tmp_path / "a.jsonl").write_text('{"case_id":"1","activity":"A"}\n' * 20)
+    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 100)
+    with pytest.raises(Exception, match="no column 'timestamp'"), beam.Pipeline(runner) as pipeline:
+        pipeline | ReadFiles(_source(tmp_path))
+
+
 @pytest.mark.parametrize("is_same_size", [False, True])
 def test_a_file_that_changes_after_it_was_divided_is_noticed(
     tmp_path: Path, is_same_size: bool

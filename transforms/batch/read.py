@@ -81,13 +81,16 @@ class ReadFiles(beam.PTransform):
         )
         tallies = outputs[TALLIES]
         if large:
+            # A stage of its own gives them, as Beam's runner of bundles in this process takes for a
+            # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
+            lacking = outputs[_LACKING] | "Lacking" >> beam.Map(_itself)
             # It gives nothing, but no tally of a log is complete before it has ended.
             checked = (
                 begin
                 | "Once" >> beam.Create([None])
                 | "CheckPieces"
                 >> beam.FlatMap(
-                    _check_pieces, source, self._operator_folder, pvalue.AsIter(outputs[_LACKING])
+                    _check_pieces, source, self._operator_folder, pvalue.AsIter(lacking)
                 ).with_output_types(ReadTally)
             )
             tallies = (tallies, checked) | "Tallies" >> beam.Flatten()
@@ -115,6 +118,10 @@ def _pieces(
     looks = sorted(of_file[1], key=lambda one: one[1])
     for piece in pieces.pieces_by(source, looks[0][0], [look for _, _, look in looks]):
         yield (piece,)
+
+
+def _itself(lacking: tuple[SourceFile, Lacks]) -> tuple[SourceFile, Lacks]:
+    return lacking
 
 
 def _check_pieces(
