@@ -83,7 +83,7 @@ class ReadFiles(beam.PTransform):
         if large:
             # A stage of its own gives them, as Beam's runner of bundles in this process takes for a
             # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
-            lacking = outputs[_LACKING] | "Lacking" >> beam.Map(_itself)
+            lacking = outputs[_LACKING] | "Lacking" >> beam.Map(lambda one: one)
             # It gives nothing, but no tally of a log is complete before it has ended.
             checked = (
                 begin
@@ -118,10 +118,6 @@ def _pieces(
     looks = sorted(of_file[1], key=lambda one: one[1])
     for piece in pieces.pieces_by(source, looks[0][0], [look for _, _, look in looks]):
         yield (piece,)
-
-
-def _itself(lacking: tuple[SourceFile, Lacks]) -> tuple[SourceFile, Lacks]:
-    return lacking
 
 
 def _check_pieces(
