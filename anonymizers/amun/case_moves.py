@@ -18,6 +18,7 @@ from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.distinct import stable_order
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.dafsa import Dafsa
@@ -105,21 +106,70 @@ def draw_moves(
     clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
     order = needy[np.argsort(clocks, kind="stable")]
     wanted = needs[order]
-    variants = _picked(dafsa, counts, order, wanted, randomness, purpose).tolist()
+    variants = _picked(dafsa, counts, order, wanted, randomness, purpose)
+    n = len(counts)
+    counter, starts, others = _counters(dafsa, order, wanted, variants)
 
-    # Lists, because most steps read or raise a dozen numbers, which numpy is slow at.
-    starts, path = dafsa.variants.offsets.tolist(), dafsa.path.tolist()
-    added = [0] * dafsa.n_transitions
-    picks = [0] * len(counts)
+    # Lists, because most steps read or raise a few numbers, which numpy is slow at.
+    turns = zip(counter.tolist(), wanted.tolist(), strict=True)
+    picked, begins, ends = variants.tolist(), starts[:-1].tolist(), starts[1:].tolist()
+    raised = others.tolist()
+    added = [0] * (n + len(order))
     first = 0
-    for transition, want in zip(order.tolist(), wanted.tolist(), strict=True):
-        if added[transition] < want:
-            for variant in variants[first : first + want]:
-                picks[variant] += 1
-                for taken in path[starts[variant] : starts[variant + 1]]:
-                    added[taken] += 1
+    for number, want in turns:
+        if added[number] < want:
+            for variant in picked[first : first + want]:
+                added[variant] += 1
+                for other in raised[begins[variant] : ends[variant]]:
+                    added[other] += 1
         first += want
-    return np.array(picks, np.int64)
+    return np.array(added[:n], np.int64)
+
+
+def _counters(
+    dafsa: Dafsa, order: np.ndarray, wanted: np.ndarray, variants: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which counters say what was added, so that a pick raises few.
+
+    Counter v is of the picks of variant v, and counter n_variants + k of the transition of turn k.
+    Most transitions have one variant, so its counter is theirs. No counter is looked at after its
+    transition's turn, and frequent transitions have early ones: a variant that is picked later need
+    not raise them.
+
+    Args:
+        dafsa: The automaton.
+        order: int64[n], the transitions by their turns.
+        wanted: int64[n], how many picks each asks for.
+        variants: int64[sum of wanted], the picks.
+
+    Returns:
+        (counter int64[n] of each turn; starts int64[n_variants + 1] and int64[starts[-1]], CSR rows
+        of the counters that a pick of each variant raises beside its own).
+    """
+    n_variants, n = len(dafsa.variants.offsets) - 1, len(order)
+    variant_of, only = _takers(dafsa)
+    turn_of = np.full(dafsa.n_transitions, -1)
+    turn_of[order] = np.arange(n)
+    earliest = np.full(n_variants, n)
+    earliest[variants[::-1]] = np.repeat(np.arange(n), wanted)[::-1]  # the last assignment holds
+    turns = turn_of[dafsa.path]
+    is_raised = (turns > earliest[variant_of]) & (only[dafsa.path] < 0)
+    lengths = np.bincount(variant_of[is_raised], minlength=n_variants)
+    counter = np.where(only[order] < 0, n_variants + np.arange(n), only[order])
+    return counter, offsets_of(lengths), n_variants + turns[is_raised]
+
+
+def _takers(dafsa: Dafsa) -> tuple[np.ndarray, np.ndarray]:
+    """int64[n_positions], the variant of each position, and int64[n_transitions].
+
+    The latter is the one variant that takes a transition, or -1 where several do.
+    """
+    variant_of = np.repeat(np.arange(dafsa.variants.n_variants), np.diff(dafsa.variants.offsets))
+    only = np.empty(dafsa.n_transitions, np.int64)
+    only[dafsa.path] = variant_of
+    # An automaton without cycles: a variant takes a transition once.
+    only[np.bincount(dafsa.path, minlength=dafsa.n_transitions) > 1] = -1
+    return variant_of, only
 
 
 def draw_moves_of_the_authors(
@@ -167,18 +217,23 @@ def _picked(
     purpose: str,
 ) -> np.ndarray:
     """int64[sum of wanted], variants through each transition with their numbers as weights."""
-    lengths = np.diff(dafsa.variants.offsets)
-    frequency = dafsa.contingency_table_of(counts)
+    variant_of, only = _takers(dafsa)
+    asked = np.repeat(transitions, wanted)
+    picked = only[asked]
+    drawn = np.flatnonzero(picked < 0)  # nothing is to be drawn where there is no choice
+    of_draw = asked[drawn]
     # Positions by transition, with running numbers of cases: a variant through a transition is
     # found by its case number.
-    variant_of = np.repeat(np.arange(len(counts)), lengths)[dafsa.by_transition]
-    cases_upto = np.cumsum(counts[variant_of])
-    first_position = offsets_of(np.bincount(dafsa.path, minlength=dafsa.n_transitions))
-    cases_before = np.concatenate([[0], cases_upto])[first_position[:-1]]
+    is_drawn = np.zeros(dafsa.n_transitions, bool)
+    is_drawn[of_draw] = True
+    positions = np.flatnonzero(is_drawn[dafsa.path])
+    variants = variant_of[positions[stable_order(dafsa.path[positions])]]
+    cases_upto = np.cumsum(counts[variants])
+    frequency = dafsa.contingency_table_of(counts)
+    cases_before = np.cumsum(frequency * is_drawn) - frequency
 
-    number = ranges(np.zeros(len(transitions), np.int64), wanted)
-    cells = cell_numbers(np.repeat(transitions, wanted).astype(np.uint64))
-    words = randomness.words(f"{purpose}/pick", cells, number)
-    tickets = np.repeat(cases_before[transitions], wanted)
-    tickets += below(words[:, 0], np.repeat(frequency[transitions], wanted))
-    return variant_of[np.searchsorted(cases_upto, tickets, side="right")]
+    number = ranges(np.zeros(len(transitions), np.int64), wanted)[drawn]
+    words = randomness.words(f"{purpose}/pick", cell_numbers(of_draw.astype(np.uint64)), number)
+    tickets = cases_before[of_draw] + below(words[:, 0], frequency[of_draw])
+    picked[drawn] = variants[np.searchsorted(cases_upto, tickets, side="right")]
+    return picked

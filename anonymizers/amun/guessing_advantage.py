@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.statistics.durations import DurationTable, segmented_search
+from tracecloak.schemas.statistics.durations import DurationTable
 
 
 def epsilon_of_prior(prior: np.ndarray, guessing_advantage: float) -> np.ndarray:
@@ -100,14 +100,15 @@ class PriorKnowledge:
     @classmethod
     def of(cls, table: DurationTable, n_groups: int, rule: PriorRule) -> PriorKnowledge:
         """Evaluates Equation 1 on every distinct value; linear in their number, times a search."""
-        offsets = table.offsets(n_groups)
+        index = table.index(n_groups)
+        offsets = index.offsets
         smallest, largest = table.extremes(n_groups)
         group, value = table.groups, table.values
         lower = value - rule.below[group]
         lower = np.where(rule.is_clamped[group], np.maximum(lower, smallest[group]), lower)
         cumulative = np.concatenate([[0], np.cumsum(table.counts)])
-        upto = cumulative[segmented_search(value, offsets, group, value + rule.above[group])]
-        before = cumulative[segmented_search(value, offsets, group, lower)]
+        upto = cumulative[index.search(group, value + rule.above[group])]
+        before = cumulative[index.search(group, lower)]
         total = (cumulative[offsets[1:]] - cumulative[offsets[:-1]])[group]
         widths = (largest - smallest)[group]
         return cls(upto - before, total, widths == 0, widths)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from tracecloak.anonymizers.logs.estimates import (
     of_clipped,
 )
 from tracecloak.schemas.arrays.distinct import distinct_counts
+from tracecloak.schemas.arrays.merging import offsets_of, order_of_small
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
@@ -136,14 +138,19 @@ def _by_occurrences(
     row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
     pairs, times = distinct_counts(row_of * n + variants.codes)
     cases, code = variants.counts[pairs // n].astype(np.float64), pairs % n
-    place = {name: i for i, name in enumerate(names.names.to_pylist())}
+    # By activity, and the pairs of each in their order: a slice each.
+    order = order_of_small(code, n)
+    cases, times = cases[order], times[order]
+    ends = offsets_of(np.bincount(code, minlength=n)).tolist()
+    slices = (slice(*of) for of in pairwise(ends))
+    own = dict(zip(names.names.to_pylist(), slices, strict=True))
     rows_of: dict[str, list[Measure]] = {}
     for row in measures.rows(sums.OCCURRENCES):
         rows_of.setdefault(row.of[0], []).append(row)
     estimates = {}
     for name, rows in rows_of.items():
-        is_own = code == place.get(name, -1)
-        bins = [_mean_of_bin(row, cases[is_own], times[is_own]) for row in rows]
+        of_name = own.get(name, slice(0))
+        bins = [_mean_of_bin(row, cases[of_name], times[of_name]) for row in rows]
         total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
         # The bin after the last that was counted may have cases that its noise would have hidden.
         last = max(rows, key=lambda row: int(row.of[1]))

@@ -63,12 +63,17 @@ class GranularityOfCases:
         """Counts a batch, each case once."""
         clock = grid_clock(self.time_zone)
         local = clock.local_us(traces.times)
+        # Where the clock leaps over midnight, a date is the first moment after: when the clock was
+        # changed, and at no other time.
+        place = np.maximum(np.searchsorted(clock.since_us, traces.times, side="right") - 1, 0)
+        changed = np.flatnonzero(clock.since_us[place] == traces.times)
         coarsest = np.zeros(traces.n_events, np.int64)
-        for place, granularity in enumerate(GRANULARITIES):
+        for rank, granularity in enumerate(GRANULARITIES):
             over = local % GRID_US[granularity]
-            # Where the clock leaps over midnight, a date is the first moment after.
-            is_on = (over == 0) | (clock.first_us(local - over) == traces.times)
-            coarsest[is_on] = place
+            is_on = over == 0
+            begins = clock.first_us(local[changed] - over[changed])
+            is_on[changed] |= begins == traces.times[changed]
+            coarsest[is_on] = rank
         n = traces.n_cases
         of_cases = np.full(n, _N_CELLS - 1)
         np.minimum.at(of_cases, np.repeat(np.arange(n), traces.lengths), coarsest)

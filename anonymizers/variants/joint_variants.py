@@ -24,7 +24,7 @@ To measure many views of a log and to fit one that agrees with them: McKenna, Sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -60,7 +60,7 @@ from tracecloak.anonymizers.variants.markov_chain import (
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.distinct import distinct_places
-from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published.measures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
@@ -388,56 +388,55 @@ class Measured:
             float64[n, m] sparse, float64[m] noisy sums and float64[m] deviations of their noise, in
             occurrences. Of cells that no proposal reaches nothing can be fitted.
         """
+        from scipy import sparse
+
+        matrices, sums, deviations = [], [], []
+        for rows, columns, values, known, noise in self._blocks(
+            proposals, beside, domain, randomness
+        ):
+            shape = proposals.n_variants, len(known)
+            matrices.append(sparse.csr_matrix((values, (rows, columns)), shape=shape))
+            # Each block takes several times what is kept of it.
+            del rows, columns, values
+            sums.append(known)
+            deviations.append(np.full(len(known), noise.width / noise.units))
+        # The entries of a row are in the order of their columns, in which products add them up.
+        matrix = sparse.hstack(matrices, "csr")
+        return matrix, np.concatenate(sums), np.concatenate(deviations)
+
+    def _blocks(
+        self,
+        proposals: VariantHistogram,
+        beside: Sequence[Compared],
+        domain: Domain,
+        randomness: Randomness,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]]:
+        """Yields blocks of columns: rows, columns and values of entries, the sums, their noise."""
+        yield (*self._of_chain(proposals), self.chain_noise)
+        noise = self.marginals_noise
+        row, cell = self.marginals.entries(proposals)
+        used, place = distinct_places(cell)
+        noisy = self.counts[used]
+        note_occurrences(self.marginals, used, noisy, noise, domain.vocabulary, randomness)
+        del cell
+        yield row, place, np.ones(len(row)), noisy / noise.units, noise
+        del row, place
+        seen = np.arange(self.seen.n_variants)
+        yield seen, seen, np.ones(len(seen)), self.seen.counts.astype(float), self.seen_noise
+        for of in beside:
+            rows, columns, values, measured, noise = of.compared(proposals)
+            yield rows, columns, values, measured / noise.units, noise
+
+    def _of_chain(
+        self, proposals: VariantHistogram
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         flows = VariantFlows.of(proposals, self.cells)
         units = self.chain_noise.units
         squares = flows.squares[flows.rows]
         clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
-        row, cell = self.marginals.entries(proposals)
-        used, place = distinct_places(cell)
-        noisy = self.counts[used]
-        noise, names = self.marginals_noise, domain.vocabulary
-        note_occurrences(self.marginals, used, noisy, noise, names, randomness)
         reached, column = distinct_places(flows.keys)
-        of_chain = self.chain[np.searchsorted(self.cells.possible, reached)]
-        n_seen = self.seen.n_variants
-        blocks = (
-            (flows.rows, column, clipped / units, of_chain, self.chain_noise),
-            (row, place, np.ones(len(row)), noisy, self.marginals_noise),
-            (np.arange(n_seen), np.arange(n_seen), np.ones(n_seen), None, self.seen_noise),
-            *(of.compared(proposals) for of in beside),
-        )
-        entries, sums, deviations = [], [], []
-        for rows, columns, values, measured, noise in blocks:
-            known = self.seen.counts.astype(float) if measured is None else measured / noise.units
-            entries.append((rows, columns, values, len(known)))
-            sums.append(known)
-            deviations.append(np.full(len(known), noise.width / noise.units))
-        matrix = _side_by_side(proposals.n_variants, entries)
-        return matrix, np.concatenate(sums), np.concatenate(deviations)
-
-
-def _side_by_side(
-    n_rows: int, blocks: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, int]]
-) -> sparse.csr_matrix:
-    """Blocks of (rows, columns, values, number of columns) as one matrix; no entry occurs twice.
-
-    The entries of a row are in the order of their columns, in which products add them up.
-    """
-    from scipy import sparse
-
-    n_columns = 0
-    sizes = [np.bincount(rows, minlength=n_rows) for rows, *_ in blocks]
-    offsets = offsets_of(np.sum(sizes, axis=0))
-    place = offsets[:-1].copy()  # of each row's next entry
-    columns, values = np.empty(offsets[-1], np.int32), np.empty(offsets[-1])
-    for (row, column, value, width), size in zip(blocks, sizes, strict=True):
-        keys = row * width + column
-        order = slice(None) if (keys[1:] > keys[:-1]).all() else np.argsort(keys)
-        places = ranges(place, size)
-        columns[places], values[places] = column[order] + n_columns, value[order]
-        place += size
-        n_columns += width
-    return sparse.csr_matrix((values, columns, offsets), shape=(n_rows, n_columns))
+        measured = self.chain[np.searchsorted(self.cells.possible, reached)]
+        return flows.rows, column, clipped / units, measured / units
 
 
 def _noisy_marginals(

@@ -350,7 +350,7 @@ def draw_walks(
         is_first[at[1:]] |= went[1:] != went[:-1]
         goes_on = went != end
         at, come = at[goes_on], went[goes_on]
-        taken.append((at, come.astype(np.int32)))
+        taken.append((at.astype(np.int32), come.astype(np.int32)))
         lengths[at] += 1
     offsets = offsets_of(lengths)
     codes = np.empty(offsets[-1], np.int32)

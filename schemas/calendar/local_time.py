@@ -77,9 +77,8 @@ class LocalClock:
 def _clock(time_zone: str, first_us: int, last_us: int) -> LocalClock:
     zone = zone_of(time_zone)
 
-    def offset(second: int) -> int:
-        moment = _EPOCH + datetime.timedelta(seconds=second)
-        return (moment.astimezone(zone).utcoffset() or datetime.timedelta()) // _MICROSECOND
+    def offset(second: int) -> datetime.timedelta | None:
+        return datetime.datetime.fromtimestamp(second, zone).utcoffset()
 
     second, last = first_us // _SECOND_US, last_us // _SECOND_US
     since, offsets = [first_us], [offset(second)]
@@ -94,7 +93,8 @@ def _clock(time_zone: str, first_us: int, last_us: int) -> LocalClock:
             offsets.append(offset(high))
             second = high
         second = following
-    return LocalClock(np.array(since, np.int64), np.array(offsets, np.int64))
+    offsets_us = [(of or datetime.timedelta()) // _MICROSECOND for of in offsets]
+    return LocalClock(np.array(since, np.int64), np.array(offsets_us, np.int64))
 
 
 def zone_of(time_zone: str) -> ZoneInfo:

@@ -116,25 +116,26 @@ class MarginalCells:
         is_long = lengths > 1
         second[is_long] = codes[begins[is_long] + 1]
         before_last[is_long] = codes[ends[is_long] - 2]
-        cells = np.stack(
-            [
-                lengths,
-                self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
-                self.first_cells[codes[begins], second],
-                self.last_cells[codes[ends - 1], before_last],
-            ],
-            axis=1,
+        columns = (
+            lengths,
+            self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
+            self.first_cells[codes[begins], second],
+            self.last_cells[codes[ends - 1], before_last],
         )
         base, n_bins = self._first_of_activities, len(_OCCURRENCES) + 1
         keys = np.repeat(of_variant * n, lengths)
         keys += codes
         if self.has_absent:
             counts = np.bincount(keys, minlength=n * len(of_variant)).reshape(-1, n)
-            cells = np.hstack([cells, base + np.arange(n) * n_bins + _bins(counts)])
+            cells = np.empty((len(of_variant), len(columns) + n), np.int64)
+            cells[:, : len(columns)] = np.stack(columns, axis=1)
+            cells[:, len(columns) :] = _bins(counts)
+            cells[:, len(columns) :] += base + np.arange(n) * n_bins
             return np.repeat(of_variant, cells.shape[1]), cells.ravel()
         pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
         is_counted = _ranks(pairs // n, first) < self._most_activities
         row, activity = np.divmod(pairs[is_counted], n)
+        cells = np.stack(columns, axis=1)
         rows = np.concatenate([np.repeat(of_variant, cells.shape[1]), row])
         of_activities = base + activity * n_bins + _bins(counts[is_counted])
         return rows, np.concatenate([cells.ravel(), of_activities])

@@ -9,12 +9,10 @@ construction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.distinct import stable_order
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import word_bytes
 from tracecloak.schemas.events.traces import TraceBatch
@@ -97,11 +95,6 @@ class Dafsa:
         """
         weights = np.repeat(counts, np.diff(self.variants.offsets))
         return sum_groups(self.path, weights, self.n_transitions)
-
-    @cached_property
-    def by_transition(self) -> np.ndarray:
-        """int64[n_positions], the positions of `path` in the order of their transitions."""
-        return stable_order(self.path)
 
     def counts_of(self, variants: VariantHistogram) -> np.ndarray:
         """Returns int64[n_variants], the counts of another histogram by this automaton's variants.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.distinct import stable_order
+from tracecloak.schemas.arrays.distinct import distinct_counts, stable_order
 from tracecloak.schemas.arrays.merging import sum_groups
 
 
@@ -32,9 +33,14 @@ class DurationTable:
     @classmethod
     def from_events(cls, groups: np.ndarray, values: np.ndarray) -> DurationTable:
         """Counts the pairs of events given in any order."""
-        return cls._collapse(
-            groups.astype(np.int32), values.astype(np.int64), np.ones(len(groups), np.int64)
-        )
+        groups, values = groups.astype(np.int64), values.astype(np.int64)
+        least, largest = int(values.min(initial=0)), int(values.max(initial=0))
+        bits = (largest - least).bit_length()
+        if bits + int(groups.max(initial=0)).bit_length() > 62:
+            return cls._collapse(groups.astype(np.int32), values, np.ones(len(groups), np.int64))
+        # Pairs as one integer each are sorted without their places.
+        pairs, counts = distinct_counts(groups << bits | values - least)
+        return cls((pairs >> bits).astype(np.int32), (pairs & ((1 << bits) - 1)) + least, counts)
 
     @classmethod
     def _collapse(cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> DurationTable:
@@ -121,63 +127,79 @@ class DurationIndex:
 
     def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Returns int64[n], the positions of pairs, all of which the table has."""
-        return segmented_search(self.values, self.offsets, groups, values) - 1
+        return self.search(groups, values) - 1
 
+    def search(self, segments: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        """Finds, in each query's own group, how many values are at most the query.
 
-def segmented_search(
-    values: np.ndarray, offsets: np.ndarray, segments: np.ndarray, queries: np.ndarray
-) -> np.ndarray:
-    """Finds, in each query's own sorted segment, how many values are at most the query.
+        Args:
+            segments: int[m], the group of each query.
+            queries: int64[m].
 
-    Args:
-        values: int64[n], sorted within each segment.
-        offsets: int64[n_segments+1], CSR offsets of the segments.
-        segments: int[m], the segment of each query.
-        queries: int64[m].
-
-    Returns:
-        int64[m], `offsets[segment]` plus the number of values in the segment that are <= query.
-    """
-    if 8 * len(queries) >= len(values) > 0:
-        packed = _packed_search(values, offsets, segments, queries)
+        Returns:
+            int64[m], `offsets[segment]` plus the number of values in the group that are <= query.
+        """
+        packed = self._packed if 8 * len(queries) >= len(self.values) > 0 else None
         if packed is not None:
-            return packed
-    low = offsets[segments]
-    high = offsets[segments + 1]
-    active = np.flatnonzero(low < high)
-    while len(active):
-        middle = (low[active] + high[active]) >> 1
-        right = values[middle] <= queries[active]
-        low[active[right]] = middle[right] + 1
-        high[active[~right]] = middle[~right]
-        active = active[low[active] < high[active]]
-    return low
+            return packed.search(segments, queries)
+        low = self.offsets[segments]
+        high = self.offsets[segments + 1]
+        active = np.flatnonzero(low < high)
+        while len(active):
+            middle = (low[active] + high[active]) >> 1
+            right = self.values[middle] <= queries[active]
+            low[active[right]] = middle[right] + 1
+            high[active[~right]] = middle[~right]
+            active = active[low[active] < high[active]]
+        return low
+
+    @cached_property
+    def _packed(self) -> _PackedPairs | None:
+        return _PackedPairs.of(self.values, self.offsets)
 
 
-def _packed_search(
-    values: np.ndarray, offsets: np.ndarray, segments: np.ndarray, queries: np.ndarray
-) -> np.ndarray | None:
-    """The same by one sorted array of keys, (segment, value) in 62 bits; None if they do not fit.
+@dataclass(frozen=True, eq=False)
+class _PackedPairs:
+    """The pairs of an index as one sorted array of keys, in 62 bits.
 
     Pays where there are about as many queries as values: they are looked up in their order.
+
+    Attributes:
+        keys: int64[n_pairs].
+        smallest: int64[n_groups], of each group's values.
+        largest: int64[n_groups], likewise.
+        base: int64[n_groups], what to add to a value of a group.
     """
-    filled = np.flatnonzero(np.diff(offsets))
-    smallest = np.zeros(len(offsets) - 1, np.int64)
-    largest = np.full(len(offsets) - 1, -1, np.int64)
-    smallest[filled] = values[offsets[filled]]
-    largest[filled] = values[offsets[filled + 1] - 1]
-    # A place below the smallest value, for queries below all values.
-    spans = largest.astype(np.float64) - smallest + 2
-    if spans.sum() >= 2.0**62:
-        return None
-    widths = largest - smallest + 2
-    base = np.cumsum(widths) - widths - smallest + 1
-    keys = values + np.repeat(base, np.diff(offsets))
-    sought = np.clip(queries, smallest[segments] - 1, largest[segments]) + base[segments]
-    order = stable_order(sought)
-    places = np.empty(len(queries), np.int64)
-    places[order] = np.searchsorted(keys, sought[order], side="right")
-    return places
+
+    keys: np.ndarray
+    smallest: np.ndarray
+    largest: np.ndarray
+    base: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, offsets: np.ndarray) -> _PackedPairs | None:
+        """Returns the keys; None if they do not fit."""
+        filled = np.flatnonzero(np.diff(offsets))
+        smallest = np.zeros(len(offsets) - 1, np.int64)
+        largest = np.full(len(offsets) - 1, -1, np.int64)
+        smallest[filled] = values[offsets[filled]]
+        largest[filled] = values[offsets[filled + 1] - 1]
+        # A place below the smallest value, for queries below all values.
+        spans = largest.astype(np.float64) - smallest + 2
+        if spans.sum() >= 2.0**62:
+            return None
+        widths = largest - smallest + 2
+        base = np.cumsum(widths) - widths - smallest + 1
+        return cls(values + np.repeat(base, np.diff(offsets)), smallest, largest, base)
+
+    def search(self, segments: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        """Returns what `DurationIndex.search` does."""
+        sought = np.clip(queries, self.smallest[segments] - 1, self.largest[segments])
+        sought += self.base[segments]
+        order = stable_order(sought)
+        places = np.empty(len(queries), np.int64)
+        places[order] = np.searchsorted(self.keys, sought[order], side="right")
+        return places
 
 
 _SECOND_US = 1_000_000

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import joined, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import ranges, sum_groups
 from tracecloak.schemas.statistics.clipped_cells import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -153,12 +153,16 @@ class VariantFlows:
         """
         n, offsets = variants.n_variants, variants.offsets
         cuts = np.searchsorted(offsets, np.arange(0, len(variants.codes), _PIECE), side="right") - 1
-        pieces = [
-            (begin, *_vectors(offsets[begin : end + 1], variants.codes, cells))
-            for begin, end in pairwise(np.unique(np.append(cuts, n)).tolist())
-        ]
-        rows = joined(begin + own for begin, own, _, _ in pieces)
-        keys, counts = (joined(piece[column] for piece in pieces) for column in (2, 3))
+        # An arc has one entry, or two; what is not filled takes no memory.
+        most = (1 + cells.has_whole) * (len(variants.codes) + n)
+        rows, keys, counts = (np.empty(most, np.int64) for _ in range(3))
+        filled = 0
+        for begin, end in pairwise(np.unique(np.append(cuts, n)).tolist()):
+            row, key, count = _vectors(offsets[begin : end + 1], variants.codes, cells)
+            piece = slice(filled, filled + len(row))
+            rows[piece], keys[piece], counts[piece] = begin + row, key, count
+            filled = piece.stop
+        rows, keys, counts = rows[:filled], keys[:filled], counts[:filled]
         return cls(rows, keys, counts, sum_groups(rows, counts**2, n), variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:

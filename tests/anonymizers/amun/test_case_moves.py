@@ -17,6 +17,8 @@ from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import Recording
 from tracecloak.anonymizers.amun.case_moves import draw_moves
+from tracecloak.anonymizers.noise.randomness import below, cell_numbers, uniform
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.dafsa import Dafsa
@@ -124,6 +126,41 @@ def test_every_draw_of_a_pass_has_a_cell_of_its_own() -> None:
     assert len(keyed.asked["moves/pick"]) == 9 * PAPER.n_transitions
     for asked in keyed.asked.values():
         assert len(set(asked)) == len(asked)
+
+
+def test_nothing_is_drawn_where_one_variant_takes_a_transition() -> None:
+    keyed = Recording(release_key(), "release", "input", "configuration")
+    dafsa = dafsa_of(["AB", "AC"], [3, 4])
+    draw_moves(dafsa, dafsa.variants.counts, np.full(dafsa.n_transitions, 2), keyed, "moves")
+    taken = np.bincount(dafsa.path)
+    shared = np.flatnonzero(taken > 1)
+    assert 0 < len(shared) < dafsa.n_transitions
+    assert {cell for cell, _, _ in keyed.asked["moves/pick"]} == set(shared.tolist())
+
+
+@given(automata_and_needs(), st.integers(0, 100))
+def test_picks_are_those_of_a_pass_that_raises_every_transition(
+    case: tuple[Dafsa, np.ndarray, np.ndarray], number: int
+) -> None:
+    """The algorithm as it is written, one ticket after the other."""
+    dafsa, counts, needs = case
+    keyed, paths = randomness(number), paths_of(dafsa)
+    needy = np.flatnonzero(needs)
+    words = keyed.words("moves/order", cell_numbers(needy.astype(np.uint64)))
+    frequency = dafsa.contingency_table_of(counts)
+    clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
+    added, picks = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
+    for transition in needy[np.argsort(clocks, kind="stable")].tolist():
+        if added[transition] >= needs[transition]:
+            continue
+        through = [v for v, path in enumerate(paths) if transition in path]
+        cases = np.repeat(through, counts[through])
+        cell = cell_numbers(np.full(needs[transition], transition, np.uint64))
+        tickets = keyed.words("moves/pick", cell, np.arange(needs[transition]))[:, 0]
+        for variant in cases[below(tickets, len(cases))].tolist():
+            picks[variant] += 1
+            added[paths[variant]] += 1
+    assert draw_moves(dafsa, counts, needs, keyed, "moves").tolist() == picks.tolist()
 
 
 # --- the law of the moves -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tracecloak.anonymizers.times.granularity import (
     changed_granularities,
     decide_granularity,
 )
+from tracecloak.anonymizers.times.time_range import grid_clock
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.calendar.time_grid import GRANULARITIES
@@ -77,6 +78,19 @@ def test_dates_are_those_of_the_local_clock(zone):
 
 
 # --- sensitivity ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", ["Africa/Cairo", "America/Sao_Paulo", "Pacific/Apia"])
+def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids(zone):
+    clock = grid_clock(zone)
+    steps = np.array([-DAY_US, -HOUR_US, -1, 0, 1, MINUTE, HOUR_US, 5 * HOUR_US, DAY_US])
+    times = np.unique(clock.since_us[1:, None] + steps)
+    local, expected = clock.local_us(times), np.zeros(len(times), np.int64)
+    for i, step in enumerate(GRIDS):
+        over = local % step
+        expected[(over == 0) | (clock.first_us(local - over) == times)] = i
+    log = [(f"c{i}", "A", time) for i, time in enumerate(times.tolist())]
+    assert counts_of(log, zone) == np.bincount(expected, minlength=6).tolist()
 
 
 @pytest.mark.parametrize("max_units", [1, 2])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.statistics.durations import DurationTable, segmented_search
+from tracecloak.schemas.statistics.durations import DurationIndex, DurationTable
 
 FAR = 2**62
 values = st.one_of(st.integers(-3, 3), st.sampled_from([-FAR, FAR, FAR - 1]))
@@ -65,6 +65,26 @@ def test_an_index_tells_where_each_pair_stands(rows):
     assert counted.tolist() == table.counts.tolist()
 
 
+@given(pairs, st.integers(0, 30))
+def test_pieces_merge_into_the_table_of_all(rows, cut):
+    whole = DurationTable.merge([table_of(rows[:cut]), table_of(rows[cut:])])
+    assert whole == table_of(rows)
+
+
+def test_many_pairs_are_counted_as_few_are():
+    """Enough of them to be packed into one key, and to be sorted by it."""
+    rng = np.random.default_rng(5)
+    groups, values = rng.integers(0, 300, 5_000), rng.integers(-9, 2_000, 5_000) ** 3
+    table = DurationTable.from_events(groups, values)
+    rows = zip(groups.tolist(), values.tolist(), strict=True)
+    counted = zip(
+        *(getattr(table, name).tolist() for name in ("groups", "values", "counts")), strict=True
+    )
+    assert [((g, v), n) for g, v, n in counted] == sorted(Counter(rows).items())
+    index = table.index(300)
+    assert index.find(table.groups, table.values).tolist() == list(range(table.weight))
+
+
 def test_tables_are_equal_if_all_pairs_are():
     tables = [
         table_of(rows) for rows in ([(0, 1)], [(0, 2)], [(1, 1)], [(0, 1), (0, 1)], [], [(0, 1)])
@@ -74,7 +94,7 @@ def test_tables_are_equal_if_all_pairs_are():
     assert tables[0] != "table"
 
 
-# --- segmented_search -----------------------------------------------------------------------------
+# --- search in segments ---------------------------------------------------------------------------
 
 
 def search(segments: list[list[int]], queries: list[tuple[int, int]]) -> list[int]:
@@ -82,7 +102,7 @@ def search(segments: list[list[int]], queries: list[tuple[int, int]]) -> list[in
     flat = np.array([value for segment in segments for value in segment], np.int64)
     asked = np.array(queries, np.int64).reshape(-1, 2)
     kept = offsets.copy()
-    found = segmented_search(flat, offsets, asked[:, 0], asked[:, 1])
+    found = DurationIndex(offsets, flat).search(asked[:, 0], asked[:, 1])
     assert offsets.tolist() == kept.tolist()
     return found.tolist()
 
