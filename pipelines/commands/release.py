@@ -33,7 +33,6 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--metrics_for",
         choices=("public", "operator"),
-        default="public",
         help="operator: also tell how long the run took, which follows the data, in a file that "
         "only its owner can read; by default public",
     )
@@ -57,7 +56,7 @@ def run(given: Given) -> int:
     began = time.monotonic()
     flags = dict(given.flags)
     metrics, lineage = flags.pop("metrics", None), flags.pop("lineage", None)
-    audience, otlp_endpoint = flags.pop("metrics_for"), flags.pop("otlp_endpoint", None)
+    audience, otlp_endpoint = flags.pop("metrics_for", "public"), flags.pop("otlp_endpoint", None)
     if metrics is not None:
         from tracecloak.pipelines.outcomes.metrics import check_metrics
 
