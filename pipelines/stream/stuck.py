@@ -10,12 +10,14 @@ operator, until somebody deletes the note of it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_store
@@ -23,7 +25,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, make_private_folder, write_anew
-from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.stream.standing import Standing
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -62,6 +64,15 @@ def check_stuck_after(config: StreamConfig) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Stuck:
+    """The content of a note: the step, in how many starts, and what the last one waited for."""
+
+    step: int | None
+    n_starts: int
+    why: str
+
+
 class StuckNote:
     """At which step a stream was stuck, and in how many starts one after the other."""
 
@@ -79,9 +90,9 @@ class StuckNote:
         Raises:
             StaysStuck: It was stuck at one step too often, and nobody has mended it.
         """
-        step, n_starts = self._read()
-        if n_starts >= _MOST_STARTS:
-            raise self._stays(step, n_starts)
+        note = self._read()
+        if note.n_starts >= _MOST_STARTS:
+            raise self._stays(note)
 
     def add(self, step: int, why: str) -> TracecloakError:
         """Notes that the stream is stuck, for the operator; returns the error that it ends with.
@@ -90,31 +101,29 @@ class StuckNote:
             step: The step that is due.
             why: A sentence of what it waits for; empty: nobody knows.
         """
-        before, n_starts = self._read()
-        n_starts = n_starts + 1 if step == before else 1
+        before = self._read()
+        note = _Stuck(step, before.n_starts + 1 if step == before.step else 1, why)
         make_private_folder(self.folder)
-        write_anew(str(self.path), json.dumps({"step": step, "n_starts": n_starts}).encode())
-        error = self._stays(step, n_starts) if n_starts >= _MOST_STARTS else None
-        with operator_log(str(self.folder)):
-            _OPERATOR.warning("stuck at step %d, start %d: %s", step, n_starts, why)
-            if error is not None:
-                _OPERATOR.error("%s", error)
-        return error or stuck_at(step, why)
+        write_anew(str(self.path), json.dumps(dataclasses.asdict(note)).encode())
+        stays = note.n_starts >= _MOST_STARTS
+        error = self._stays(note) if stays else stuck_at(step, why)
+        with kept_on_worker(str(self.folder)):  # unless the epoch keeps it already
+            _OPERATOR.warning("start %d that was stuck: %s", note.n_starts, error)
+        return error
 
-    def _read(self) -> tuple[int | None, int]:
+    def _read(self) -> _Stuck:
         try:
-            note = json.loads(self.path.read_bytes())
-            return int(note["step"]), int(note["n_starts"])
+            return _Stuck(**json.loads(self.path.read_bytes()))
         except FileNotFoundError:
-            return None, 0
-        except (ValueError, KeyError, TypeError):  # of a disk that was full
-            return None, 1
+            return _Stuck(None, 0, "")
+        except (ValueError, TypeError):  # of a disk that was full
+            return _Stuck(None, 1, "")
 
-    def _stays(self, step: int | None, n_starts: int) -> StaysStuck:
+    def _stays(self, note: _Stuck) -> StaysStuck:
         return StaysStuck(
-            f"the stream was stuck at step {step} in {n_starts} starts one after the other, and "
-            f"stays down. {self.folder} says what it waited for: mend that, delete {self.path}, "
-            "and run the same command again, which spends nothing twice"
+            f"the stream was stuck at step {note.step} in {note.n_starts} starts one after the "
+            f"other, and stays down. Mend what it waited for, delete {self.path}, and run the same "
+            "command again, which spends nothing twice" + _waited(note.why)
         )
 
 
@@ -123,8 +132,12 @@ def stuck_at(step: int, why: str) -> Stuck:
     return Stuck(
         f"step {step} is due for longer than stuck_after, and was not published: the stream ends. "
         "Run the same command again, which goes on from here and spends nothing twice"
-        + (f". It waited: {why}" if why else "")
+        + _waited(why)
     )
+
+
+def _waited(why: str) -> str:
+    return f". It waited: {why}" if why else ""
 
 
 class Overdue:

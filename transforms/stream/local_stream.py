@@ -170,7 +170,7 @@ class LocalStream:
             complete_us = min(source.watermark_us(), now_us)
         finally:  # also where the clocks differ by too much
             self._standing.clock_offset_us = source.clock_offset_us
-        self._standing.lag_us = None if complete_us < 0 else now_us - complete_us
+        self._standing.complete_us = None if complete_us < 0 else complete_us
         after, decided = self._stream.advance(self._state, complete_us)
         if after is not self._state:
             self._store.replace(after, self._positions, decided)

@@ -18,8 +18,8 @@ class Standing:
             can.
         sink_away: Why ledger, files or topic do not take a step now; None: they do.
         clock_offset_us: How far this machine's clock is ahead of the service's; None: not known.
-        lag_us: How long before now the oldest message may have been published that was not read;
-            None: not known. This and what follows are numbers of the data.
+        complete_us: Before this all messages were read, microseconds since 1970; None: not known.
+            This and what follows are numbers of the data.
         n_open_cases: Cases that are open.
         n_messages: Messages that were read by this process.
         n_rejects: Those among them that cannot be read, by reason.
@@ -30,7 +30,7 @@ class Standing:
     source_away: str | None = None
     sink_away: str | None = None
     clock_offset_us: int | None = None
-    lag_us: int | None = None
+    complete_us: int | None = None
     n_open_cases: int = 0
     n_messages: int = 0
     n_rejects: Counter[str] = field(default_factory=Counter)
