@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     CASE_ID,
@@ -401,5 +401,7 @@ def named(file: SourceFile) -> Iterator[None]:
     """Puts the file's name in front of an error about it."""
     try:
         yield
-    except InputSchemaError as error:
-        raise InputSchemaError(f"{file.path}: {error}") from error
+    except (InputSchemaError, RetryLater) as error:
+        if isinstance(error, RetryLater) and file.path in str(error):  # as stores name it
+            raise
+        raise type(error)(f"{file.path}: {error}") from error

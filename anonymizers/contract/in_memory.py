@@ -25,7 +25,7 @@ from tracecloak.anonymizers.contract.method import (
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.arrays.merging import PiecesByThread
 from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -160,19 +160,19 @@ def decide(
         progress(round_name)
         counters = method.requires(round_name, params)
         drawn_from = randomness if i else randomness.of_units
-        count = partial(_counts, counters, method, params, decisions, randomness, drawn_from)
-        pieces = {name: Pieces(counter.kind) for name, counter in counters.items()}
-        for counts in each(count, traces):
-            for name, count_of_batch in counts.items():
-                pieces[name].add(count_of_batch)
-        statistics = {name: pieces.pop(name).result() for name in counters}
+        pieces = PiecesByThread({name: counter.kind for name, counter in counters.items()})
+        count = partial(_count, pieces, counters, method, params, decisions, randomness, drawn_from)
+        for _ in each(count, traces):
+            pass
+        statistics = pieces.result()
         decide_round = partial(method.decide, round_name, statistics, decisions, params, randomness)
         decisions[round_name] = draws.once(round_name, randomness, decide_round)
         randomness = randomness.after(decided(decisions))
     return randomness, decisions
 
 
-def _counts(
+def _count(
+    pieces: PiecesByThread,
     counters: Mapping[str, Counter],
     method: Anonymizer,
     params: Any,
@@ -180,9 +180,9 @@ def _counts(
     randomness: Randomness,
     drawn_from: Randomness,
     batch: TraceBatch,
-) -> dict[str, Any]:
+) -> None:
     (bounded,) = bound([batch], method, params, randomness)
-    return {name: one.count(bounded, decisions, drawn_from) for name, one in counters.items()}
+    pieces.add({k: one.count(bounded, decisions, drawn_from) for k, one in counters.items()})
 
 
 def released(

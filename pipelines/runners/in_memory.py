@@ -74,7 +74,7 @@ class InMemoryDriver:
                 for batch in traces.taken():
                     counted.add(job.part.counted(batch), means.limits.batch_bytes)
                 traces = counted
-            _write_sketch(spec, traces)
+            _write_sketch(spec, traces, means.workers)
             _foretell(method, spec, traces)
             each = means.workers.each
             randomness, decisions = in_memory.decide(
@@ -229,15 +229,15 @@ def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
     return _Read(file.rank, tally.result(), rejects, lacking)
 
 
-def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:
+def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch], workers: Workers) -> None:
     if spec.sketch is None:
         return
     from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 
     deployment = spec.sketch.key.resolve()
     sketch = Pieces(CaseSketch)
-    for batch in traces:
-        sketch.add(CaseSketch.from_traces(batch, deployment))
+    for piece in workers.each(partial(CaseSketch.from_traces, key=deployment), traces):
+        sketch.add(piece)
     spec.sketch.write(sketch.result(), deployment)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
 from tracecloak.pipelines.runners.held import Block, Hold
 from tracecloak.pipelines.runners.limits import Limits
 from tracecloak.pipelines.runners.workers import Workers
-from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.arrays.merging import PiecesByThread
 from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -32,8 +32,6 @@ _ORDERED_BYTES = 3
 _RUN_BYTES = 1 << 18
 # To write a part takes about so much, however large it is: its texts, a group of rows at a time.
 _WRITTEN_BYTES = 200 << 20
-
-_Batch = tuple[dict[str, Any], list[tuple[int, TraceBatch]]]
 
 
 class LogParts:
@@ -62,20 +60,20 @@ class LogParts:
         Args:
             released: The released cases, and batches without cases that tell its attributes.
         """
-        counted: dict[str, Pieces[Any]] = {
-            "graph": Pieces(DirectlyFollows),
-            "variants": Pieces(VariantHistogram),
-            "times": Pieces(LogTimes),
-            "names": Pieces(ActivityVocabulary),
-        }
+        counts = PiecesByThread(
+            {
+                "graph": DirectlyFollows,
+                "variants": VariantHistogram,
+                "times": LogTimes,
+                "names": ActivityVocabulary,
+            }
+        )
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
         batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
-        for counts, cases_of_parts in self._workers.each(self._looked_at, batches):
-            for name, count in counts.items():
-                counted[name].add(count)
+        for cases_of_parts in self._workers.each(partial(self._looked_at, counts), batches):
             for number, cases in cases_of_parts:
                 self._parts[number].append(self._hold.put(cases))
-        log = LogCounts(**{name: pieces.result() for name, pieces in counted.items()})
+        log = LogCounts(**counts.result())
         folder, manifest, n_parts = self._target.folder, self._target.manifest, len(self._parts)
         n_writers = max(self._limits.n_workers * self._limits.step_bytes // _WRITTEN_BYTES, 1)
         parts = list(self._workers.each(self._write_part, range(n_parts), n_writers))
@@ -85,14 +83,16 @@ class LogParts:
             _LOG.info("wrote %s", beside[-1].path)
         return parts, log, beside
 
-    def _looked_at(self, batch: TraceBatch) -> _Batch:
-        counts = {
-            "graph": DirectlyFollows.from_traces(batch),
-            "variants": VariantHistogram.from_traces(batch),
-            "times": LogTimes.from_traces(batch),
-            "names": batch.vocabulary,
-        }
-        return counts, list(parts_of(batch, self._target.n_parts))
+    def _looked_at(self, counts: PiecesByThread, batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
+        counts.add(
+            {
+                "graph": DirectlyFollows.from_traces(batch),
+                "variants": VariantHistogram.from_traces(batch),
+                "times": LogTimes.from_traces(batch),
+                "names": batch.vocabulary,
+            }
+        )
+        return list(parts_of(batch, self._target.n_parts))
 
     def _write_part(self, number: int) -> OutputFile:
         blocks, self._parts[number] = self._parts[number], []

@@ -7,7 +7,8 @@ whole, so drivers may count batches wherever they lie; `merge(())` is the statis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -77,6 +78,35 @@ class Pieces(Generic[T]):
 
     def __setstate__(self, state: tuple[type[T], list[T]]) -> None:
         self._kind, self._pieces = state
+
+
+class PiecesByThread:
+    """Accumulates pieces of several statistics; every thread merges those that it adds.
+
+    So what takes longest of merging is done side by side. There is one merged piece of each
+    statistic for every thread that adds some.
+    """
+
+    def __init__(self, kinds: Mapping[str, type[Any]]) -> None:
+        """Begins without a piece, of statistics of these kinds by name."""
+        self._kinds = kinds
+        self._of_threads: dict[int, dict[str, Pieces[Any]]] = {}
+
+    def add(self, counts: Mapping[str, Any]) -> None:
+        """Takes in one more piece of some of the statistics, by name."""
+        of_thread = self._of_threads.setdefault(threading.get_ident(), {})
+        for name, piece in counts.items():
+            of_thread.setdefault(name, Pieces(self._kinds[name])).add(piece)
+
+    def result(self) -> dict[str, Any]:
+        """Returns the merged statistics, once no thread adds any more; nothing is held then."""
+        of_threads = list(self._of_threads.values())
+        self._of_threads = {}
+        merged = {}
+        for name, kind in self._kinds.items():
+            pieces = [of_thread.pop(name).result() for of_thread in of_threads if name in of_thread]
+            merged[name] = Pieces(kind, pieces).result()
+        return merged
 
 
 @dataclass(frozen=True)

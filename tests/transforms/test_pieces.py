@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import apache_beam as beam
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.batch.pieces import check_pieces
 from tracecloak.transforms.batch.pieces import pieces as pieces_of
 from tracecloak.transforms.batch.read import ReadFiles
+from tracecloak.transforms.formats import csv
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
@@ -34,6 +36,19 @@ from tracecloak.transforms.sources import EventSource
 BOM = b"\xef\xbb\xbf"
 # Signs of which every way of two or three means something else.
 _CSV = st.text(st.sampled_from('ab,"\n\r\ufeff é'), max_size=60)
+_OPEN = '"open,x'
+_LONG = ["x" * 70 + ",y", '"' + "ab\n" * 30 + '",y']
+_QUOTING = [
+    "p,q",
+    '5" pipe,x',
+    'a"b"c,"x"',
+    '"two\nlines",5"',
+    '"a""\n""b",y',
+    '"x"y",z',
+    '"' + 'a""\n' * 10 + '",y',
+    _OPEN,
+    *_LONG,
+]
 _JSON_LINES = st.lists(
     st.sampled_from(
         [
@@ -103,6 +118,27 @@ def test_csv_is_the_same_in_pieces(
         return
     whole = _read(reader, data, wanted[:2])
     assert _read_in_pieces(reader, data, wanted[:2], n) == whole
+
+
+@given(
+    st.lists(st.sampled_from(_QUOTING) | st.just('5" pipe,x'), max_size=80),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.integers(1, 300),
+    st.sampled_from([16, 100, 1 << 20]),
+    st.booleans(),
+)
+def test_csv_of_any_quotes_is_the_same_in_pieces_and_in_blocks(
+    lines: list[str], line_break: str, n: int, block: int, goes_on: bool
+) -> None:
+    """Quotes that open no field mislead about where a block ends; a record can be too long."""
+    data = line_break.join(["a,b", *lines, ""]).encode()
+    reader = CsvReader(goes_on=goes_on)
+    with mock.patch.multiple(csv, RECORD_BYTES=64, BLOCK_BYTES=block, _CHUNK_BYTES=block // 2):
+        whole = _read(reader, data, "ab")
+        assert _read_in_pieces(reader, data, "ab", n) == whole
+    if not {_OPEN, *_LONG} & set(lines):
+        values, malformed = whole
+        assert len(values) + len(malformed) == len(lines)
 
 
 @given(_JSON_LINES, st.integers(1, 30), st.booleans())
@@ -228,6 +264,17 @@ def test_a_column_that_no_piece_has_is_missed_once(
     assert not caplog.messages
 
 
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_a_pipeline_misses_a_column_that_no_piece_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str
+) -> None:
+    """The runner of bundles gives a side input what is of other outputs of the same stage."""
+    (tmp_path / "a.jsonl").write_text('{"case_id":"1","activity":"A"}\n' * 20)
+    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 100)
+    with pytest.raises(Exception, match="no column 'timestamp'"), beam.Pipeline(runner) as pipeline:
+        pipeline | ReadFiles(_source(tmp_path))
+
+
 @pytest.mark.parametrize("is_same_size", [False, True])
 def test_a_file_that_changes_after_it_was_divided_is_noticed(
     tmp_path: Path, is_same_size: bool
@@ -238,5 +285,5 @@ def test_a_file_that_changes_after_it_was_divided_is_noticed(
     path = tmp_path / "a.csv"
     data = path.read_bytes()
     path.write_bytes(data.replace(b"\n", b" ") if is_same_size else data + b"\n")
-    with pytest.raises(RetryLater, match="was changed"):
+    with pytest.raises(RetryLater, match=r"a\.csv: the input was changed after it was listed"):
         list(source.read(pieces[1], None, []))

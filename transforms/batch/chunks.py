@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+import pyarrow as pa
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -35,10 +36,16 @@ _IN_USE: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 def cut(value: Any) -> Iterator[Chunk]:
     """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
     message = pack(encode(value))
+    give_back()
     name = uuid.uuid4().bytes
     firsts = range(0, len(message), CHUNK_BYTES)
     for number, first in enumerate(firsts):
         yield name, number, len(firsts), message[first : first + CHUNK_BYTES]
+
+
+def give_back() -> None:
+    """Returns to the system what Arrow keeps of memory that it took for a large value."""
+    pa.default_memory_pool().release_unused()
 
 
 def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:

@@ -81,13 +81,16 @@ class ReadFiles(beam.PTransform):
         )
         tallies = outputs[TALLIES]
         if large:
+            # A stage of its own gives them, as Beam's runner of bundles in this process takes for a
+            # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
+            lacking = outputs[_LACKING] | "Lacking" >> beam.Map(lambda one: one)
             # It gives nothing, but no tally of a log is complete before it has ended.
             checked = (
                 begin
                 | "Once" >> beam.Create([None])
                 | "CheckPieces"
                 >> beam.FlatMap(
-                    _check_pieces, source, self._operator_folder, pvalue.AsIter(outputs[_LACKING])
+                    _check_pieces, source, self._operator_folder, pvalue.AsIter(lacking)
                 ).with_output_types(ReadTally)
             )
             tallies = (tallies, checked) | "Tallies" >> beam.Flatten()

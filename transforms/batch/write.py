@@ -21,7 +21,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.arrow_coder import pack, unpack
-from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.chunks import Chunk, give_back, only
 from tracecloak.transforms.batch.commit import Written, commit
 from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import Target
@@ -145,6 +145,7 @@ def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
 
 def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile:
     number, encoded = part
+    give_back()
     batches = [decode(unpack(cases)) for cases in encoded if cases != _NO_CASES]
     return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -39,10 +40,8 @@ BLOCK_BYTES = 4 << 20
 RECORD_BYTES = 16 << 20
 HEADER_CHARACTERS = 1 << 20
 _CHUNK_BYTES = 1 << 20
-_TRIED_CUTS = 8
 # Codecs, as Python names them, of which the byte of an ASCII character is never anything else.
 _OF_ASCII = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
-_PASSED_CUTS = 1000
 
 
 # A year, two groups of digits as in 1/2 or 10:15, or the name of a month beside a digit.
@@ -363,61 +362,66 @@ def _blocks(
 ) -> Iterator[tuple[list[pa.Array], np.ndarray]]:
     """Yields what `parser` makes of `pending` and the chunks behind it, block by block."""
     size = BLOCK_BYTES
-    ended = False
-    while pending or not ended:
+    while True:
         pending, ended = _filled(pending, chunks, size)
-        for cut in [len(pending)] if ended else _cuts(pending, parser.quote):
-            block = parser.parse(pending[:cut])
-            if block is not None:
-                yield block
-                pending = pending[cut:]
-                size = BLOCK_BYTES
-                break
-        else:
-            is_long = len(pending) > RECORD_BYTES
-            if parser.goes_on and (ended or is_long):
-                pending = yield from _passed(pending, chunks, parser, ended)
-                continue
-            if ended:
-                raise InputSchemaError(
-                    'the input ends within a quoted field: it is cut off, or a quote (") is never '
-                    "closed; mend the file: a field that holds quotes is written in quotes, with "
-                    "each of its own doubled"
-                )
-            if is_long:
-                raise InputSchemaError(
-                    f'the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote (") '
-                    "that is never closed makes one: a field that holds quotes is written in "
-                    "quotes, with each of its own doubled"
-                )
+        if not pending:
+            return
+        size = BLOCK_BYTES
+        cut = len(pending) if ended else _likely_cut(pending, parser.quote)
+        block = parser.parse(pending[:cut]) if 0 < cut <= RECORD_BYTES else None
+        if block is None:
+            cut = _last_end(pending, parser)
+            block = (parser.parse(pending[:cut]) or parser.nothing()) if cut else None
+        is_long = len(pending) > RECORD_BYTES
+        if block is not None:
+            yield block
+            pending = pending[cut:]
+        elif not (is_long or ended):
             size = len(pending) + BLOCK_BYTES
+        elif parser.goes_on:
+            yield parser.nothing()
+            pending = _behind_record(pending, chunks, parser)
+        elif is_long:
+            raise InputSchemaError(
+                f'the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote (") '
+                "that is never closed makes one: a field that holds quotes is written in "
+                "quotes, with each of its own doubled"
+            )
+        else:
+            raise InputSchemaError(
+                'the input ends within a quoted field: it is cut off, or a quote (") is never '
+                "closed; mend the file: a field that holds quotes is written in quotes, with "
+                "each of its own doubled"
+            )
 
 
-def _passed(
-    pending: bytes, chunks: Iterator[bytes], parser: _Parser, ended: bool
-) -> Generator[tuple[list[pa.Array], np.ndarray], None, bytes]:
-    """Yields the whole records of `pending`, and passes over what follows if it is too long.
+def _likely_cut(data: bytes, quote: bytes) -> int:
+    """Returns a place behind a line break where most likely a record ends; 0: where is doubtful.
 
-    Returns:
-        What is to be parsed next; nothing if the input has ended.
+    One ends behind the last line break if the number of quotes before it is even, unless a field
+    that is not quoted holds quotes, too.
     """
+    cut = data.rfind(b"\n" if b"\n" in data else b"\r") + 1
+    return 0 if data.count(quote, 0, cut) % 2 else cut
+
+
+def _last_end(data: bytes, parser: _Parser) -> int:
+    """Returns the last place where a record ends, and no record before it is too long; 0: none."""
+    from tracecloak.transforms.formats.pieces import QuotedScanner
+
+    ends = QuotedScanner(parser.delimiter, parser.quote).ends(data)
+    lengths = np.diff(ends, prepend=0)
+    n_fitting = int(np.argmax(np.append(lengths, RECORD_BYTES + 1) > RECORD_BYTES))
+    return int(ends[n_fitting - 1]) if n_fitting else 0
+
+
+def _behind_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> bytes:
+    """Passes over the record that `pending` begins with; returns what was read behind it."""
     scanner = _Scanner(parser.delimiter, parser.quote)
-    start = 0
-    while (end := scanner.end(pending, start)) is not None:
-        start = end
-    whole, rest = pending[:start], pending[start:]
-    if whole:
-        yield parser.parse(whole) or parser.nothing()
-    if not ended and len(rest) <= RECORD_BYTES:
-        return rest
-    if rest:
-        yield parser.nothing()
-    while not ended:
-        chunk = next(chunks, None)
-        end = None if chunk is None else scanner.end(chunk, 0)
-        if chunk is not None and end is not None:
-            return chunk[end:]
-        ended = chunk is None
+    for text in itertools.chain([pending], chunks):
+        end = scanner.end(text, 0)
+        if end is not None:
+            return text[end:]
     if scanner.is_within_quotes:
         _OPERATOR.warning(
             "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
@@ -475,30 +479,6 @@ def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, 
         parts.append(chunk)
         length += len(chunk)
     return b"".join(parts), False
-
-
-def _cuts(data: bytes, quote: bytes) -> Iterator[int]:
-    """Yields some places behind line breaks where a record may end, the likeliest first.
-
-    Line breaks between the same two quotes are alike, so one of them is enough. Mostly one is right
-    if the number of quotes before it is even; but an unquoted field may hold quotes too.
-    """
-    line_break = b"\n" if b"\n" in data else b"\r"
-    quotes = data.count(quote)
-    end = len(data)
-    tried = 0
-    odd: list[int] = []
-    while end >= 0 and tried < _TRIED_CUTS and len(odd) < _PASSED_CUTS:
-        start = data.rfind(quote, 0, end) + 1
-        cut = data.rfind(line_break, start, end) + 1
-        if cut and quotes % 2:
-            odd.append(cut)
-        elif cut:
-            yield cut
-            tried += 1
-        end = start - 1
-        quotes -= 1
-    yield from odd[:_TRIED_CUTS]
 
 
 def _batches(

@@ -151,7 +151,7 @@ def check_size(stream: BinaryIO, n_bytes: int) -> None:
 def changed() -> RetryLater:
     """Returns the error of a file that changes after it was listed."""
     return RetryLater(
-        "an input was changed after it was listed, and nothing was released: run the same command "
+        "the input was changed after it was listed, and nothing was released: run the same command "
         "again once nobody writes to it, or of a copy"
     )
 
@@ -421,6 +421,12 @@ class LineScanner:
         return passed, passed
 
 
+def _breaks(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bool[n]: what is a line break, int64: the places of those behind the first byte)."""
+    is_break = (data == _LINE_FEED) | (data == _CARRIAGE_RETURN)
+    return is_break, np.flatnonzero(is_break[1:]) + 1
+
+
 class QuotedScanner:
     """Counts records of delimited text, whose line breaks within quotes end none.
 
@@ -451,10 +457,7 @@ class QuotedScanner:
         if end < 2:
             return
         data = np.frombuffer(whole, np.uint8, end)
-        is_break = data == _LINE_FEED
-        if b"\r" in whole:
-            is_break |= data == _CARRIAGE_RETURN
-        breaks = np.flatnonzero(is_break[1:]) + 1
+        is_break, breaks = _breaks(data)
         ends_record = ~is_break[breaks - 1]  # no record ends on a blank line
         states, last = self._states(data, breaks)
         for begun in (0, 1):
@@ -468,6 +471,17 @@ class QuotedScanner:
                     self._begins[begun] = at + int(breaks[first[0]]), n_before
             self._n_records[begun] += int(ended.sum())
             self._is_quoted[begun] = last[int(is_quoted)]
+
+    def ends(self, text: bytes) -> np.ndarray:
+        """int64[n], ascending: the places behind line breaks that are not within quotes.
+
+        Args:
+            text: It begins where a record does, and may end anywhere.
+        """
+        data = np.frombuffer(b"\n" + text, np.uint8)
+        _, breaks = _breaks(data)
+        (is_within, _), _ = self._states(data, breaks)
+        return breaks[~is_within]
 
     def _states(
         self, data: np.ndarray, breaks: np.ndarray

@@ -25,6 +25,9 @@ from tests.support.releasing import (
 from tests.support.tiers import at_night
 from tracecloak.pipelines.ledger.ledger import Ledger
 
+# Beam's workers are threads of this process, and one ends so when the engine hangs up.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 N_CASES = 300
 # Of the 25 activities of the log; the others count as __other__.
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home", "X-ray")

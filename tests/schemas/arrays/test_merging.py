@@ -6,7 +6,9 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,7 @@ from hypothesis import strategies as st
 import tracecloak.schemas as schemas
 from tests.support.logs import Event, event_logs, plain, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import Pieces, offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread, offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
 from tracecloak.schemas.events.timeline import StartRange
@@ -340,6 +342,26 @@ def test_small_pieces_are_not_merged_by_default():
         pieces.add(names(i))
     assert held(pieces) == [1] * 100
     assert pieces.result().depth == 1
+
+
+def test_threads_together_merge_what_one_merges():
+    pieces = PiecesByThread({"some": Names, "none": Names})
+    merged_by = set()
+
+    def add(number: int) -> None:
+        both_are_here.wait(10)
+        for i in range(50):
+            pieces.add({"some": names(100 * number + i)})
+        merged_by.add(threading.get_ident())
+
+    both_are_here = threading.Barrier(2)
+    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 3), ThreadPoolExecutor(2) as pool:
+        list(pool.map(add, range(2)))
+        merged = pieces.result()
+    assert len(merged_by) == 2
+    assert merged["some"].names == {*range(50), *range(100, 150)}
+    assert merged["none"].names == set()
+    assert pieces.result()["some"].names == set()  # it holds nothing any more
 
 
 # --- array helpers --------------------------------------------------------------------------------

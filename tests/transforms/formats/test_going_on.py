@@ -215,9 +215,9 @@ def test_a_value_of_200_mb_is_passed_over_without_being_held() -> None:
 
 
 def test_a_column_that_no_event_has_is_told_and_does_not_end_the_reading(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logging.getLogger("tracecloak").addHandler(caplog.handler)
+    monkeypatch.setattr(logging.getLogger("tracecloak"), "propagate", True)
     line = json.dumps({"who": "x"}).encode()
     for reader, data in (
         (XesReader(True), f"<log>{trace('a', 'A')}</log>".encode()),
@@ -311,9 +311,9 @@ def test_a_record_that_is_too_long_is_passed_over_to_its_end(long: str, line_bre
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("n_after", [0, 3, 500])
 def test_a_quote_that_is_never_closed_takes_the_rest_and_that_is_told(
-    n_after: int, caplog: pytest.LogCaptureFixture
+    n_after: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logging.getLogger("tracecloak").addHandler(caplog.handler)
+    monkeypatch.setattr(logging.getLogger("tracecloak"), "propagate", True)
     lines = ["case,step", *(f"c{i},s" for i in range(50)), '"d,s', *["e,s"] * n_after]
     found = read(CsvReader(goes_on=True), "\n".join(lines).encode(), FIELDS)
     assert found == ([(f"c{i}", "s") for i in range(50)], list(range(50)), [50])
