@@ -9,7 +9,8 @@ from tracecloak.schemas.arrays import guided_search
 from tracecloak.schemas.arrays.guided_search import n_at_most
 
 numbers = st.one_of(
-    st.floats(0, 5), st.sampled_from([0.0, 0.5, 1.0, 2.0, np.nextafter(1, 0), 1e-300, 1e300])
+    st.floats(0, 5),
+    st.sampled_from([0.0, -0.0, 0.5, 1.0, 2.0, np.nextafter(1, 0), 5e-324, 1e-300, 1e300]),
 )
 
 
@@ -32,3 +33,15 @@ def test_many_queries_among_the_ends_of_shares() -> None:
     ends = (np.cumsum(shares, axis=1) + np.arange(100)[:, None]).ravel()
     queries = np.concatenate([rng.uniform(0, 100, 20_000), ends, np.nextafter(ends, 0)])
     assert np.array_equal(n_at_most(ends, queries), np.searchsorted(ends, queries, side="right"))
+
+
+def test_whole_numbers_among_borders_far_apart() -> None:
+    rng = np.random.default_rng(4)
+    borders = np.rint(np.geomspace(1_000_000, 10**14, 150)).astype(np.int64)
+    queries = np.concatenate([rng.integers(0, 10**13, 20_000), borders, borders - 1, [0, 2**62]])
+    assert np.array_equal(
+        n_at_most(borders, queries), np.searchsorted(borders, queries, side="right")
+    )
+    far = borders * 2**16 + 1  # not exact as floats
+    below = np.tile(far - 1, 200)
+    assert np.array_equal(n_at_most(far, below), np.searchsorted(far, below, side="right"))
