@@ -89,14 +89,12 @@ class Health:
     def __post_init__(self) -> None:
         """Keeps what is computed once."""
         self._rule = self.config.rule
-        stuck_after = self.config.stuck_after
-        self._alive_seconds = ALIVE_SECONDS if stuck_after is None else stuck_after / _US
 
     def told(self) -> Told:
         """Returns how the stream stands now."""
         now, step = self.now(), self.standing.step
         is_alive = self.ended is None and (
-            self.monotonic() - self.standing.turned_seconds <= self._alive_seconds
+            self.monotonic() - self.standing.turned_seconds <= ALIVE_SECONDS
         )
         at = datetime.datetime.fromtimestamp(int(now), datetime.UTC).isoformat()
         n_due = None if step is None else self._n_due(step, now)
@@ -138,7 +136,7 @@ class Health:
         standing = self.standing
         reasons = []
         if not is_alive:
-            reasons.append(f"the loop has not gone round for {self._alive_seconds:.0f} s")
+            reasons.append(f"the loop has not gone round for {ALIVE_SECONDS:.0f} s")
         reasons += [
             reason
             for reason in (
