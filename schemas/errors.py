@@ -43,6 +43,18 @@ class UnusableRelease(TracecloakError):  # noqa: N818 - what the release would b
     exit_code = 9
 
 
+class Stuck(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
+    """A stream made no step although one was due: it ended, and may be started again as it is."""
+
+    exit_code = 10
+
+
+class StaysStuck(TracecloakError):  # noqa: N818 - likewise
+    """A stream was stuck at one step in several starts: it stays down until somebody mends it."""
+
+    exit_code = 11
+
+
 class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
     """Something that passes was in the way: the same command may be run again as it is.
 

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 ok; 2 usage or configuration; 3 source; 4 budget exhausted; 5 guarantee cannot be met;
     6 failed and nothing was released; 7 released but a later step failed; 9 not usable by public
-    numbers; 75 try again later. The documentation says what each means for a scheduler.
+    numbers; 10 a stream is stuck, and may be started again; 11 it stays stuck; 75 try again later.
+    The documentation says what each means for a scheduler.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _keep_off_screen("json" if "--json" in argv else "table")

@@ -1,80 +1,119 @@
-"""Metrics of scheduled releases, as a text file that Prometheus's node exporter collects.
+"""Metrics of releases and streams for Prometheus, by its own client library.
 
-    tracecloak_windows_released{config="ward.yaml",dataset="hospital"} 12
-    tracecloak_account_epsilon_remaining{account="ward"} 9
+    tracecloak_windows_released{config="ward.yaml",dataset="hospital"} 12.0
+    tracecloak_account_epsilon_remaining{account="ward"} 9.0
 
-One file is of one configuration. It says when the last run ended, with which exit code, and when
-one ended well; how many windows are released, due and late; and what the account has spent and has
-left. The schedule, the ledger and the clock tell all of that. Nothing in it was counted on a log:
-no cases, no records, nothing that was left out.
+A file is of one configuration, and in the text format that Prometheus's node exporter collects. By
+HTTP the same metrics have the OpenMetrics form where the reader asks for it. `metric_table` has all
+of them, and whom each is for.
 
-The exit code and the seconds can depend on the log, as those of every command can: the file is for
-whoever runs the releases.
+The exit code can depend on the log, as that of every command can.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tracecloak.pipelines.outcomes.metric_table import METRICS, Audience, Metric
 from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric as Family
+
+    from tracecloak.pipelines.ledger.balance import Balance
 
 _LOG = logging.getLogger("tracecloak")
 _ENDING = ".prom"
-_SUCCESS = "tracecloak_release_last_success_timestamp_seconds"
-_SAMPLE = re.compile(r'^(\w+)\{config="((?:[^"\\]|\\.)*)".*\} (\S+)$', re.MULTILINE)
+_PREFIX = "tracecloak_"
+_SUCCESS = "release_last_success_timestamp_seconds"
+
+# A number, or for a metric with a further label a number for each value of it; None: nobody can
+# tell, and the metric is left out.
+Value = float | Fraction | Mapping[str, float] | None
 
 
 @dataclass(frozen=True)
-class Windows:
-    """How the windows of a schedule stand.
+class Readings:
+    """The metrics of one configuration at one moment.
 
     Attributes:
-        n_released: Released ones.
-        n_due: Those that could be released and are not, whatever the reason.
-        n_late: Those among them that have been due for longer than a window lasts.
-    """
-
-    n_released: int
-    n_due: int
-    n_late: int
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What a run ends with.
-
-    Attributes:
-        config: The configuration file as it was named.
+        config: The configuration as it was named.
         dataset: Name of the data set; empty: there is none, or the configuration is wrong.
         account: Name of the account that pays; likewise.
-        ended_us: When it ended, microseconds since 1970.
-        exit_code: Its exit code.
-        elapsed_s: Seconds that it took.
-        windows: How the windows stand; None: there is no schedule, or nobody can tell.
-        spent_epsilon: What the account has spent; None: no finite epsilon, or nobody can tell.
-        spent_delta: Likewise.
-        remaining_epsilon: What its cap leaves; None: there is no cap, or nobody can tell.
-        remaining_delta: Likewise.
+        values: By name in `metric_table`; what is missing nobody can tell.
     """
 
     config: str
     dataset: str
     account: str
-    ended_us: int
-    exit_code: int
-    elapsed_s: float
-    windows: Windows | None = None
-    spent_epsilon: Fraction | None = None
-    spent_delta: Fraction | None = None
-    remaining_epsilon: Fraction | None = None
-    remaining_delta: Fraction | None = None
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def of(self, audience: Audience) -> Iterator[tuple[Metric, dict[str, str], float]]:
+        """Yields what an audience may read: the metric, its labels and its value."""
+        for metric in METRICS:
+            value = self.values.get(metric.name)
+            if value is None or metric.audience not in ("public", audience):
+                continue
+            labels = {name: getattr(self, name) for name in metric.labels}
+            parts = value.items() if isinstance(value, Mapping) else [("", value)]
+            for part, number in parts:
+                yield metric, labels | ({metric.by: part} if metric.by else {}), float(number)
+
+
+def account_values(balance: Balance) -> dict[str, Value]:
+    """Returns the metrics of an account."""
+    return {
+        "account_epsilon_spent": balance.spent_epsilon,
+        "account_delta_spent": balance.spent_delta,
+        "account_epsilon_remaining": balance.remaining_epsilon,
+        "account_delta_remaining": balance.remaining_delta,
+    }
+
+
+class _Collector:
+    """Reads the metrics anew whenever somebody asks for them."""
+
+    def __init__(self, read: Callable[[], Readings], audience: Audience) -> None:
+        self._read = read
+        self._audience = audience
+
+    def collect(self) -> Iterator[Family]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for metric, labels, number in self._read().of(self._audience):
+            if metric.name not in families:
+                kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+                families[metric.name] = kind(
+                    _PREFIX + metric.name, metric.meaning, labels=list(labels), unit=metric.unit
+                )
+            families[metric.name].add_metric(list(labels.values()), number)
+        yield from families.values()
+
+
+def registry_of(read: Callable[[], Readings], audience: Audience) -> CollectorRegistry:
+    """Returns a registry of the metrics and of nothing else.
+
+    What the library collects of every process, such as its memory and its processor time, follows
+    the data: it is not among them.
+
+    Args:
+        read: Called whenever somebody asks for the metrics, in a thread of the asker.
+        audience: Whose metrics are shown.
+    """
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(read, audience))
+    return registry
 
 
 def check_metrics(path: str) -> None:
@@ -91,128 +130,69 @@ def check_metrics(path: str) -> None:
         raise UsageError(f"metrics: the folder of {path!r} is not there; make it first")
 
 
-def note_metrics(path: str, metrics: Metrics) -> None:
+def note_metrics(path: str, readings: Readings, audience: Audience = "public") -> None:
     """Writes the file in place of the one before; a reader sees one of them, whole.
 
     A run that failed keeps the time of the last one that ended well, which the file before has.
     If it cannot be written, that is a warning: no release fails for it.
+
+    Args:
+        path: Where it is. Only its owner can read it where it has numbers of the data.
+        readings: What to write.
+        audience: Whose metrics are in it.
     """
     try:
-        before = Path(path).read_text("utf-8") if Path(path).exists() else ""
-        others = {config for _, config, _ in _SAMPLE.findall(before)} - {_escaped(metrics.config)}
-        if others:
+        configs, succeeded_s = _before(Path(path))
+        if configs - {readings.config}:
             _LOG.warning(
                 "metrics: %s holds those of another configuration and stays as it is; give each "
                 "configuration a file of its own", path,
             )  # fmt: skip
             return
-        seconds = metrics.ended_us / 1e6 if metrics.exit_code == 0 else _success_in(before)
-        _write(Path(path), metrics_text(metrics, seconds))
+        values = {_SUCCESS: succeeded_s, **readings.values}
+        text = metrics_text(Readings(readings.config, readings.dataset, readings.account, values),
+                            audience)  # fmt: skip
+        # The exporter is another user.
+        write_in_place(Path(path), text, 0o644 if audience == "public" else 0o600)
     except (OSError, ValueError) as error:
         _LOG.warning("metrics: %s could not be written (%s)", path, type(error).__name__)
 
 
-def _success_in(text: str) -> float | None:
-    return next((float(v) for name, _, v in _SAMPLE.findall(text) if name == _SUCCESS), None)
+def metrics_text(readings: Readings, audience: Audience = "public") -> bytes:
+    """Returns the metrics in Prometheus's text format, which the node exporter reads.
 
-
-def metrics_text(metrics: Metrics, succeeded_s: float | None) -> str:
-    """Returns the metrics in Prometheus's text format, version 0.0.4.
-
-    Args:
-        metrics: What to write.
-        succeeded_s: When a run last ended well, seconds since 1970; None: none is known.
+    It does not read OpenMetrics.
     """
-    return "".join(
-        f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{name}{{{labels}}} {value!r}\n"
-        for name, meaning, labels, value in _samples(metrics, succeeded_s)
-    )
+    from prometheus_client import generate_latest
+
+    return generate_latest(registry_of(lambda: readings, audience))
 
 
-def _samples(
-    metrics: Metrics, succeeded_s: float | None
-) -> Iterator[tuple[str, str, str, float | int]]:
-    """Yields name, help, labels and value; a value that nobody can tell is left out."""
-    gauges = (*_of_config(metrics, succeeded_s), *_of_account(metrics))
-    for name, meaning, labels, value in gauges:
-        if value is not None:
-            yield name, meaning, labels, float(value) if isinstance(value, Fraction) else value
+def write_in_place(path: Path, data: bytes, mode: int) -> None:
+    """Writes a file in place of the one before, so that every reader sees one of them, whole.
 
-
-_Gauge = tuple[str, str, str, float | int | Fraction | None]
-
-
-def _of_config(metrics: Metrics, succeeded_s: float | None) -> tuple[_Gauge, ...]:
-    labels = f'config="{_escaped(metrics.config)}",dataset="{_escaped(metrics.dataset)}"'
-    windows = metrics.windows
-    released, due, late = (
-        (None, None, None)
-        if windows is None
-        else (windows.n_released, windows.n_due, windows.n_late)
-    )
-    return (
-        (
-            "tracecloak_release_last_attempt_timestamp_seconds",
-            "When a run last ended, in any way.", labels, metrics.ended_us / 1e6,
-        ),
-        (
-            "tracecloak_release_last_exit_code",
-            "Exit code of that run; 0: all went well.", labels, metrics.exit_code,
-        ),
-        (
-            "tracecloak_release_last_duration_seconds",
-            "How long that run took.", labels, metrics.elapsed_s,
-        ),
-        (_SUCCESS, "When a run last ended with 0.", labels, succeeded_s),
-        (
-            "tracecloak_windows_released",
-            "Windows that are released.", labels, released,
-        ),
-        (
-            "tracecloak_windows_due",
-            "Windows that could be released and are not.", labels, due,
-        ),
-        (
-            "tracecloak_windows_late",
-            "Those due for longer than a window lasts.", labels, late,
-        ),
-    )  # fmt: skip
-
-
-def _of_account(metrics: Metrics) -> tuple[_Gauge, ...]:
-    labels = f'account="{_escaped(metrics.account)}"'
-    return (
-        (
-            "tracecloak_account_epsilon_spent",
-            "Epsilon that the account has spent.", labels, metrics.spent_epsilon,
-        ),
-        (
-            "tracecloak_account_delta_spent",
-            "Delta that the account has spent.", labels, metrics.spent_delta,
-        ),
-        (
-            "tracecloak_account_epsilon_remaining",
-            "Epsilon that the account has left.", labels, metrics.remaining_epsilon,
-        ),
-        (
-            "tracecloak_account_delta_remaining",
-            "Delta that the account has left.", labels, metrics.remaining_delta,
-        ),
-    )  # fmt: skip
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _write(path: Path, text: str) -> None:
+    Raises:
+        OSError: It cannot be written; the one before is as it was.
+    """
     # It is written beside the old one first, under a name that the collector passes over.
     descriptor, beside = tempfile.mkstemp(dir=path.absolute().parent, prefix=".", suffix=".part")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(beside, 0o644)  # the exporter is another user
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+        os.chmod(beside, mode)
         os.replace(beside, path)
     except BaseException:
         os.unlink(beside)
         raise
+
+
+def _before(path: Path) -> tuple[set[str], float | None]:
+    """Returns whose metrics a file has, and when a run last ended well; nothing if it is none."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    if not path.exists():
+        return set(), None
+    families = list(text_string_to_metric_families(path.read_text("utf-8")))
+    samples = [sample for family in families for sample in family.samples]
+    times = (sample.value for sample in samples if sample.name == _PREFIX + _SUCCESS)
+    return {s.labels["config"] for s in samples if "config" in s.labels}, next(times, None)

@@ -32,6 +32,7 @@ from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local
+from tracecloak.pipelines.stream.operator_keys import OperatorConfig
 from tracecloak.schemas.calendar.time_texts import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -115,7 +116,7 @@ IN_DIGEST = (
 """Fields that change what is published. Others say where it goes, who pays, and what runs it."""
 
 
-class StreamConfig(PayingConfig, MappedConfig):
+class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     """Everything that a stream depends on, and where it goes. Its JSON goes to the output, too."""
 
     release_id: Name

@@ -25,6 +25,7 @@ from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
 from tracecloak.transforms.stream.sources import Source
+from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
 _LOG = logging.getLogger("tracecloak")
@@ -50,15 +51,18 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
         )
     is_new = not is_begun(config)
-    with stopping() as stop:
-        connected = answered(lambda: (_source_of(config, is_new), _sinks_of(config)), stop)
+    standing = Standing()
+    with stopping() as stop, watched(config, standing, stop):
+        connected = answered(
+            lambda: (_source_of(config, is_new), _sinks_of(config)), stop, standing
+        )
         if connected is None:
             folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
             return StreamOutcome(folder, False)
         (opening, source_name), sinks = connected
         with paid_epoch(config) as epoch:
             try:
-                run_epoch(epoch, opening, source_name, sinks, stop)
+                run_epoch(epoch, opening, source_name, sinks, stop, standing=standing)
             except TracecloakError:
                 raise
             except Exception as error:
@@ -79,6 +83,7 @@ def run_epoch(
     sinks: Sequence[Sink],
     stop: threading.Event,
     clock: Callable[[], float] = time.time,
+    standing: Standing | None = None,
 ) -> None:
     """Runs an epoch that is paid for, from where its state is on the disk.
 
@@ -89,6 +94,7 @@ def run_epoch(
         sinks: Take the steps once they are noted and their files are there.
         stop: Set when the stream is to end.
         clock: Seconds since 1970 UTC.
+        standing: Where it says how it stands; None: nobody looks.
 
     Raises:
         TracecloakError: It cannot go on.
@@ -110,7 +116,7 @@ def run_epoch(
     with store.opened(source_name) as state_file:
         if decided is not None and decided >= state_file.state.next_step:
             raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
-        source = answered(lambda: opening(state_file.positions), stop)
+        source = answered(lambda: opening(state_file.positions), stop, standing)
         if source is None:
             return
         files = FileSink(
@@ -124,6 +130,7 @@ def run_epoch(
             _rejecting(epoch),
             config.release_delay,
             clock,
+            standing,
         )
         with contextlib.closing(source):
             is_done = loop.run(source, state_file, stop)
@@ -163,6 +170,17 @@ def stopping() -> Iterator[threading.Event]:
         yield stop
     finally:
         restore()
+
+
+def watched(
+    config: StreamConfig, standing: Standing, stop: threading.Event
+) -> contextlib.AbstractContextManager[None]:
+    """Returns what tells the operator how the stream stands, if anybody asks for it."""
+    if not config.is_watched:
+        return contextlib.nullcontext()
+    from tracecloak.pipelines.stream.operator_side import operator_side
+
+    return operator_side(config, standing, stop)
 
 
 def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -14,7 +15,7 @@ from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
-from tracecloak.pipelines.stream.local_run import run_local, stopping
+from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
 from tracecloak.pipelines.stream.noted_steps import note_kept, noting
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
@@ -27,6 +28,7 @@ from tracecloak.transforms.stream.local_state import older_than_decided
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
+from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps, epoch_folder
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
@@ -74,10 +76,25 @@ def run_stream(
     options = stream_options(config.runner, beam_arguments)
     if messages is None:
         require_reads(config)
+    standing = Standing()
+    with watched(config, standing, threading.Event()):
+        return _run_on_beam(config, options, messages, sinks, standing)
+
+
+def _run_on_beam(
+    config: StreamConfig,
+    options: PipelineOptions,
+    messages: beam.PTransform | None,
+    sinks: Sequence[beam.PTransform],
+    standing: Standing,
+) -> StreamOutcome:
+    """Waits for the services, pays, and runs the pipeline; see `run_stream`."""
     is_new = messages is None and not is_begun(config)
     with stopping() as stop:
         connected = answered(
-            lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]), stop
+            lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]),
+            stop,
+            standing,
         )
     if connected is None:
         folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
@@ -95,7 +112,7 @@ def run_stream(
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
         try:
-            with _noting(epoch):
+            with _noting(epoch), _following(epoch, standing):
                 _run(pipeline)
         except TracecloakError:
             raise
@@ -294,6 +311,15 @@ def _noting(epoch: Epoch) -> AbstractContextManager[None]:
     if epoch.config.worker_keys is None:
         return nullcontext()
     return noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+
+
+def _following(epoch: Epoch, standing: Standing) -> AbstractContextManager[None]:
+    """Returns a context that says which step the job is at, if anybody asks for it."""
+    if not epoch.config.is_watched:
+        return nullcontext()
+    from tracecloak.pipelines.stream.operator_side import following
+
+    return following(epoch, standing)
 
 
 def _run(pipeline: beam.Pipeline) -> None:

@@ -17,6 +17,7 @@ from tracecloak.transforms.stream.now_and_then import NowAndThen
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_clock import KafkaClock
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
+    from tracecloak.transforms.stream.standing import Standing
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -25,12 +26,15 @@ _AGAIN_SECONDS = 5.0
 Answer = TypeVar("Answer")
 
 
-def answered(ask: Callable[[], Answer], stop: threading.Event) -> Answer | None:
+def answered(
+    ask: Callable[[], Answer], stop: threading.Event, standing: Standing | None = None
+) -> Answer | None:
     """Asks until there is an answer, and says once a minute that it waits.
 
     Args:
         ask: Raises RetryLater if waiting may help; any other error ends the waiting.
         stop: Set when the waiting is to end.
+        standing: Where else it says so; None: nobody looks.
 
     Returns:
         The answer; None: `stop` was set before there was one.
@@ -38,11 +42,18 @@ def answered(ask: Callable[[], Answer], stop: threading.Event) -> Answer | None:
     said = NowAndThen()
     while not stop.is_set():
         try:
-            return ask()
+            answer = ask()
         except RetryLater as error:
+            if standing is not None:
+                standing.turn()
+                standing.source_away = str(error)
             if said.is_due():
                 _LOG.warning("%s; the stream waits, and goes on when that is over", error)
             stop.wait(_AGAIN_SECONDS)
+        else:
+            if standing is not None:
+                standing.source_away = None
+            return answer
     return None
 
 

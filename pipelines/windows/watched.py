@@ -8,15 +8,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.outcomes.lineage import LineageRun, event_of, send
-from tracecloak.pipelines.outcomes.metrics import Metrics, Windows, note_metrics
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.outcomes.metric_table import Audience
+    from tracecloak.pipelines.outcomes.metrics import Value
 
 
 @contextlib.contextmanager
@@ -46,20 +49,36 @@ def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], Non
 
 
 def note_standing(
-    config: ReleaseConfig | None, named: str, path: str, exit_code: int, elapsed_s: float
+    config: ReleaseConfig | None,
+    named: str,
+    path: str | None,
+    exit_code: int,
+    elapsed_s: float,
+    audience: Audience = "public",
+    otlp_endpoint: str | None = None,
 ) -> None:
-    """Writes the metrics of a run that has ended.
+    """Tells the metrics of a run that has ended.
 
     Args:
         config: What was released; None: the configuration is wrong.
         named: Its file, as it was named.
-        path: Where they go.
+        path: The file that they go to; None: to none.
         exit_code: Of the run.
         elapsed_s: Seconds that it took.
+        audience: Whose metrics are told.
+        otlp_endpoint: Where they are sent; None: nowhere.
     """
+    from tracecloak.pipelines.outcomes.metrics import Readings, account_values, note_metrics
+
+    ended_s = _now_us() / 1e6
+    values: dict[str, Value] = {
+        "release_last_attempt_timestamp_seconds": ended_s,
+        "release_last_exit_code": exit_code,
+        "release_last_duration_seconds": elapsed_s,
+    }
+    if exit_code == 0:
+        values["release_last_success_timestamp_seconds"] = ended_s
     dataset = account = ""
-    windows: Windows | None = None
-    spent: list[Fraction | None] = [None, None, None, None]
     if config is not None:
         account, dataset = config.account, config.dataset or ""
         with contextlib.suppress(TracecloakError):  # what nobody can tell is left out
@@ -67,25 +86,26 @@ def note_standing(
             dataset = dataset if schedule is None else schedule.dataset
             store = open_store(config)
             ledger = open_ledger(config, store)
-            balance = ledger.balance(account)
-            spent = [
-                balance.spent_epsilon, balance.spent_delta,
-                balance.remaining_epsilon, balance.remaining_delta,
-            ]  # fmt: skip
+            values |= account_values(ledger.balance(account))
             if schedule is not None:
-                windows = _standing(calendar_of(config, store, ledger))
-    note_metrics(
-        path,
-        Metrics(named, dataset, account, _now_us(), exit_code, elapsed_s, windows, *spent),
-    )
+                values |= _standing(calendar_of(config, store, ledger))
+    readings = Readings(named, dataset, account, values)
+    if path is not None:
+        note_metrics(path, readings, audience)
+    if otlp_endpoint is not None:
+        from tracecloak.pipelines.outcomes.otlp import push_once
+
+        push_once(lambda: readings, audience, otlp_endpoint)
 
 
-def _standing(days: Sequence[Day]) -> Windows:
+def _standing(days: Sequence[Day]) -> dict[str, Value]:
     now = _now_us()
     missing = [day.window for day in days if day.status != "released" and day.window.due_us <= now]
-    late = [w for w in missing if now - w.due_us > w.end_us - w.begin_us]
-    n_released = sum(day.status == "released" for day in days)
-    return Windows(n_released, len(missing), len(late))
+    return {
+        "windows_released": sum(day.status == "released" for day in days),
+        "windows_due": len(missing),
+        "windows_late": sum(now - w.due_us > w.end_us - w.begin_us for w in missing),
+    }
 
 
 def _run_of(config: ReleaseConfig) -> LineageRun:

@@ -54,6 +54,8 @@ NOT_OF_A_RELEASE = (
     "declared",
     "lineage",
     "metrics",
+    "metrics_for",
+    "otlp_endpoint",
 )
 
 

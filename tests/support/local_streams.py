@@ -54,6 +54,8 @@ class Script:
         self._away = set(away)
         self.let_go_of: list[int] = []
 
+    clock_offset_us = 250_000
+
     @property
     def positions(self) -> Mapping[str, Any]:
         return {"place": self._place}

@@ -166,6 +166,7 @@ class _Service:
     """A service with the messages of two cases, and then the end of time."""
 
     positions: Mapping[str, Any] = {}
+    clock_offset_us = None
 
     def __init__(self) -> None:
         self._is_read = False

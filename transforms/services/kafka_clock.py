@@ -54,6 +54,7 @@ class KafkaClock:
         self._n_partitions = 0
         self._passed_us = 0
         self._answered_seconds = -math.inf
+        self.offset_us: int | None = None
 
     def passed_us(self) -> int:
         """Returns a moment that is over by the clock of every broker, some seconds ago at most.
@@ -92,6 +93,7 @@ class KafkaClock:
         if len(answers) < self._n_partitions:
             raise RetryLater(f"{KAFKA}{self._topic.servers} does not tell its time")
         probes = [self._probe(sent_us, *answer) for answer in answers]
+        self.offset_us = max((probe.offset_us for probe in probes), key=abs)
         check_clocks(f"{KAFKA}{self._topic.servers}", probes)
         return min(probe.stamp_us for probe in probes)
 

@@ -66,6 +66,7 @@ class PubSubClock:
         self._sent: _Sent | None = None
         self._passed_us = NEVER_US
         self._answered_seconds = -math.inf
+        self.offset_us: int | None = None
 
     def begin(self) -> None:
         """Waits for the first answer.
@@ -146,6 +147,7 @@ class PubSubClock:
             if one.message.attributes.get("nonce") == sent.nonce:
                 probe = StampedProbe(sent.sent_us, stamp_us(one.message), sent.taken_us)
                 self._sent = None
+                self.offset_us = probe.offset_us
                 check_clocks("Pub/Sub", [probe])
                 self._passed_us = max(self._passed_us, probe.stamp_us)
                 self._answered_seconds = time.monotonic()

@@ -30,6 +30,11 @@ class StampedProbe:
     stamp_us: int
     taken_us: int
 
+    @property
+    def offset_us(self) -> int:
+        """How far this machine's clock is ahead, if both ways of the message took equally long."""
+        return (self.sent_us + self.taken_us) // 2 - self.stamp_us
+
 
 def check_clocks(service: str, probes: Sequence[StampedProbe]) -> None:
     """Makes sure that all clocks show about the same.

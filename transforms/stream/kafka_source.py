@@ -69,6 +69,11 @@ class KafkaSource:
         """Offset of the next message by partition."""
         return {str(number): offset for number, offset in self._reader.positions.items()}
 
+    @property
+    def clock_offset_us(self) -> int | None:
+        """See `Source`."""
+        return self._clock.offset_us
+
     def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
         """See `Source`."""
         messages = self._reader.poll(max_messages, timeout_seconds)

@@ -29,6 +29,7 @@ from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream.local_state import Kept, LocalState
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled, Source
+from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
 
 _LOG = logging.getLogger("tracecloak")
@@ -65,6 +66,7 @@ class LocalStream:
         reject: Callable[[pa.RecordBatch], object],
         release_delay_us: int,
         clock: Callable[[], float] = time.time,
+        standing: Standing | None = None,
     ) -> None:
         """Keeps its parts.
 
@@ -76,6 +78,7 @@ class LocalStream:
             reject: Takes batches of messages that cannot be read.
             release_delay_us: How long a step waits; a step that is later causes a warning.
             clock: Seconds since 1970 UTC.
+            standing: Where the loop says how it stands; None: nobody looks.
         """
         self._stream = stream
         self._layout = layout
@@ -84,6 +87,7 @@ class LocalStream:
         self._reject = reject
         self._behind_us = max(release_delay_us, _LEAST_BEHIND_US)
         self._clock = clock
+        self._standing = standing or Standing()
         self._away, self._late, self._behind = NowAndThen(), NowAndThen(), NowAndThen()
         self._state: StreamState
         self._positions: dict[str, Any] = {}
@@ -110,7 +114,9 @@ class LocalStream:
         self._state, self._positions = start.state, dict(start.positions)
         self._unsent = deque(start.unsent)
         while True:
+            self._note_turn()
             self._send()
+            self._note_turn()
             is_over = self._state.next_step >= self._stream.horizon
             if stop.is_set() or (is_over and not self._unsent):
                 return is_over and not self._unsent
@@ -120,9 +126,18 @@ class LocalStream:
             try:
                 self._read(source)
                 self._end_steps(source)
+                self._standing.source_away = None
             except RetryLater as error:
+                self._standing.source_away = str(error)
                 self._say_away(error)
                 stop.wait(_AGAIN_SECONDS)
+
+    def _note_turn(self) -> None:
+        """Says that the loop goes round, and at which step it is."""
+        oldest = self._unsent[0].step if self._unsent else self._state.next_step
+        self._standing.step = oldest
+        self._standing.n_open_cases = self._state.opened.n_cases
+        self._standing.turn()
 
     def _read(self, source: Source) -> None:
         """Pulls messages, keeps them, and lets the service forget them."""
@@ -134,6 +149,8 @@ class LocalStream:
         events, rejects = self._layout.decode(pulled.messages, pulled.publish)
         if rejects.num_rows:
             self._reject(rejects)
+            self._standing.n_rejects.update(rejects["reason"].to_pylist())
+        self._standing.n_messages += len(pulled.messages)
         keyed = self._stream.keyed(events)
         warn_of_times_ahead(keyed.ahead_us)
         after = self._stream.take(self._state, keyed)
@@ -149,7 +166,11 @@ class LocalStream:
     def _end_steps(self, source: Source) -> None:
         """Decides and keeps the steps that are over and whose messages are all there."""
         now_us = int(self._clock() * 1e6)
-        complete_us = min(source.watermark_us(), now_us)
+        try:
+            complete_us = min(source.watermark_us(), now_us)
+        finally:  # also where the clocks differ by too much
+            self._standing.clock_offset_us = source.clock_offset_us
+        self._standing.complete_us = None if complete_us < 0 else complete_us
         after, decided = self._stream.advance(self._state, complete_us)
         if after is not self._state:
             self._store.replace(after, self._positions, decided)
@@ -168,12 +189,14 @@ class LocalStream:
                     self._sinks[self._n_sinks_done].send(oldest.released)
                     self._n_sinks_done += 1
             except RetryLater as error:
+                self._standing.sink_away = str(error)
                 self._say_away(error)
                 self._send_again = time.monotonic() + _AGAIN_SECONDS
                 return
             self._store.sent(oldest.step)
             self._unsent.popleft()
             self._n_sinks_done = 0
+            self._standing.sink_away = None
 
     def _say_away(self, error: RetryLater) -> None:
         if self._away.is_due():

@@ -86,6 +86,11 @@ class PubSubSource:
         """None: the service knows what was acknowledged."""
         return {}
 
+    @property
+    def clock_offset_us(self) -> int | None:
+        """See `Source`."""
+        return self._clock.offset_us
+
     def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
         """See `Source`; several pulls one after the other, until one brings nothing."""
         messages: list[Any] = []

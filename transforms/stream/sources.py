@@ -45,6 +45,11 @@ class Source(Protocol):
         """
         ...
 
+    @property
+    def clock_offset_us(self) -> int | None:
+        """How far this machine's clock is ahead of the service's; None: it was not asked yet."""
+        ...
+
     def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
         """Returns what has come, at most so many; none where nothing came in time."""
         ...

@@ -10,25 +10,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from tracecloak.pipelines.outcomes.metric_table import METRICS
 from tracecloak.pipelines.outcomes.metrics import (
-    Metrics,
-    Windows,
+    Readings,
     check_metrics,
     metrics_text,
     note_metrics,
 )
 from tracecloak.schemas.errors import UsageError
 
-ALL_WELL = Metrics(
-    "ward.yaml", "hospital", "ward", 1_795_400_000_250_000, 0, 12.5, Windows(12, 2, 1),
-    Fraction(1), Fraction(1, 10**6), Fraction(9), Fraction(9, 10**6),
-)  # fmt: skip
+ALL_WELL = Readings(
+    "ward.yaml",
+    "hospital",
+    "ward",
+    {
+        "release_last_attempt_timestamp_seconds": 1_795_400_000.25,
+        "release_last_exit_code": 0,
+        "release_last_duration_seconds": 12.5,
+        "release_last_success_timestamp_seconds": 1_795_400_000.25,
+        "windows_released": 12,
+        "windows_due": 2,
+        "windows_late": 1,
+        "account_epsilon_spent": Fraction(1),
+        "account_delta_spent": Fraction(1, 10**6),
+        "account_epsilon_remaining": Fraction(9),
+        "account_delta_remaining": Fraction(9, 10**6),
+    },
+)
 NAMES = {
     f"tracecloak_{name}"
     for name in (
         *("release_last_attempt_timestamp_seconds", "release_last_exit_code"),
-        *("release_last_duration_seconds", "release_last_success_timestamp_seconds"),
+        "release_last_success_timestamp_seconds",
         *("windows_released", "windows_due", "windows_late"),
         *("account_epsilon_spent", "account_delta_spent"),
         *("account_epsilon_remaining", "account_delta_remaining"),
@@ -36,11 +51,14 @@ NAMES = {
 }
 
 
-def read(text: str) -> dict[str, tuple[dict[str, str], float]]:
+def with_values(readings: Readings, **values: Any) -> Readings:
+    return dataclasses.replace(readings, values={**readings.values, **values})
+
+
+def read(text: bytes) -> dict[str, tuple[dict[str, str], float]]:
     """Labels and value of every metric, by Prometheus's own parser."""
-    parser = pytest.importorskip("prometheus_client.parser")
     found: dict[str, tuple[dict[str, str], float]] = {}
-    for family in parser.text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(text.decode()):
         (sample,) = family.samples
         assert (family.type, family.documentation[-1:]) == ("gauge", ".")
         found[sample.name] = (sample.labels, sample.value)
@@ -48,14 +66,16 @@ def read(text: str) -> dict[str, tuple[dict[str, str], float]]:
 
 
 def test_prometheus_reads_every_metric() -> None:
-    found = read(metrics_text(ALL_WELL, 1_795_400_000.25))
+    found = read(metrics_text(ALL_WELL))
     assert set(found) == NAMES
     of_config, of_account = {"config": "ward.yaml", "dataset": "hospital"}, {"account": "ward"}
     assert found["tracecloak_release_last_attempt_timestamp_seconds"] == (
         of_config, 1_795_400_000.25,
     )  # fmt: skip
     assert found["tracecloak_release_last_exit_code"] == (of_config, 0)
-    assert found["tracecloak_release_last_duration_seconds"] == (of_config, 12.5)
+    assert "tracecloak_release_last_duration_seconds" not in found  # it follows the data
+    whole = read(metrics_text(ALL_WELL, "operator"))
+    assert whole["tracecloak_release_last_duration_seconds"] == (of_config, 12.5)
     assert [found[f"tracecloak_windows_{n}"][1] for n in ("released", "due", "late")] == [12, 2, 1]
     assert found["tracecloak_account_epsilon_remaining"] == (of_account, 9)
     assert found["tracecloak_account_delta_spent"] == (of_account, 1e-6)
@@ -63,36 +83,49 @@ def test_prometheus_reads_every_metric() -> None:
 
 def test_names_may_hold_what_the_format_needs() -> None:
     odd = 'C:\\logs\\"ward"\n{x="y"} 1'
-    found = read(metrics_text(dataclasses.replace(ALL_WELL, config=odd, account=odd), None))
+    found = read(metrics_text(dataclasses.replace(ALL_WELL, config=odd, account=odd)))
     assert found["tracecloak_release_last_exit_code"][0]["config"] == odd
     assert found["tracecloak_account_epsilon_spent"][0]["account"] == odd
 
 
 def test_what_nobody_can_tell_is_left_out() -> None:
-    bare = Metrics("ward.yaml", "", "", 1, 2, 0.1)
-    assert set(read(metrics_text(bare, None))) == {
-        "tracecloak_release_last_attempt_timestamp_seconds",
-        "tracecloak_release_last_exit_code",
-        "tracecloak_release_last_duration_seconds",
-    }
+    values = {"release_last_exit_code": 2, "windows_due": None}
+    bare = Readings("ward.yaml", "", "", values)
+    assert set(read(metrics_text(bare))) == {"tracecloak_release_last_exit_code"}
 
 
-def test_no_field_is_a_count_of_the_log() -> None:
-    """Whoever adds a field says here what it is; a count of cases or records has no place."""
+def test_no_public_metric_is_a_number_of_the_data() -> None:
+    """Whoever adds one says here what it is; a count of cases or records has no place."""
     public = {
-        "config", "dataset", "account", "ended_us", "exit_code", "elapsed_s", "windows",
-        "spent_epsilon", "spent_delta", "remaining_epsilon", "remaining_delta",
-    }  # fmt: skip
-    assert {field.name for field in dataclasses.fields(Metrics)} == public
-    assert [f.name for f in dataclasses.fields(Windows)] == ["n_released", "n_due", "n_late"]
+        *("release_last_attempt_timestamp_seconds", "release_last_exit_code"),
+        "release_last_success_timestamp_seconds",
+        *("windows_released", "windows_due", "windows_late"),
+        *("steps_released", "steps_due", "steps_remaining", "steps_next_timestamp_seconds"),
+        *("stream_alive", "stream_ready", "stream_clock_offset_seconds"),
+        *("account_epsilon_spent", "account_delta_spent"),
+        *("account_epsilon_remaining", "account_delta_remaining"),
+    }
+    assert {metric.name for metric in METRICS if metric.audience == "public"} == public
+
+
+def test_names_end_as_openmetrics_wants_it() -> None:
+    for metric in METRICS:
+        unit = f"_{metric.unit}" if metric.unit else ""
+        assert metric.name.endswith(unit + ("_total" if metric.is_counter else "")), metric.name
 
 
 def test_a_failure_keeps_the_time_of_the_last_success(tmp_path: Path) -> None:
     path = tmp_path / "ward.prom"
     for at_s, code, last in ((10, 4, None), (20, 0, 20), (30, 75, 20), (40, 3, 20), (50, 0, 50)):
-        metrics = dataclasses.replace(ALL_WELL, ended_us=at_s * 1_000_000, exit_code=code)
+        values: dict[str, Any] = {
+            "release_last_attempt_timestamp_seconds": at_s,
+            "release_last_exit_code": code,
+        }
+        if code == 0:
+            values["release_last_success_timestamp_seconds"] = at_s
+        metrics = dataclasses.replace(ALL_WELL, values=values)
         note_metrics(str(path), metrics)
-        found = read(path.read_text())
+        found = read(path.read_bytes())
         assert found["tracecloak_release_last_attempt_timestamp_seconds"][1] == at_s
         assert found["tracecloak_release_last_exit_code"][1] == code
         success = found.get("tracecloak_release_last_success_timestamp_seconds")
@@ -105,6 +138,10 @@ def test_the_file_is_replaced_whole_and_others_can_read_it(
     path = tmp_path / "ward.prom"
     note_metrics(str(path), ALL_WELL)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    note_metrics(str(path), ALL_WELL, "operator")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    note_metrics(str(path), ALL_WELL)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
     whole = path.read_text()
 
     def full(*_: Any) -> None:
@@ -112,7 +149,7 @@ def test_the_file_is_replaced_whole_and_others_can_read_it(
         raise OSError("no space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    note_metrics(str(path), dataclasses.replace(ALL_WELL, exit_code=6))
+    note_metrics(str(path), with_values(ALL_WELL, release_last_exit_code=6))
     assert path.read_text() == whole
     assert [found.name for found in tmp_path.iterdir()] == ["ward.prom"]
     assert "could not be written (OSError)" in caplog.text

@@ -67,6 +67,8 @@ Keys = Mapping[str, tuple[str, Mapping[str, Any]]]
 WHERE = "no byte: says where files are, and not what is in them"
 WHO = "no byte: says who pays, or who may, and not for what"
 HOW = "no byte: says what runs it, and a release is the same bytes whatever runs it"
+TOLD = "no byte: says what whoever is on call is told"
+STUCK = {"stuck_after": "9m"}
 RELEASE_KEYS: Keys = {
     "log": (BY_FILE, {"log": "b.csv"}),
     "query": (IN_DIGEST, {"query": "SELECT 1"}),
@@ -188,6 +190,13 @@ STREAM_KEYS: Keys = {
     "account": (WHO, {"account": "x"}),
     "accounts": (WHO, {"accounts": "x"}),
     "dataset": (WHO, {"dataset": "x"}),
+    "operator_port": (TOLD, {"operator_port": 9464}),
+    "operator_address": (TOLD, {"operator_address": "0.0.0.0"}),
+    "health_file": (TOLD, {"health_file": "x"}),
+    "metrics": (TOLD, {"metrics": "x.prom"}),
+    "metrics_for": (TOLD, {"metrics_for": "operator"}),
+    "otlp_endpoint": (TOLD, {"otlp_endpoint": "http://127.0.0.1:4318/v1/metrics"}),
+    "stuck_after": ("no byte: says when the stream ends, to be started again", STUCK),
     "runner": (HOW, {"runner": "FlinkRunner"}),
     "shards": (HOW, {"shards": 3}),
 }  # fmt: skip

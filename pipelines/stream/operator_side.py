@@ -1,0 +1,224 @@
+"""The operator's side of a stream: health and metrics while it runs, and its end if it is stuck.
+
+Each part has a thread of its own, as any of them may hang: a disk, a ledger, a collector. None of
+them changes a byte of what is published, and none ends the stream but `stuck_after`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
+from tracecloak.pipelines.outcomes.metrics import (
+    account_values,
+    check_metrics,
+    note_metrics,
+    registry_of,
+    write_in_place,
+)
+from tracecloak.pipelines.runners.failures import reason_of
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import Epoch
+from tracecloak.pipelines.stream.health import Health
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.stream.standing import Standing
+
+_FILE_SECONDS = 5.0
+_METRICS_SECONDS = 15.0
+_LEDGER_SECONDS = 20.0
+_PUSH_SECONDS = 60.0
+_STEPS_SECONDS = 15.0
+_JOIN_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def operator_side(
+    config: StreamConfig, standing: Standing, stop: threading.Event
+) -> Iterator[None]:
+    """Tells what the configuration asks for while the block runs, and how it ended.
+
+    Args:
+        config: Of the stream.
+        standing: What its loop says.
+        stop: Set when the stream is to end.
+
+    Raises:
+        UsageError: A file or a port cannot be had, or stuck_after is too short.
+        StaysStuck: See `stuck`.
+        Stuck: Likewise.
+    """
+    _check(config)
+    store, name = open_store(config), config.name.both
+    folder = Path(store.operator_folder(absolute(config.output), name))
+    health = Health(config, standing, folder / STREAM_STATE)
+    began_seconds = time.monotonic()
+    writes = {
+        _FILE_SECONDS: _one_after_the_other(lambda: _write_health(health)),
+        _METRICS_SECONDS: _one_after_the_other(lambda: _write_metrics(health)),
+    }
+
+    def ended(exit_code: int) -> None:
+        at = health.now()
+        health.ended = {
+            "release_last_attempt_timestamp_seconds": at,
+            "release_last_exit_code": exit_code,
+            "release_last_duration_seconds": time.monotonic() - began_seconds,
+            **({} if exit_code else {"release_last_success_timestamp_seconds": at}),
+        }
+        for write in writes.values():
+            write()
+
+    def last_words(error: TracecloakError) -> None:
+        sys.stderr.write(f"tracecloak: {error}\n")
+        sys.stderr.flush()
+        ended(error.exit_code)
+
+    with contextlib.ExitStack() as parts:
+        _begin(config, health, parts)
+        parts.enter_context(_every(_LEDGER_SECONDS, lambda: ask_ledger(health, store)))
+        for seconds, write in writes.items():
+            parts.enter_context(_every(seconds, write))
+        exit_code = TracecloakError.exit_code
+        try:
+            with _ending(config, standing, stop, last_words):
+                yield
+            exit_code = 0
+        except TracecloakError as error:
+            exit_code = error.exit_code
+            raise
+        finally:
+            ended(exit_code)
+
+
+@contextlib.contextmanager
+def following(epoch: Epoch, standing: Standing) -> Iterator[None]:
+    """Says which step a job of Beam is at while the block runs, by the files of its steps.
+
+    The launching process sees no message of the job, and so nothing of its source.
+    """
+
+    def look() -> None:
+        try:
+            last = epoch.last_published
+        except Exception as error:  # of file systems elsewhere, too
+            standing.sink_away = f"the files of the steps cannot be listed: {reason_of(error)}"
+        else:
+            standing.step, standing.sink_away = 0 if last is None else last + 1, None
+        standing.turn()
+
+    try:
+        with _every(_STEPS_SECONDS, look):
+            yield
+    finally:
+        look()
+
+
+def ask_ledger(health: Health, store: KeyStore) -> None:
+    """Notes whether the ledger answers, and what the account has left, once an epoch is paid."""
+    if health.standing.step is None:
+        return
+    config = health.config.model_copy(update={"new_ledger": False})
+    try:
+        balance = open_ledger(config, store).balance(config.account)
+    except TracecloakError as error:
+        health.ledger_away = str(error)
+        return
+    health.account, health.ledger_away = account_values(balance), None
+    health.ledger_seconds = health.monotonic()
+
+
+def _begin(config: StreamConfig, health: Health, parts: contextlib.ExitStack) -> None:
+    """Begins what tells something when it is asked, or to a collector."""
+    if config.otlp_endpoint is not None:
+        from tracecloak.pipelines.outcomes.otlp import pushing
+
+        parts.enter_context(
+            pushing(health.readings, config.metrics_for, config.otlp_endpoint, _PUSH_SECONDS)
+        )
+    if config.operator_port is not None:
+        from tracecloak.pipelines.stream.operator_port import serving
+
+        registry = registry_of(health.readings, config.metrics_for)
+        parts.enter_context(
+            serving(config.operator_address, config.operator_port, health.told, registry)
+        )
+
+
+def _check(config: StreamConfig) -> None:
+    if config.metrics is not None:
+        check_metrics(config.metrics)
+    if config.health_file is not None and not Path(config.health_file).absolute().parent.is_dir():
+        raise UsageError(f"health_file: the folder of {config.health_file!r} is not there; make it")
+    if config.otlp_endpoint is not None:
+        from tracecloak.pipelines.outcomes.otlp import check_otlp
+
+        check_otlp(config.otlp_endpoint, config.metrics_for)
+
+
+def _ending(
+    config: StreamConfig,
+    standing: Standing,
+    stop: threading.Event,
+    last_words: Callable[[TracecloakError], None],
+) -> contextlib.AbstractContextManager[None]:
+    if config.stuck_after is None:
+        return contextlib.nullcontext()
+    from tracecloak.pipelines.stream.stuck import ending_if_stuck
+
+    return ending_if_stuck(config, standing, stop, last_words)
+
+
+def _write_health(health: Health) -> None:
+    path = health.config.health_file
+    if path is None:
+        return
+    text = json.dumps(health.told().to_json()) + "\n"
+    try:
+        write_in_place(Path(path), text.encode(), 0o644)
+        health.file_away = None
+    except OSError as error:
+        health.file_away = f"health_file cannot be written: {error.strerror}"
+
+
+def _write_metrics(health: Health) -> None:
+    if health.config.metrics is not None:
+        note_metrics(health.config.metrics, health.readings(), health.config.metrics_for)
+
+
+def _one_after_the_other(write: Callable[[], None]) -> Callable[[], None]:
+    """Returns a function that several threads may call: what is written last is the newest."""
+    lock = threading.Lock()
+
+    def locked() -> None:
+        with lock:
+            write()
+
+    return locked
+
+
+@contextlib.contextmanager
+def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+    """Calls a function every so many seconds while the block runs; it may hang."""
+    is_over = threading.Event()
+
+    def again() -> None:
+        while True:
+            do()
+            if is_over.wait(seconds):
+                return
+
+    thread = threading.Thread(target=again, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(_JOIN_SECONDS)

@@ -1,0 +1,247 @@
+"""Stuck is an end: a stream that makes no step although one is due ends, and is started again.
+
+What hangs may be a call of a client library, a file system or a database, from which no error comes
+back. So a thread of its own watches, by a clock that only goes forward, and ends the process if the
+stream does not end when it is asked to. The state survives that at any point. A stream that was
+stuck at one step in three starts is not mended by a fourth one: it stays down, and says so to the
+operator, until somebody deletes the note of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracecloak.pipelines.budget.opening import open_store
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.schemas.calendar.time_texts import duration_text
+from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
+from tracecloak.transforms.files import absolute, make_private_folder, write_anew
+from tracecloak.transforms.operator_log import kept_on_worker
+from tracecloak.transforms.stream.standing import Standing
+
+_OPERATOR = logging.getLogger("tracecloak.operator")
+_NOTE = "stuck.json"
+_MOST_STARTS = 3
+_US = 1_000_000
+# What librdkafka does unless kafka_properties say otherwise: it waits so long for an answer, and so
+# long before it connects again.
+_OF_KAFKA = {"socket.timeout.ms": 60_000, "reconnect.backoff.max.ms": 10_000}
+# The longest deadline of acknowledgement of a subscription: messages that were pulled by a process
+# that was killed come again after it, and steps wait for them.
+_OF_PUBSUB_SECONDS = 600
+_TICK_SECONDS = 1.0
+# How long the stream has to end by itself, and how long what is written at its end may take.
+_GRACE_SECONDS = 10.0
+_WRITE_SECONDS = 5.0
+
+
+def check_stuck_after(config: StreamConfig) -> None:
+    """Makes sure that a stream does not end while its message service connects again by itself.
+
+    Raises:
+        UsageError: stuck_after is too short, or the properties of Kafka cannot be read.
+    """
+    assert config.stuck_after is not None
+    if (topic := config.input_kafka) is None:
+        least, what = _OF_PUBSUB_SECONDS, "Pub/Sub sends again what was pulled and not acknowledged"
+    else:
+        settings = topic.settings()
+        least = sum(int(settings.get(name, ms)) for name, ms in _OF_KAFKA.items()) // 1_000
+        what = f"the client of Kafka may take to connect again ({' and '.join(_OF_KAFKA)})"
+    if config.stuck_after <= least * _US:
+        raise UsageError(
+            f"stuck_after is {duration_text(config.stuck_after)}, and {what} within {least} s: "
+            f"give more than {least}s, or leave it out"
+        )
+
+
+@dataclass(frozen=True)
+class _Stuck:
+    """The content of a note: the step, in how many starts, and what the last one waited for."""
+
+    step: int | None
+    n_starts: int
+    why: str
+
+
+class StuckNote:
+    """At which step a stream was stuck, and in how many starts one after the other."""
+
+    def __init__(self, config: StreamConfig) -> None:
+        """Keeps where the note is: in the folder of the operator."""
+        store, output, name = open_store(config), absolute(config.output), config.name.both
+        self.folder = Path(store.operator_folder(output, name))
+        self.path = self.folder / _NOTE
+        last_step = store.last_step(output, name)
+        self.first_step = 0 if last_step is None else last_step + 1
+
+    def check(self) -> None:
+        """Makes sure that the stream may start.
+
+        Raises:
+            StaysStuck: It was stuck at one step too often, and nobody has mended it.
+        """
+        note = self._read()
+        if note.n_starts >= _MOST_STARTS:
+            raise self._stays(note)
+
+    def add(self, step: int, why: str) -> TracecloakError:
+        """Notes that the stream is stuck, for the operator; returns the error that it ends with.
+
+        Args:
+            step: The step that is due.
+            why: A sentence of what it waits for; empty: nobody knows.
+        """
+        before = self._read()
+        note = _Stuck(step, before.n_starts + 1 if step == before.step else 1, why)
+        make_private_folder(self.folder)
+        write_anew(str(self.path), json.dumps(dataclasses.asdict(note)).encode())
+        stays = note.n_starts >= _MOST_STARTS
+        error = self._stays(note) if stays else stuck_at(step, why)
+        with kept_on_worker(str(self.folder)):  # unless the epoch keeps it already
+            _OPERATOR.warning("start %d that was stuck: %s", note.n_starts, error)
+        return error
+
+    def _read(self) -> _Stuck:
+        try:
+            return _Stuck(**json.loads(self.path.read_bytes()))
+        except FileNotFoundError:
+            return _Stuck(None, 0, "")
+        except (ValueError, TypeError):  # of a disk that was full
+            return _Stuck(None, 1, "")
+
+    def _stays(self, note: _Stuck) -> StaysStuck:
+        return StaysStuck(
+            f"the stream was stuck at step {note.step} in {note.n_starts} starts one after the "
+            f"other, and stays down. Mend what it waited for, delete {self.path}, and run the same "
+            "command again, which spends nothing twice" + _waited(note.why)
+        )
+
+
+def stuck_at(step: int, why: str) -> Stuck:
+    """Returns the error of a stream that is stuck at a step."""
+    return Stuck(
+        f"step {step} is due for longer than stuck_after, and was not published: the stream ends. "
+        "Run the same command again, which goes on from here and spends nothing twice"
+        + _waited(why)
+    )
+
+
+def _waited(why: str) -> str:
+    return f". It waited: {why}" if why else ""
+
+
+class Overdue:
+    """Whether a step is due for too long; asked again and again."""
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        standing: Standing,
+        first_step: int,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keeps what is due.
+
+        Args:
+            config: Of the stream.
+            standing: What its loop says.
+            first_step: The step that it waits for until its state is loaded.
+            now: Seconds since 1970 UTC: says when a step becomes due, and nothing else.
+            monotonic: Seconds of a clock that only goes forward: says how long that is ago.
+        """
+        assert config.stuck_after is not None
+        self._after_seconds = config.stuck_after / _US
+        self._rule = config.rule
+        self._horizon = config.horizon
+        self._standing = standing
+        self._now, self._monotonic = now, monotonic
+        self.step = first_step
+        self._due_seconds: float | None = None
+
+    def is_stuck(self) -> bool:
+        """Returns whether the step that the stream waits for is due for longer than it may be."""
+        step = self._standing.step
+        if step is not None and step != self.step:
+            self.step, self._due_seconds = step, None
+        if self.step >= self._horizon:
+            return False
+        if self._due_seconds is None:
+            if self._now() * _US < self._rule.release_time(self.step):
+                return False
+            self._due_seconds = self._monotonic()
+        return self._monotonic() - self._due_seconds > self._after_seconds
+
+
+@contextlib.contextmanager
+def ending_if_stuck(
+    config: StreamConfig,
+    standing: Standing,
+    stop: threading.Event,
+    last_words: Callable[[TracecloakError], None],
+    end: Callable[[int], None] = os._exit,
+) -> Iterator[None]:
+    """Ends the stream of the block if it is stuck: by `stop` first, or else with the process.
+
+    Args:
+        config: Of the stream.
+        standing: What its loop says.
+        stop: Set when the stream is to end.
+        last_words: Called with the error before the process ends.
+        end: Ends the process with an exit code.
+
+    Raises:
+        UsageError: stuck_after is too short.
+        StaysStuck: The stream was stuck at one step too often.
+        Stuck: It is stuck, and ended when it was asked to.
+    """
+    check_stuck_after(config)
+    note = StuckNote(config)
+    note.check()
+    overdue = Overdue(config, standing, note.first_step)
+    is_over = threading.Event()
+    errors: list[TracecloakError] = []
+
+    def watch() -> None:
+        while not overdue.is_stuck():
+            if is_over.wait(_TICK_SECONDS):
+                return
+        why = standing.sink_away or standing.source_away or ""
+        errors.append(stuck_at(overdue.step, why))  # if it cannot be noted
+        _within(_WRITE_SECONDS, lambda: errors.append(note.add(overdue.step, why)))
+        stop.set()
+        if not is_over.wait(_GRACE_SECONDS):
+            _within(_WRITE_SECONDS, lambda: last_words(errors[-1]))
+            end(errors[-1].exit_code)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    if errors:
+        raise errors[-1]
+
+
+def _within(seconds: float, write: Callable[[], None]) -> None:
+    """Waits for something that may hang, such as a write to a disk that is gone, so long."""
+
+    def write_or_not() -> None:
+        with contextlib.suppress(Exception):  # the end comes in any case
+            write()
+
+    thread = threading.Thread(target=write_or_not, daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -1,0 +1,318 @@
+"""What whoever is on call for a stream is told, by file, port and metrics, and what nobody is."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import stat
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.support.local_streams import NAME, Script, Topic
+from tests.support.stream_runs import (
+    S,
+    Sent,
+    in_time,
+    random_messages,
+    run,
+    stream_config,
+    ticking,
+)
+from tracecloak.pipelines.outcomes import metrics
+from tracecloak.pipelines.outcomes.metrics import metrics_text, registry_of
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.health import ALIVE_SECONDS, Health
+from tracecloak.pipelines.stream.local_run import run_epoch
+from tracecloak.pipelines.stream.operator_port import serving
+from tracecloak.pipelines.stream.operator_side import ask_ledger, operator_side
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.stream.standing import Standing
+
+# The first step of `stream_config` is due at 20 s: 10 s of its period, and 10 s of delay.
+DUE_SECONDS = 20.0
+
+
+def health_of(config: StreamConfig, now: float = 0.0, seconds: float = 0.0) -> Health:
+    standing = Standing(turned_seconds=0.0, step=0)
+    return Health(config, standing, now=lambda: now, monotonic=lambda: seconds)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def get(port: int, path: str, accept: str = "") -> tuple[int, str, str]:
+    """Status, content type and body."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+# --- Health -----------------------------------------------------------------------------------
+
+
+def test_a_stream_that_waits_for_its_first_step_is_alive_and_ready(tmp_path: Path) -> None:
+    told = health_of(stream_config(tmp_path), DUE_SECONDS - 1).told()
+    assert (told.is_alive, told.reasons, told.step, told.n_due) == (True, (), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"step": None}, "the state of the epoch is not loaded yet"),
+        ({"source_away": "no broker answers"}, "no broker answers"),
+        ({"sink_away": "the topic is away"}, "the topic is away"),
+        ({"turned_seconds": -ALIVE_SECONDS - 1}, "the loop has not gone round for 600 s"),
+    ],
+)
+def test_each_thing_that_is_away_is_a_reason(
+    tmp_path: Path, change: Mapping[str, Any], reason: str
+) -> None:
+    health = health_of(stream_config(tmp_path))
+    health.standing = dataclasses.replace(health.standing, **change)
+    told = health.told()
+    assert told.reasons == (reason,)
+    assert told.is_alive == ("loop" not in reason)
+
+
+def test_a_step_that_is_due_for_long_is_a_reason(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    assert not health_of(config, DUE_SECONDS + 30).told().reasons
+    late = health_of(config, DUE_SECONDS + 31).told()
+    assert late.reasons == ("step 0 should have been published 31 s ago",)
+    assert late.n_due == 4
+    ended = health_of(config, 1e6)
+    ended.standing.step = config.horizon
+    assert (ended.told().reasons, ended.told().n_due) == ((), 0)
+
+
+def test_a_ledger_that_is_gone_is_a_reason_and_its_account_is_told_before(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    health = health_of(config)
+    with paid_epoch(config) as epoch:
+        store = epoch.noted.gate.store()
+    ask_ledger(health, store)
+    assert not health.told().reasons
+    assert health.readings().values["account_epsilon_spent"] == 1
+    health.monotonic = lambda: 61.0
+    assert health.told().reasons == ("the ledger does not answer",)  # it hangs
+    ledger_files = list((tmp_path / "keys").glob("ledger.*"))
+    for path in ledger_files:
+        path.unlink()
+    ask_ledger(health, store)
+    assert "ledger" in str(health.told().reasons)
+    assert ledger_files and not any(path.exists() for path in ledger_files)
+
+
+# --- What neighbouring streams show ------------------------------------------------------------
+
+Shown = list[tuple[str, bytes]]
+
+
+class Telling(Script):
+    """A script that notes before each happening what is told of the stream."""
+
+    def __init__(self, tell: Callable[[], None], *given: Any) -> None:
+        super().__init__(*given)
+        self._tell = tell
+
+    def pull(self, max_messages: int, timeout_seconds: float) -> Any:
+        self._tell()
+        return super().pull(max_messages, timeout_seconds)
+
+
+def shown(
+    folder: Path, sent: Sequence[Sent], until: int = 60, standing: Standing | None = None
+) -> Shown:
+    """All that the default shows of a stream, turn for turn; its clock is that of the script."""
+    folder.mkdir()
+    config = stream_config(folder)
+    seconds = [0.0]
+    standing = standing or Standing()
+    health = Health(
+        config, standing, now=lambda: seconds[0], monotonic=lambda: standing.turned_seconds
+    )
+    lines: Shown = []
+
+    def tell() -> None:
+        seconds[0] += 5
+        told = json.dumps(health.told().to_json())
+        lines.append((told, metrics_text(health.readings())))
+
+    happenings = [*in_time(sent, until), *ticking(until, until + 60)]
+    with paid_epoch(config) as epoch:
+        ask_ledger(health, epoch.noted.gate.store())
+
+        def opening(positions: Mapping[str, Any]) -> Script:
+            return Telling(tell, happenings, positions)
+
+        run_epoch(
+            epoch, opening, NAME, [Topic()], threading.Event(), lambda: 1e9, standing=standing
+        )
+    return lines
+
+
+ONE_MORE = [Sent(7, "another", "A", "x.0")]
+MALFORMED = [Sent(7, "", "A", "x.0")]
+LONG = [Sent(5 + i / 40, "another", "B", f"x.{i}") for i in range(2_000)]
+
+
+@pytest.mark.parametrize("more", [ONE_MORE, MALFORMED, LONG], ids=["case", "malformed", "long"])
+def test_neighbouring_streams_show_the_same(tmp_path: Path, more: list[Sent]) -> None:
+    sent = random_messages()
+    standings = Standing(), Standing()
+    one = shown(tmp_path / "one", sent, standing=standings[0])
+    other = shown(tmp_path / "other", [*sent, *more], standing=standings[1])
+    assert one == other
+    assert standings[1].n_messages == standings[0].n_messages + len(more)
+    assert standings[1].n_rejects.total() == (more is MALFORMED)
+    assert len({text for _, text in one}) > 3  # it moves
+
+
+def test_a_number_of_the_data_that_is_declared_public_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tuple(dataclasses.replace(m, audience="public") for m in metrics.METRICS)
+    monkeypatch.setattr(metrics, "METRICS", broken)
+    sent = random_messages()
+    one, other = (
+        shown(tmp_path / name, messages)
+        for name, messages in (("one", sent), ("other", [*sent, *ONE_MORE]))
+    )
+    assert one != other
+
+
+def test_the_operator_is_told_what_is_in_the_state(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
+    standing = Standing(
+        step=0, n_open_cases=3, n_messages=7, complete_us=5 * S, clock_offset_us=S // 2
+    )
+    standing.n_rejects.update(["no case id", "no case id"])
+    health = Health(config, standing, now=lambda: 7.0)
+    text = metrics_text(health.readings(), "operator").decode()
+    labels = 'config="ward@1",dataset=""'
+    assert f"tracecloak_stream_open_cases{{{labels}}} 3.0" in text
+    assert f"tracecloak_stream_lag_seconds{{{labels}}} 2.0" in text
+    assert f'tracecloak_stream_rejects_total{{{labels},reason="no case id"}} 2.0' in text
+    public = metrics_text(health.readings()).decode()
+    assert "lag" not in public and "rejects" not in public
+    assert f"tracecloak_stream_clock_offset_seconds{{{labels}}} 0.5" in public
+    assert "python_" not in text and "process_" not in text  # the library's own follow the data
+
+
+# --- The port, the files ----------------------------------------------------------------------
+
+
+def test_the_port_serves_health_and_metrics(tmp_path: Path) -> None:
+    health = health_of(stream_config(tmp_path))
+    port = free_port()
+    registry = registry_of(health.readings, "public")
+    with serving("127.0.0.1", port, health.told, registry):
+        assert get(port, "/healthz")[0] == get(port, "/readyz")[0] == 200
+        status, kind, text = get(port, "/metrics", "application/openmetrics-text; version=1.0.0")
+        assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
+        families = {f.name: f for f in text_string_to_metric_families(text)}
+        assert families["tracecloak_steps_next_timestamp_seconds"].unit == "seconds"
+        assert text.endswith("# EOF\n")
+        assert get(port, "/metrics")[1].split(";")[0] == "text/plain"
+        health.standing.source_away = "no broker answers"
+        status, _, body = get(port, "/readyz")
+        assert status == 503
+        assert json.loads(body)["reasons"] == ["no broker answers"]
+        assert get(port, "/healthz")[0] == 200
+        assert get(port, "/else")[0] == 404
+        with pytest.raises(UsageError, match=f"operator_port {port} .* Name another one"):
+            with serving("127.0.0.1", port, health.told, registry):
+                pass
+
+
+def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None:
+    config = stream_config(
+        tmp_path,
+        health_file=str(tmp_path / "health.json"),
+        metrics=str(tmp_path / "ward.prom"),
+        metrics_for="operator",
+    )
+    with contextlib.suppress(TracecloakError):
+        with operator_side(config, Standing(step=0), threading.Event()):
+            raise TracecloakError("the disk is full")
+    told = json.loads((tmp_path / "health.json").read_text())
+    assert (told["alive"], told["reasons"]) == (False, ["the stream has ended"])
+    text = (tmp_path / "ward.prom").read_text()
+    assert 'tracecloak_release_last_exit_code{config="ward@1",dataset=""} 6.0' in text
+    assert stat.S_IMODE((tmp_path / "ward.prom").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "health.json").stat().st_mode) == 0o644
+
+
+def test_the_launching_process_of_a_job_tells_its_steps(tmp_path: Path) -> None:
+    config = stream_config(tmp_path, metrics=str(tmp_path / "ward.prom"))
+    run(config, in_time(random_messages(), 60))
+    text = (tmp_path / "ward.prom").read_text()
+    assert 'tracecloak_steps_released{config="ward@1",dataset=""} 6.0' in text
+    assert 'tracecloak_steps_remaining{config="ward@1",dataset=""} 0.0' in text
+    assert 'tracecloak_release_last_exit_code{config="ward@1",dataset=""} 0.0' in text
+
+
+def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracecloak.pipelines.stream import operator_side as module
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_in_place", full)
+    health = health_of(stream_config(tmp_path, health_file=str(tmp_path / "health.json")))
+    module._write_health(health)
+    assert health.told().reasons == ("health_file cannot be written: No space left on device",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        (
+            {"operator_port": 9464, "operator_address": "0.0.0.0", "metrics_for": "operator"},
+            "leave it out, so that it is 127.0.0.1, or leave out metrics_for",
+        ),
+        ({"runner": "FlinkRunner", "stuck_after": "20m"}, "are of runner Local"),
+        ({"runner": "FlinkRunner", "metrics_for": "operator"}, "are of runner Local"),
+    ],
+)
+def test_what_would_show_too_much_is_refused(
+    tmp_path: Path, changes: dict[str, Any], mend: str
+) -> None:
+    with pytest.raises(UsageError, match=mend):
+        stream_config(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        ({"metrics": "ward.txt"}, "must end in .prom"),
+        ({"health_file": "none/health.json"}, "the folder of 'none/health.json' is not there"),
+        (
+            {"otlp_endpoint": "http://far:4318/v1/metrics", "metrics_for": "operator"},
+            "name a collector on 127.0.0.1, or leave out metrics_for",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_refused_before_anything_is_paid(
+    tmp_path: Path, changes: dict[str, Any], mend: str
+) -> None:
+    with pytest.raises(UsageError, match=mend):
+        with operator_side(stream_config(tmp_path, **changes), Standing(), threading.Event()):
+            pass
