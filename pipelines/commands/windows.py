@@ -1,20 +1,22 @@
-"""`tracecloak windows`: the calendar of a schedule, with what each window spent."""
+"""`tracecloak windows`: the calendar of a schedule, and files that its windows leave out."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.windows.calendar import Day
 
 _WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that "
@@ -32,10 +34,25 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="compare every file of the book of counted units with the ledger first; by default "
         "that is left to releases, which read copies where they can",
     )
+    parser.add_argument(
+        "--quarantine",
+        help="leave this file, which cannot be read, out of the windows of --window that have "
+        "claimed no case yet; with --by and --reason. By default a file that cannot be read ends "
+        "a release",
+    )
+    parser.add_argument(
+        "--readmit",
+        help="read a file again that was to be left out, as it is mended, in the windows of "
+        "--window that have claimed no case yet; by default what was decided holds",
+    )
+    parser.add_argument("--by", help="who decides that a file is left out; by default nobody does")
+    parser.add_argument(
+        "--reason", help="why it is left out, for the record; by default nothing is"
+    )
 
 
 def run(given: Given) -> int:
-    """Shows the calendar.
+    """Shows the calendar, or notes a decision about a file.
 
     Raises:
         LedgerError: The book is to be verified, and does not say what was counted.
@@ -47,6 +64,7 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
+    decision = {name: flags.pop(name, None) for name in ("quarantine", "readmit", "by", "reason")}
     config = load(given.config, flags)
     schedule = config.made_schedule
     if schedule is None:
@@ -58,6 +76,9 @@ def run(given: Given) -> int:
     # A calendar makes no ledger: where a release would begin one, nothing was spent yet.
     is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
     ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
+    if decision["quarantine"] is not None or decision["readmit"] is not None:
+        _decide(config, store, ledger, decision, given.form)
+        return 0
     n_files = verify_book(config, store, ledger) if is_verified and ledger is not None else 0
     days = calendar_of(config, store, ledger)
     if config.window is None:
@@ -89,6 +110,43 @@ def run(given: Given) -> int:
         rows.append(("book", f"{files} what the ledger says"))
     show(Result(rows, data, [*_lines(shown), ""]), given.form)
     return 0
+
+
+def _decide(
+    config: ReleaseConfig,
+    store: KeyStore,
+    ledger: Ledger | None,
+    decision: Mapping[str, str | None],
+    form: Form,
+) -> None:
+    """Leaves a file out of windows, or reads it again, and shows of which."""
+    from tracecloak.pipelines.windows.quarantine import quarantine, readmit
+    from tracecloak.pipelines.windows.several import windows_asked
+
+    path, mended = decision["quarantine"], decision["readmit"]
+    if path is not None and mended is not None:
+        raise UsageError("quarantine and readmit exclude each other; give one of them")
+    windows = windows_asked(config)
+    if path is None:
+        decided = readmit(config, store, ledger, windows, str(mended))
+    else:
+        missing = next((name for name in ("by", "reason") if not decision[name]), None)
+        if missing is not None:
+            raise UsageError(
+                f"{missing} is missing: a file is left out by a person, for a reason, and both are "
+                f"noted for the operator; give --{missing}"
+            )
+        by, reason = str(decision["by"]), str(decision["reason"])
+        decided = quarantine(config, store, ledger, windows, path, by, reason)
+    what = "read again" if path is None else "left out"
+    rows = [(what, decided.path), ("windows", ", ".join(decided.labels))]
+    if decided.claimed:
+        rows.append(("unchanged", f"{', '.join(decided.claimed)}: they have claimed their cases"))
+    data = {
+        "file": decided.path, "decision": what, "windows": list(decided.labels),
+        "unchanged": list(decided.claimed),
+    }  # fmt: skip
+    show(Result(rows, data), form)
 
 
 def _has_any(days: Sequence[Day]) -> bool:
