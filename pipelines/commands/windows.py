@@ -31,8 +31,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--verify",
         action="store_true",
         default=None,
-        help="compare every file of the book of counted units with the ledger first; by default "
-        "that is left to releases, which read copies where they can",
+        help="compare every file of the book of counted units with the ledger, and the input of "
+        "released windows with what they were made of, which is told in the operator's folder; by "
+        "default releases compare what they need",
     )
     parser.add_argument(
         "--quarantine",
@@ -108,6 +109,13 @@ def run(given: Given) -> int:
         data["verified_files"] = n_files
         files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
         rows.append(("book", f"{files} what the ledger says"))
+        from tracecloak.pipelines.windows.inputs_since import NAME, compare_inputs
+
+        n_compared = compare_inputs(config, store, days)
+        data["compared_inputs"] = n_compared
+        of = "1 release" if n_compared == 1 else f"{n_compared:,} releases"
+        where = f"{NAME} of each window's operator folder says whether it changed"
+        rows.append(("inputs", f"those of {of} were compared; {where}"))
     show(Result(rows, data, [*_lines(shown), ""]), given.form)
     return 0
 
@@ -163,6 +171,7 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
     from tracecloak.pipelines.release.window_facts import moment
 
     width = max((len(day.window.label) for day in days), default=0)
+    first_with: dict[str, str] = {}  # the window that failed first for a reason, which is said once
     for day in days:
         epsilon = _text(day.epsilon) if day.releases else ""
         spent = f"epsilon {epsilon}" if epsilon else "no finite epsilon" if day.releases else ""
@@ -170,7 +179,10 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
         if day.status == "waiting":
             what = f"from {moment(day.window.due_us)} on"
         elif day.attempt is not None and day.status in ("refused", "failed", "cut_off"):
-            what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {day.attempt.reason}"
+            reason, label = day.attempt.reason, day.window.label
+            first = first_with.setdefault(reason, label)
+            reason = reason if first == label else f"as window {first}"
+            what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {reason}"
         elif day.status == "cut_off":
             what = f"{what}: the same command finishes it for nothing"
         status = day.status.replace("_", " ")

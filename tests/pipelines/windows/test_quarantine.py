@@ -202,6 +202,9 @@ def test_one_cause_is_one_line(lake: Damaged, capsys: pytest.CaptureFixture[str]
     assert lake.release("2026-01..2026-03", "--json") == 3
     windows = json.loads(capsys.readouterr().out)["windows"]
     assert [one["exit_code"] for one in windows] == [3, 3, 3]
+    assert as_typed("windows", lake.config) == 0
+    calendar = capsys.readouterr().out
+    assert calendar.count("month-2.csv") == 1 and calendar.count(": as window 2026-01") == 2
 
 
 def test_files_of_an_object_store_are_left_out_alike(
