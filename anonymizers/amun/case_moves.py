@@ -105,10 +105,15 @@ def draw_moves(
     frequency = dafsa.contingency_table_of(counts)
     clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
     order = needy[np.argsort(clocks, kind="stable")]
+    takers = _takers(dafsa)
+    _, only = takers
+    order = order[~_is_met_before(only[order], needs[order])]
     wanted = needs[order]
-    variants = _picked(dafsa, counts, order, wanted, randomness, purpose)
+    is_shared = only[order] < 0
+    shared = order[is_shared], wanted[is_shared]
+    variants = _picked(dafsa, takers, counts, *shared, randomness, purpose)
     n = len(counts)
-    counter, starts, others = _counters(dafsa, order, wanted, variants)
+    counter, starts, others = _counters(dafsa, takers, order, wanted, variants)
 
     # Lists, because most steps read or raise a few numbers, which numpy is slow at.
     turns = zip(counter.tolist(), wanted.tolist(), strict=True)
@@ -117,7 +122,14 @@ def draw_moves(
     added = [0] * (n + len(order))
     first = 0
     for number, want in turns:
-        if added[number] < want:
+        is_needy = added[number] < want
+        if number < n:  # its one variant takes all picks at once
+            if is_needy:
+                added[number] += want
+                for other in raised[begins[number] : ends[number]]:
+                    added[other] += want
+            continue
+        if is_needy:
             for variant in picked[first : first + want]:
                 added[variant] += 1
                 for other in raised[begins[variant] : ends[variant]]:
@@ -126,8 +138,31 @@ def draw_moves(
     return np.array(added[:n], np.int64)
 
 
+def _is_met_before(only: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """bool[n], which turns pick nothing, whatever is picked in the others.
+
+    Where one variant alone takes a transition, every pick of it counts there. So if another such
+    transition of it has an earlier turn and asks for as much, that turn leaves no need to this one.
+
+    Args:
+        only: int64[n], of the transition of each turn the one variant that takes it, or -1.
+        wanted: int64[n], how many picks each asks for, positive.
+    """
+    turns = np.flatnonzero(only >= 0)
+    turns = turns[stable_order(only[turns])]
+    # Those of one variant lie above those of the one before, whatever they ask for.
+    asked = only[turns] * (wanted.max(initial=0) + 1) + wanted[turns]
+    is_met = np.zeros(len(only), bool)
+    is_met[turns[1:]] = asked[1:] <= np.maximum.accumulate(asked)[:-1]
+    return is_met
+
+
 def _counters(
-    dafsa: Dafsa, order: np.ndarray, wanted: np.ndarray, variants: np.ndarray
+    dafsa: Dafsa,
+    takers: tuple[np.ndarray, np.ndarray],
+    order: np.ndarray,
+    wanted: np.ndarray,
+    variants: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which counters say what was added, so that a pick raises few.
 
@@ -138,20 +173,23 @@ def _counters(
 
     Args:
         dafsa: The automaton.
+        takers: Of `_takers`.
         order: int64[n], the transitions by their turns.
         wanted: int64[n], how many picks each asks for.
-        variants: int64[sum of wanted], the picks.
+        variants: int64[n], the picks of those turns whose transitions several variants take.
 
     Returns:
         (counter int64[n] of each turn; starts int64[n_variants + 1] and int64[starts[-1]], CSR rows
         of the counters that a pick of each variant raises beside its own).
     """
     n_variants, n = len(dafsa.variants.offsets) - 1, len(order)
-    variant_of, only = _takers(dafsa)
+    variant_of, only = takers
     turn_of = np.full(dafsa.n_transitions, -1)
     turn_of[order] = np.arange(n)
+    is_shared = only[order] < 0
     earliest = np.full(n_variants, n)
-    earliest[variants[::-1]] = np.repeat(np.arange(n), wanted)[::-1]  # the last assignment holds
+    np.minimum.at(earliest, only[order[~is_shared]], np.flatnonzero(~is_shared))
+    np.minimum.at(earliest, variants, np.repeat(np.flatnonzero(is_shared), wanted[is_shared]))
     turns = turn_of[dafsa.path]
     is_raised = (turns > earliest[variant_of]) & (only[dafsa.path] < 0)
     lengths = np.bincount(variant_of[is_raised], minlength=n_variants)
@@ -183,7 +221,7 @@ def draw_moves_of_the_authors(
     """
     needy = np.flatnonzero(needs)
     wanted = needs[needy]
-    variants = _picked(dafsa, counts, needy, wanted, randomness, purpose)
+    variants = _picked(dafsa, _takers(dafsa), counts, needy, wanted, randomness, purpose)
     first = offsets_of(wanted)
     words = randomness.words(f"{purpose}/order", cell_numbers(np.arange(len(needy), dtype="u8")))
     chances = uniform(words[:, 0])
@@ -210,6 +248,7 @@ def draw_moves_of_the_authors(
 
 def _picked(
     dafsa: Dafsa,
+    takers: tuple[np.ndarray, np.ndarray],
     counts: np.ndarray,
     transitions: np.ndarray,
     wanted: np.ndarray,
@@ -217,7 +256,7 @@ def _picked(
     purpose: str,
 ) -> np.ndarray:
     """int64[sum of wanted], variants through each transition with their numbers as weights."""
-    variant_of, only = _takers(dafsa)
+    variant_of, only = takers
     asked = np.repeat(transitions, wanted)
     picked = only[asked]
     drawn = np.flatnonzero(picked < 0)  # nothing is to be drawn where there is no choice

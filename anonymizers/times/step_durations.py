@@ -54,6 +54,7 @@ from tracecloak.anonymizers.times.time_bins import (
 )
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.guided_search import n_at_most
 from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -134,7 +135,7 @@ def cells_of_steps(
     n, k = len(traces.vocabulary), len(borders) + 1
     ticks = grid.ticks(traces.times)
     step = np.flatnonzero(~traces.is_first)
-    bins = np.searchsorted(borders, ticks[step] - ticks[step - 1], side="right")
+    bins = n_at_most(borders, ticks[step] - ticks[step - 1])
     target = traces.activities[step].astype(np.int64)
     source = traces.activities[step - 1].astype(np.int64)
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]

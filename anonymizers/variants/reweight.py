@@ -31,7 +31,8 @@ _MAX_TRIES = 30
 # the second.
 _LEAST_WON, _LEAST_SLOPE = 2e-9, 1e-5
 
-Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+# Its slopes are asked for where a place is taken, and not where its value alone turns it down.
+Function = Callable[[np.ndarray], tuple[float, Callable[[], np.ndarray]]]
 
 
 def agreeing_weights(
@@ -66,10 +67,10 @@ def agreeing_weights(
         total = float(weights.sum())
         return weights / total, highest + float(elementary.log(total))
 
-    def dual(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+    def dual(scaled: np.ndarray) -> tuple[float, Callable[[], np.ndarray]]:
         weights, log_total = weights_of(scaled)
         value = weight * log_total + _inner(scaled, measured / deviations + scaled / 2)
-        return value, (measured - n_cases * (columns @ weights)) / deviations + scaled
+        return value, lambda: (measured - n_cases * (columns @ weights)) / deviations + scaled
 
     return weights_of(_least(dual, np.zeros(len(measured))))[0]
 
@@ -82,10 +83,11 @@ def _least(function: Function, start: np.ndarray) -> np.ndarray:
     """Where a convex function is least, by L-BFGS (Liu and Nocedal 1989).
 
     Args:
-        function: Returns the value and the slopes at a place.
+        function: Returns the value at a place, and what returns the slopes there.
         start: Where to begin.
     """
-    place, (value, slope) = start, function(start)
+    value, slopes = function(start)
+    place, slope = start, slopes()
     moves: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=_MEMORY)
     for _ in range(_MAX_ROUNDS):
         if np.abs(slope).max(initial=0) <= _LEAST_SLOPE:
@@ -132,10 +134,10 @@ def _step(
     low, high, length = 0.0, np.inf, 1.0
     for _ in range(_MAX_TRIES):
         further = place + length * direction
-        reached, next_slope = function(further)
+        reached, slopes = function(further)
         if not reached <= value + _VALUE_WON * length * downwards:
             high = length
-        elif _inner(next_slope, direction) < _SLOPE_LEFT * downwards:
+        elif _inner(next_slope := slopes(), direction) < _SLOPE_LEFT * downwards:
             low = length
         else:
             return further, reached, next_slope

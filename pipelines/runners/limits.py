@@ -26,9 +26,10 @@ _OF_PROCESS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 class Limits:
     """What a run may take.
 
-    A third of its memory holds events or cases, and once more as much is lost where these are made
-    of those, as Arrow and numpy do not take over what the other one frees. A quarter is for the
-    steps that are at work. The rest is for what was counted, which nobody can know before.
+    A third of its memory holds events or cases. Once more as much can be lost where these are made
+    of those: what is freed lies in pieces between what is still held, and Arrow and numpy take over
+    what the other one frees only in the command (`runners.memory.keep_freed_memory`). A quarter is
+    for the steps that are at work. The rest is for what was counted, which nobody can know before.
 
     Attributes:
         memory_bytes: Of the whole process.

@@ -2,12 +2,10 @@
 
 Keys that lie close together are looked up in a table. Others are sorted as integers that hold a key
 and its place at once, which takes a fraction of the time of sorting places by their keys. Where
-keys come case by case and begin with the case, they are sorted piece by piece within the cache.
+keys come case by case and begin with the case, they are nearly in order, and the sort knows it.
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,8 +13,11 @@ import numpy as np
 _FEW = 1 << 11
 # A table may have so many cells for each key, so that it is no larger than what is returned.
 _CELLS_OF_KEY = 2
-# Keys of a piece that is sorted by itself, about.
-_PIECE = 1 << 12
+# Among keys so far apart as many in order, as a share, tell that keys come in short runs, which are
+# merged in a fifth of the time of sorting keys that come in any order; one half is in order by
+# chance.
+_STRIDE = 1 << 7
+_ORDERED = 0.75
 
 
 def distinct_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -119,12 +120,10 @@ def _pack(cells: np.ndarray, shift: int) -> None:
 
 
 def _sort(cells: np.ndarray) -> None:
-    """Sorts in place, piece by piece where all of a piece is below all that follows."""
-    below = np.maximum.accumulate(cells)[:-1]
-    cuts = np.flatnonzero(below < np.minimum.accumulate(cells[::-1])[-2::-1]) + 1
-    wanted = np.searchsorted(cuts, np.arange(_PIECE, len(cells), _PIECE))
-    for begin, end in pairwise([0, *np.unique(np.append(cuts, len(cells))[wanted]), len(cells)]):
-        cells[begin:end].sort()
+    """Sorts in place, by merging runs where keys that are far apart are in order already."""
+    sample = cells[::_STRIDE]
+    n_ascending = np.count_nonzero(sample[1:] >= sample[:-1])
+    cells.sort(kind="stable" if n_ascending >= _ORDERED * (len(sample) - 1) else "quicksort")
 
 
 def _begins(ordered: np.ndarray) -> np.ndarray:

@@ -515,7 +515,7 @@ def split_by_shard(
     ]
     ordered = events.take(pa.array(row_order))
     ordered_codes = new_code[codes[row_order]]
-    for shard in np.unique(row_shard):
+    for shard in np.flatnonzero(np.diff(row_offsets)):
         first, last = row_offsets[shard], row_offsets[shard + 1]
         first_value, last_value = value_offsets[shard], value_offsets[shard + 1]
         part = ordered.slice(first, last - first)

@@ -9,6 +9,7 @@ construction.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -82,10 +83,10 @@ class Dafsa:
         """Number of transitions."""
         return len(self.sources)
 
-    @property
+    @cached_property
     def contingency_table(self) -> np.ndarray:
         """int64[n_transitions], cases that take each transition (Amun, Definition 3.11)."""
-        return self.contingency_table_of(self.variants.counts)
+        return self._table_of(self.variants.counts)
 
     def contingency_table_of(self, counts: np.ndarray) -> np.ndarray:
         """Returns int64[n_transitions], the table for other numbers of cases per variant.
@@ -93,6 +94,9 @@ class Dafsa:
         Args:
             counts: int64[n_variants].
         """
+        return self.contingency_table if counts is self.variants.counts else self._table_of(counts)
+
+    def _table_of(self, counts: np.ndarray) -> np.ndarray:
         weights = np.repeat(counts, np.diff(self.variants.offsets))
         return sum_groups(self.path, weights, self.n_transitions)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.distinct import distinct_counts, stable_order
+from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import sum_groups
 
 
@@ -34,8 +34,7 @@ class DurationTable:
     def from_events(cls, groups: np.ndarray, values: np.ndarray) -> DurationTable:
         """Counts the pairs of events given in any order."""
         groups, values = groups.astype(np.int64), values.astype(np.int64)
-        least, largest = int(values.min(initial=0)), int(values.max(initial=0))
-        bits = (largest - least).bit_length()
+        least, bits = _least_and_bits(values)
         if bits + int(groups.max(initial=0)).bit_length() > 62:
             return cls._collapse(groups.astype(np.int32), values, np.ones(len(groups), np.int64))
         # Pairs as one integer each are sorted without their places.
@@ -94,21 +93,22 @@ class DurationTable:
         return smallest, largest
 
 
+def _least_and_bits(values: np.ndarray) -> tuple[int, int]:
+    """The least value, or 0 if that is less, and how many bits hold how far others lie above it."""
+    least = int(values.min(initial=0))
+    return least, (int(values.max(initial=0)) - least).bit_length()
+
+
 def _pair_order(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """int64[n]: the order by group, then value; by one key where the two fit 62 bits together."""
-    if len(groups) == 0:
-        return np.zeros(0, np.int64)
-    n_groups = int(groups.max()) + 1
-    smallest = np.full(n_groups, np.iinfo(np.int64).max)
-    largest = np.full(n_groups, np.iinfo(np.int64).min)
-    np.minimum.at(smallest, groups, values)
-    np.maximum.at(largest, groups, values)
-    filled = smallest <= largest
-    spans = largest[filled].astype(np.float64) - smallest[filled] + 1
-    if spans.sum() >= 2.0**62:
-        return np.lexsort((values, groups))
-    widths = np.where(filled, largest - smallest + 1, 0)
-    return stable_order((np.cumsum(widths) - widths)[groups] + (values - smallest[groups]))
+    """int64[n]: the order by group, then value; by one key where the two fit 62 bits together.
+
+    Tables that are merged are in this order themselves. A stable sort merges such runs, which takes
+    a tenth of the time of sorting what comes in any order.
+    """
+    least, bits = _least_and_bits(values)
+    if bits + int(groups.max(initial=0)).bit_length() <= 62:
+        return np.argsort(groups.astype(np.int64) << bits | values - least, kind="stable")
+    return np.lexsort((values, groups))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,8 @@ class DurationIndex:
 
     def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Returns int64[n], the positions of pairs, all of which the table has."""
-        return self.search(groups, values) - 1
+        packed = self._packed_for(len(values))
+        return self.search(groups, values) - 1 if packed is None else packed.find(groups, values)
 
     def search(self, segments: np.ndarray, queries: np.ndarray) -> np.ndarray:
         """Finds, in each query's own group, how many values are at most the query.
@@ -139,7 +140,7 @@ class DurationIndex:
         Returns:
             int64[m], `offsets[segment]` plus the number of values in the group that are <= query.
         """
-        packed = self._packed if 8 * len(queries) >= len(self.values) > 0 else None
+        packed = self._packed_for(len(queries))
         if packed is not None:
             return packed.search(segments, queries)
         low = self.offsets[segments]
@@ -153,6 +154,10 @@ class DurationIndex:
             active = active[low[active] < high[active]]
         return low
 
+    def _packed_for(self, n_queries: int) -> _PackedPairs | None:
+        # Making the keys takes as long as some searches without them.
+        return self._packed if 64 * n_queries >= len(self.values) > 0 else None
+
     @cached_property
     def _packed(self) -> _PackedPairs | None:
         return _PackedPairs.of(self.values, self.offsets)
@@ -161,8 +166,6 @@ class DurationIndex:
 @dataclass(frozen=True, eq=False)
 class _PackedPairs:
     """The pairs of an index as one sorted array of keys, in 62 bits.
-
-    Pays where there are about as many queries as values: they are looked up in their order.
 
     Attributes:
         keys: int64[n_pairs].
@@ -196,9 +199,16 @@ class _PackedPairs:
         """Returns what `DurationIndex.search` does."""
         sought = np.clip(queries, self.smallest[segments] - 1, self.largest[segments])
         sought += self.base[segments]
-        order = stable_order(sought)
-        places = np.empty(len(queries), np.int64)
-        places[order] = np.searchsorted(self.keys, sought[order], side="right")
+        return np.searchsorted(self.keys, sought, side="right")
+
+    def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Returns what `DurationIndex.find` does."""
+        sought = values + self.base[groups]
+        # About in order, by their first digits, they are found near to each other, in less time.
+        digits = sought >> max(int(self.keys[-1]).bit_length() - 16, 0)
+        order = np.argsort(digits.astype(np.uint16), kind="stable")
+        places = np.empty(len(sought), np.int64)
+        places[order] = np.searchsorted(self.keys, sought[order])
         return places
 
 

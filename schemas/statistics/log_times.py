@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_counts
+from tracecloak.schemas.arrays.guided_search import n_at_most
 from tracecloak.schemas.arrays.merging import joined, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.service_times import IntervalTimes
@@ -191,7 +192,7 @@ def middles_us(bins: np.ndarray) -> np.ndarray:
 
 
 def _bins_of(durations_us: np.ndarray) -> np.ndarray:
-    return np.searchsorted(BIN_EDGES_US, durations_us, side="right").astype(np.int64)
+    return n_at_most(BIN_EDGES_US, durations_us)
 
 
 def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -156,14 +156,15 @@ class VariantFlows:
         # An arc has one entry, or two; what is not filled takes no memory.
         most = (1 + cells.has_whole) * (len(variants.codes) + n)
         rows, keys, counts = (np.empty(most, np.int64) for _ in range(3))
+        squares = np.zeros(n, np.int64)
         filled = 0
         for begin, end in pairwise(np.unique(np.append(cuts, n)).tolist()):
             row, key, count = _vectors(offsets[begin : end + 1], variants.codes, cells)
             piece = slice(filled, filled + len(row))
             rows[piece], keys[piece], counts[piece] = begin + row, key, count
+            squares[begin:end] = sum_groups(row, count**2, end - begin)
             filled = piece.stop
-        rows, keys, counts = rows[:filled], keys[:filled], counts[:filled]
-        return cls(rows, keys, counts, sum_groups(rows, counts**2, n), variants.counts)
+        return cls(rows[:filled], keys[:filled], counts[:filled], squares, variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
         """Returns int64[n_possible], sums over the cases of their clipped vectors, lattice steps.

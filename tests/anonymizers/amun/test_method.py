@@ -25,7 +25,7 @@ from tests.support.rounds import (
     run_rounds,
 )
 from tests.support.tiers import few_examples
-from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
+from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words, _prior
 from tracecloak.anonymizers.amun.release import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.randomness import hex_ids
@@ -675,3 +675,21 @@ def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
 def test_times_longer_than_the_calendar_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         AmunParams(**{name: 2**63})
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3).map(lambda n: n << 20)),
+            st.integers(0, 2),
+        ),
+        max_size=20,
+    )
+)
+def test_cases_are_ordered_by_all_of_their_words(rows: list[tuple[int, int, int]]) -> None:
+    """Also where first words are equal, or differ in their last digits alone."""
+    row = np.array([number for number, _, _ in rows], np.int64)
+    words = np.array([pair for _, *pair in rows], np.uint64).reshape(-1, 2)
+    expected = sorted(range(len(rows)), key=rows.__getitem__)
+    assert _order_by_words(row, words).tolist() == expected
