@@ -176,9 +176,10 @@ def _noted(
             labels.append(window.label)
     if not labels:
         raise UsageError(
-            f"window {', '.join(claimed)} has claimed its cases, and what it reads is fixed since: "
-            "finish it, or give it up with `tracecloak ledger forfeit`, which leaves its budget "
-            "spent"
+            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed "
+            "since. One that is released stays as it is; for one that was cut off bring the file "
+            "back as it was, or give the window up with `tracecloak ledger forfeit`, which leaves "
+            "its budget spent"
         )
     return Decided(path, tuple(labels), tuple(claimed))
 

@@ -112,7 +112,10 @@ def test_after_the_claim_nothing_is_decided_any_more(
     lake.damage()
     capsys.readouterr()
     assert lake.quarantine("2026-02") == 2
-    assert "2026-02 has claimed its cases, and what it reads is fixed" in capsys.readouterr().err
+    assert (
+        "the cases of window 2026-02 are claimed, and what it reads is fixed"
+        in capsys.readouterr().err
+    )
     assert lake.quarantine("2026-01..2026-03") == 0  # of several, for those that can still be
     assert "2026-02: they have claimed their cases" in capsys.readouterr().out
     assert lake.release("2026-01..2026-03") == 0
