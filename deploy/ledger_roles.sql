@@ -5,7 +5,7 @@
 --
 -- The pipeline can reserve, claim, draw, commit and void, note steps of streams, and read all. It can neither change nor
 -- remove an entry, nor write one that is the privacy officer's: caps, data sets, what was given up,
--- taken back or accepted. The officer can append those, too. Nobody but the owner can do more, so no
+-- taken back, restored or accepted. The officer can append those, too. Nobody but the owner can do more, so no
 -- job and no officer should log in as the owner.
 --
 -- Where this ran before releases had windows, or before streams noted their steps, the pipeline may

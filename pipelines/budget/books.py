@@ -14,7 +14,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
-from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
@@ -84,8 +84,12 @@ class Books:
             return "this release" if is_ours else "another's"
         return "parts" if holds_files(self.folder.final) else "nothing"
 
-    def refusal(self, standing: Standing) -> UsageError | None:
-        """Returns why the next run refuses, in a state in which it does; None: it does not."""
+    def refusal(self, standing: Standing) -> TracecloakError | None:
+        """Returns why the next run refuses, in a state in which it does; None: it does not.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
         output, release_id = self.folder.output, self.folder.release_id
         where = f"release_id {release_id!r} in {output}"
         if standing.state == "withdrawn":
@@ -94,6 +98,12 @@ class Books:
                 "which is another spend"
             )
         if standing.state == "made elsewhere":
+            if windowed(self.ledger.of_release(output, release_id)):
+                return MadeElsewhere(
+                    f"{where} is of a window, which another key store has just released: run the "
+                    "same command again, which finds it once that one has noted it in the ledger. "
+                    "If it was cut off before, run it again with that key store"
+                )
             return UsageError(
                 f"release_id {release_id!r} exists in {output}, and was made with another key "
                 "store, so this one cannot tell whether it was made of this input; use the "

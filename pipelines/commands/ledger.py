@@ -58,6 +58,11 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--by": {"required": True, "help": "who does this, for the record"},
     "--reason": {"required": True, "help": "why, for the record"},
     "--before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
+    "--backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
+    "--lost_stores": {
+        "help": "key stores that are lost and can say nothing any more, by the names that a "
+        "restored ledger has of them, with commas between; by default none is",
+    },
     "name": {"help": "its name"},
 }
 
@@ -156,6 +161,28 @@ def _export(flags: Flags) -> Result:
     return Result((), {}, _lines(text) if text else [])
 
 
+def _backup(flags: Flags) -> Result:
+    from tracecloak.pipelines.budget.backups import back_up
+
+    ledger, path = _opened(flags), flags["output"]
+    head = back_up(ledger, path)
+    data = {"ledger": ledger.place, "backup": path, "entries": head.seq, "hash": head.hash}
+    sentence = f"{ledger.place}: {head.seq} entries, the last with hash {head.hash}"
+    return Result([("backup", path)], data, below=[sentence])
+
+
+def _restore(flags: Flags) -> Result:
+    from tracecloak.pipelines.budget.backups import restore
+
+    restored = restore(
+        _store(flags), flags.get("ledger"), *(flags[k] for k in ("backup", *_SIGNED))
+    )
+    data = {
+        "ledger": restored.place, "entries": restored.n_entries, "awaits": list(restored.awaited),
+    }  # fmt: skip
+    return Result([("restored", restored.place)], data, below=[f"{restored.text}."])
+
+
 def _begin(flags: Flags) -> Result:
     ledger = _opened(flags, new=True)
     n = len(ledger.entries())
@@ -203,7 +230,8 @@ def _accept(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import accepted_text
 
     ledger = _opened(flags, after_loss=True)
-    accepted = ledger.accept(flags["by"], flags["reason"])
+    lost = tuple(name for name in (flags.get("lost_stores") or "").split(",") if name)
+    accepted = ledger.accept(flags["by"], flags["reason"], lost)
     data = {"complaints": list(accepted.complaints), "entries_again": len(accepted.again)}
     return Result((), data, _lines(accepted_text(accepted)))
 
@@ -279,6 +307,17 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "verify": Action("check the chain of entries, and that nothing was forgotten", (), _verify),
     "export": Action("print all entries as JSON lines", (), _export),
+    "backup": Action(
+        "write all entries into a file, once their chain is checked",
+        ("output",),
+        _backup,
+        {"output": {"help": "the file, which is not there yet"}},
+    ),
+    "restore": Action(
+        "make the ledger of a backup where there is none; it pays for nothing until `accept`",
+        ("backup", *_SIGNED),
+        _restore,
+    ),
     "begin": Action("begin a ledger in which nothing is spent", (), _begin),
     "declare": Action(
         "declare what an account may spend, in place of what was declared before",
@@ -319,7 +358,7 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "accept": Action(
         "say what happened to a ledger or key store that was restored from an old backup",
-        _SIGNED,
+        (*_SIGNED, "lost_stores"),
         _accept,
     ),
 }

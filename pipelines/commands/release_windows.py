@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.table import Given
@@ -13,6 +14,7 @@ from tracecloak.pipelines.screen.release_text import (
     spent,
 )
 from tracecloak.pipelines.screen.results import Result, duration, show
+from tracecloak.schemas.errors import InputSchemaError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -32,12 +34,14 @@ def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int
     )
 
     windows = windows_asked(config)
-    ended = []
+    ended: list[Ended] = []
     with showing_progress(given.form, with_runner=given.wants_traceback):
-        for one in release_windows(config, windows, given.of_beam, lineage):
-            ended.append(one)
-            if one.reason:
-                _LOG.error("window %s: %s", one.window.label, one.reason)
+        try:
+            for one in release_windows(config, windows, given.of_beam, lineage):
+                ended.append(one)
+        finally:
+            for line in _causes(ended):
+                _LOG.error("%s", line)
     if given.form == "json":
         data = {
             "windows": [_data_of_window(one) for one in ended],
@@ -55,6 +59,22 @@ def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int
         over = [("schedule", text)] if (text := over_text(config, windows)) else []
         show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
     return exit_code_of(ended)
+
+
+def _causes(ended: Sequence[Ended]) -> Iterator[str]:
+    """Yields one line for each cause by which windows failed, and not one for each window."""
+    labels: dict[str, list[str]] = {}
+    for one in ended:
+        if one.reason:
+            labels.setdefault(one.reason, []).append(one.window.label)
+    for reason, failed in labels.items():
+        several = f"{failed[0]} and {len(failed) - 1} more up to {failed[-1]}"
+        yield f"window {failed[0] if len(failed) == 1 else several}: {reason}"
+    if any(one.exit_code == InputSchemaError.exit_code for one in ended):
+        yield (
+            "a file that is damaged and cannot be mended is left out by a person: `tracecloak "
+            "windows CONFIG --window WINDOWS --quarantine FILE --by NAME --reason TEXT`"
+        )
 
 
 def _window_text(one: Ended, is_private: bool) -> str:

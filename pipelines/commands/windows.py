@@ -1,20 +1,22 @@
-"""`tracecloak windows`: the calendar of a schedule, with what each window spent."""
+"""`tracecloak windows`: the calendar of a schedule, and files that its windows leave out."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.windows.calendar import Day
 
 _WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that "
@@ -29,13 +31,29 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--verify",
         action="store_true",
         default=None,
-        help="compare every file of the book of counted units with the ledger first; by default "
-        "that is left to releases, which read copies where they can",
+        help="compare every file of the book of counted units with the ledger, and the input of "
+        "released windows with what they were made of, which is told in the operator's folder; by "
+        "default releases compare what they need",
+    )
+    parser.add_argument(
+        "--quarantine",
+        help="leave this file, which cannot be read, out of the windows of --window that have "
+        "claimed no case yet; with --by and --reason. By default a file that cannot be read ends "
+        "a release",
+    )
+    parser.add_argument(
+        "--readmit",
+        help="read a file again that was to be left out, as it is mended, in the windows of "
+        "--window that have claimed no case yet; by default what was decided holds",
+    )
+    parser.add_argument("--by", help="who decides that a file is left out; by default nobody does")
+    parser.add_argument(
+        "--reason", help="why it is left out, for the record; by default nothing is"
     )
 
 
 def run(given: Given) -> int:
-    """Shows the calendar.
+    """Shows the calendar, or notes a decision about a file.
 
     Raises:
         LedgerError: The book is to be verified, and does not say what was counted.
@@ -47,6 +65,7 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
+    decision = {name: flags.pop(name, None) for name in ("quarantine", "readmit", "by", "reason")}
     config = load(given.config, flags)
     schedule = config.made_schedule
     if schedule is None:
@@ -58,6 +77,9 @@ def run(given: Given) -> int:
     # A calendar makes no ledger: where a release would begin one, nothing was spent yet.
     is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
     ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
+    if decision["quarantine"] is not None or decision["readmit"] is not None:
+        _decide(config, store, ledger, decision, given.form)
+        return 0
     n_files = verify_book(config, store, ledger) if is_verified and ledger is not None else 0
     days = calendar_of(config, store, ledger)
     if config.window is None:
@@ -87,8 +109,52 @@ def run(given: Given) -> int:
         data["verified_files"] = n_files
         files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
         rows.append(("book", f"{files} what the ledger says"))
+        from tracecloak.pipelines.windows.inputs_since import NAME, compare_inputs
+
+        n_compared = compare_inputs(config, store, days)
+        data["compared_inputs"] = n_compared
+        of = "1 release" if n_compared == 1 else f"{n_compared:,} releases"
+        where = f"{NAME} of each window's operator folder says whether it changed"
+        rows.append(("inputs", f"those of {of} were compared; {where}"))
     show(Result(rows, data, [*_lines(shown), ""]), given.form)
     return 0
+
+
+def _decide(
+    config: ReleaseConfig,
+    store: KeyStore,
+    ledger: Ledger | None,
+    decision: Mapping[str, str | None],
+    form: Form,
+) -> None:
+    """Leaves a file out of windows, or reads it again, and shows of which."""
+    from tracecloak.pipelines.windows.quarantine import quarantine, readmit
+    from tracecloak.pipelines.windows.several import windows_asked
+
+    path, mended = decision["quarantine"], decision["readmit"]
+    if path is not None and mended is not None:
+        raise UsageError("quarantine and readmit exclude each other; give one of them")
+    windows = windows_asked(config)
+    if path is None:
+        decided = readmit(config, store, ledger, windows, str(mended))
+    else:
+        missing = next((name for name in ("by", "reason") if not decision[name]), None)
+        if missing is not None:
+            raise UsageError(
+                f"{missing} is missing: a file is left out by a person, for a reason, and both are "
+                f"noted for the operator; give --{missing}"
+            )
+        by, reason = str(decision["by"]), str(decision["reason"])
+        decided = quarantine(config, store, ledger, windows, path, by, reason)
+    what = "read again" if path is None else "left out"
+    rows = [(what, decided.path), ("windows", ", ".join(decided.labels))]
+    if decided.claimed:
+        rows.append(("unchanged", f"{', '.join(decided.claimed)}: they have claimed their cases"))
+    data = {
+        "file": decided.path, "decision": what, "windows": list(decided.labels),
+        "unchanged": list(decided.claimed),
+    }  # fmt: skip
+    show(Result(rows, data), form)
 
 
 def _has_any(days: Sequence[Day]) -> bool:
@@ -105,6 +171,7 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
     from tracecloak.pipelines.release.window_facts import moment
 
     width = max((len(day.window.label) for day in days), default=0)
+    first_with: dict[str, str] = {}  # the window that failed first for a reason, which is said once
     for day in days:
         epsilon = _text(day.epsilon) if day.releases else ""
         spent = f"epsilon {epsilon}" if epsilon else "no finite epsilon" if day.releases else ""
@@ -112,7 +179,10 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
         if day.status == "waiting":
             what = f"from {moment(day.window.due_us)} on"
         elif day.attempt is not None and day.status in ("refused", "failed", "cut_off"):
-            what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {day.attempt.reason}"
+            reason, label = day.attempt.reason, day.window.label
+            first = first_with.setdefault(reason, label)
+            reason = reason if first == label else f"as window {first}"
+            what = f"exit code {day.attempt.exit_code} at {day.attempt.at}: {reason}"
         elif day.status == "cut_off":
             what = f"{what}: the same command finishes it for nothing"
         status = day.status.replace("_", " ")

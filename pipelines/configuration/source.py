@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig, SourceConfig
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.files import absolute
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -19,7 +20,12 @@ from tracecloak.transforms.sources import EventSource
 _CHECKED_FILES = 20
 
 
-def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) -> EventSource:
+def source_of(
+    config: SourceConfig,
+    listed: Sequence[SourceFile] | None = None,
+    left_out: Collection[str] = (),
+    is_checked: bool = True,
+) -> EventSource:
     """Returns the input files and how to read them; reads no values.
 
     Files whose partitions cannot pass the filters, or hold no event that the window needs, are left
@@ -32,6 +38,8 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
     Args:
         config: What says where the files are.
         listed: The files that it names, as `match_files` returned them; None: it is asked.
+        left_out: Absolute paths of files that are not opened.
+        is_checked: Whether heads of files are checked; else no file is opened.
 
     Raises:
         UsageError: An input's format is not known, or its file system.
@@ -53,6 +61,8 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
         from tracecloak.transforms.lakes.tables import files_and_tables
 
         files = files_and_tables(config.log, tables, source_format, may_be_none)
+    if left_out:
+        files = [file for file in files if absolute(file.path) not in left_out]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     source_format = replace(source_format, goes_on=is_rigorous)
@@ -72,7 +82,8 @@ def source_of(config: SourceConfig, listed: Sequence[SourceFile] | None = None) 
             f"of {len(files):,} input files none is left, as their partitions do not pass the "
             "filters; correct --where"
         )
-    source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
+    if is_checked:
+        source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
     return source
 
 

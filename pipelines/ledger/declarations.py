@@ -14,8 +14,12 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, require_text
 from tracecloak.schemas.errors import UsageError
+
+# Stands for whichever key store accepts a restored ledger that knows of none.
+ANY_STORE = "any"
 
 # Columns that stay empty in a declaration.
 _NOTHING: Mapping[str, Any] = {
@@ -122,8 +126,49 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
 
 
 def nothing_columns() -> dict[str, Any]:
-    """Returns the columns of an entry that is about no account: `accept` and `erase`."""
+    """Returns the columns of an entry about no account: `accept`, `erase` and `restore`."""
     return dict(_NOTHING)
+
+
+def awaited_stores(entries: Sequence[Entry]) -> list[str]:
+    """Returns the key stores that have to say what they paid since a backup of a ledger was made.
+
+    A ledger that was restored from it knows those that had paid before. Where it knows none,
+    `ANY_STORE` stands for whoever accepts.
+    """
+    awaited: dict[str, None] = {}
+    for entry in entries:
+        if entry.action == "restore":
+            awaited |= dict.fromkeys(entry.facts.get("awaits") or [ANY_STORE])
+        elif entry.action == "accept":
+            for store in (ANY_STORE, *entry.facts.get("answers", ())):
+                awaited.pop(store, None)
+    return list(awaited)
+
+
+def awaited_text(place: str, awaited: Sequence[str]) -> str:
+    """Returns what to say of a restored ledger, in which nothing is paid yet."""
+    stores = [store for store in awaited if store != ANY_STORE]
+    which = (
+        f"with each of the key stores that paid with it before ({', '.join(stores)}), or names "
+        "those that are lost with --lost_stores"
+        if stores
+        else "once, with a key store that paid with it if there is one"
+    )
+    return (
+        f"{place} was restored from a backup, and does not know what was paid since. Nothing is "
+        f"released until somebody runs `tracecloak ledger accept --by NAME --reason TEXT` {which}"
+    )
+
+
+def check_answered(entries: Sequence[Entry], place: str) -> None:
+    """Makes sure that a ledger, if it was restored, knows what was paid since its backup.
+
+    Raises:
+        LedgerError: It does not.
+    """
+    if awaited := awaited_stores(entries):
+        raise LedgerError(awaited_text(place, awaited))
 
 
 def step_columns(account: str, of_key: OfKey) -> dict[str, Any]:

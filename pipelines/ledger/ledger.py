@@ -171,7 +171,8 @@ class Ledger:
             BudgetExhausted: The account has too little left.
             MadeElsewhere: It is of a window, or an epoch of a stream, and another key store has
                 begun it, whatever account pays there. Nothing is paid here.
-            LedgerError: The ledger cannot be used, or somebody changed what it said.
+            LedgerError: The ledger cannot be used, or somebody changed what it said, or it was
+                restored from a backup and nobody said what was paid since.
         """
         in_file = self._account_in_file(reservation.account)
         charge, columns = reservation.charge, reservation.columns()
@@ -192,7 +193,9 @@ class Ledger:
                     return []
             if in_file is not None or _declares(past.declarations()):
                 from tracecloak.pipelines.ledger.caps import check_caps
+                from tracecloak.pipelines.ledger.declarations import check_answered
 
+                check_answered(past.declarations(), self.place)
                 check_caps(past, reservation, in_file)
             details = {} if self.memory is None else self.memory.stamp()
             return [("reserve", columns, details | reservation.facts())]
@@ -519,8 +522,8 @@ class Ledger:
 
 
 def _declares(entries: Sequence[Entry]) -> bool:
-    """Whether the privacy officer declared caps, or whose a data set is."""
-    return any(entry.action in ("account", "dataset") for entry in entries)
+    """Whether caps are declared, or whose a data set is, or that the ledger was restored."""
+    return any(entry.action in ("account", "dataset", "restore") for entry in entries)
 
 
 def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:

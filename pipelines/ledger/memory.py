@@ -186,6 +186,12 @@ class LedgerMemory:
                 f"reservations, and it counts {self.store.generation()}. It was restored from an "
                 f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
             )
+        declarations = past.declarations()
+        if any(entry.action == "restore" for entry in declarations):
+            from tracecloak.pipelines.ledger.declarations import awaited_stores, awaited_text
+
+            if awaited := awaited_stores(declarations):
+                complaints.append(awaited_text(self._place, awaited))
         return complaints
 
     @property

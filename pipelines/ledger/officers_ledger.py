@@ -10,7 +10,9 @@ from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import charges, charges_of
 from tracecloak.pipelines.ledger.chain import may_follow, problems
 from tracecloak.pipelines.ledger.declarations import (
+    ANY_STORE,
     account_columns,
+    awaited_stores,
     check_declared,
     dataset_columns,
     nothing_columns,
@@ -30,10 +32,12 @@ class Accepted:
     Attributes:
         complaints: What ledger and key store did not agree on.
         again: What was written into the ledger again, as it is now in it.
+        awaited: Key stores for which a restored ledger still waits.
     """
 
     complaints: Sequence[str]
     again: Sequence[Entry]
+    awaited: Sequence[str] = ()
 
 
 class OfficersLedger(Ledger):
@@ -166,14 +170,21 @@ class OfficersLedger(Ledger):
         """
         self._declare("erase", nothing_columns(), {**what, **signed(by, reason)})
 
-    def accept(self, by: str, reason: str) -> Accepted:
+    def accept(self, by: str, reason: str, lost_stores: Sequence[str] = ()) -> Accepted:
         """Notes what happened to a ledger or a key store that has forgotten something.
 
         What the key store's copy has beyond the ledger counts again: charges as spent, and
-        declarations. Nothing is given back.
+        declarations. Nothing is given back. A ledger that was restored waits for each key store
+        that paid with it before; this one answers for itself, and for those that are lost.
+
+        Args:
+            by: Who accepts.
+            reason: Why.
+            lost_stores: Key stores that can say nothing any more, by their names in the ledger.
 
         Raises:
-            UsageError: Neither has forgotten anything, or nobody and no reason is named.
+            UsageError: Neither has forgotten anything, or nobody and no reason is named, or a
+                restored ledger waits for other key stores.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         memory, details = self.memory, signed(by, reason)
@@ -191,15 +202,41 @@ class OfficersLedger(Ledger):
                 raise UsageError(
                     f"{self.place} and the key store agree: there is nothing to accept"
                 )
+            answers = self._answers(past, memory.store.identity(), lost_stores, complaints)
             return [
-                ("accept", nothing_columns(), {**accepting(memory, past, copies), **details}),
+                (
+                    "accept",
+                    nothing_columns(),
+                    {**accepting(memory, past, copies), **answers, **details},
+                ),
                 *forgotten(memory, past, copies),
             ]
 
         _, *again = self.append(steps)
+        entries = self.entries()
         if memory is not None:
-            accepted(memory, self.entries())
-        return Accepted(complaints, again)
+            accepted(memory, entries)
+        return Accepted(complaints, again, awaited_stores(entries))
+
+    def _answers(
+        self, past: Past, store: str, lost_stores: Sequence[str], complaints: Sequence[str]
+    ) -> dict[str, Any]:
+        """Returns which of the key stores that a restored ledger waits for have answered.
+
+        Raises:
+            UsageError: A store that is named as lost is none of them, or nothing would be answered.
+        """
+        awaited = awaited_stores(past.declarations())
+        unknown = [lost for lost in lost_stores if lost not in awaited]
+        if unknown:
+            raise UsageError(
+                f"lost_stores: {self.place} does not wait for key store {unknown[0]!r}; it waits "
+                f"for {', '.join(awaited) or 'none'}"
+            )
+        answers = [name for name in (store, ANY_STORE) if name in awaited] + list(lost_stores)
+        if awaited and not answers and len(complaints) == 1:
+            raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
+        return {"answers": answers} if answers else {}
 
     def verify(self, known_hash: str | None = None) -> list[str]:
         """Returns what is wrong with the ledger, a sentence each; nothing if it is sound.

@@ -196,7 +196,12 @@ def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
 def accepted_text(accepted: Accepted) -> str:
     """Returns what an entry `accept` ended, and what counts again."""
     lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
-    lines.append("That is written down as accepted, and releases go on.")
+    rest = (
+        f"releases go on once these have answered, too: {', '.join(accepted.awaited)}"
+        if accepted.awaited
+        else "releases go on"
+    )
+    lines.append(f"That is written down as accepted, and {rest}.")
     for entry in _last_steps(accepted.again):
         what = {
             "account": f"the caps of account {entry.account}",

@@ -166,7 +166,7 @@ def _reading_as(run: Run, receipt: Receipt) -> Run:
         run,
         source=replace(run.source, files=ranked),
         files=files,
-        input_fingerprint=fingerprint_of(run.config, run.books.store, files),
+        input_fingerprint=fingerprint_of(run.config, run.books.store, files, run.left_out),
     )
 
 

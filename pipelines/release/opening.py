@@ -45,8 +45,9 @@ def opened(
     try:
         for concern in concerns:
             config = concern.located(config)
-        source = source_of(config, listed) if source is None else source
-        return _opened(config, driver, source, concerns)
+        left_out = tuple(path for concern in concerns for path in concern.left_out)
+        source = source_of(config, listed, left_out) if source is None else source
+        return _opened(config, driver, source, concerns, left_out)
     except BaseException:
         for concern in concerns:
             concern.dropped()
@@ -54,7 +55,11 @@ def opened(
 
 
 def _opened(
-    config: ReleaseConfig, driver: Driver, source: EventSource, concerns: tuple[Concern, ...]
+    config: ReleaseConfig,
+    driver: Driver,
+    source: EventSource,
+    concerns: tuple[Concern, ...],
+    left_out: tuple[str, ...],
 ) -> Run:
     if driver.beam_version is not None and (config.memory or config.workers):
         raise UsageError(
@@ -78,7 +83,7 @@ def _opened(
     unchanged = Unchanged.since_now(source.files)
     files = snapshot_of(source.files)
     staging_area = None if config.staging_area is None else absolute(config.staging_area)
-    fingerprint = fingerprint_of(config, store, files)
+    fingerprint = fingerprint_of(config, store, files, left_out)
     release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
     folder = ReleaseFolder(output, release_id, staging_area, store=store.identity())
     dead_letter = DeadLetter(
@@ -88,20 +93,30 @@ def _opened(
     check_worker_keys(config)
     driver.check_ready()
     books = Books(store, ledger, folder)
-    run = Run(config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)
+    run = Run(
+        config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns,
+        left_out=left_out,
+    )  # fmt: skip
     for concern in concerns:
         concern.open(run)
     return run
 
 
-def fingerprint_of(config: ReleaseConfig, store: KeyStore, files: Sequence[InputFile]) -> str:
-    """Returns the keyed digest of what a release reads."""
+def fingerprint_of(
+    config: ReleaseConfig,
+    store: KeyStore,
+    files: Sequence[InputFile],
+    left_out: Sequence[str] = (),
+) -> str:
+    """Returns the keyed digest of what a release reads, and of what it does not by decision."""
     tables = config.tables
     # Empty partitions of different days are different inputs, though they hold the same.
-    if not files:
-        return store.digest("\n".join(config.log))
-    fingerprint = store.fingerprint(files)
-    return store.digest("\n".join((*tables, fingerprint))) if tables else fingerprint
+    fingerprint = store.fingerprint(files) if files else store.digest("\n".join(config.log))
+    if files and tables:
+        fingerprint = store.digest("\n".join((*tables, fingerprint)))
+    if left_out:
+        fingerprint = store.digest("\n".join(("left out", *sorted(left_out), fingerprint)))
+    return fingerprint
 
 
 def origin_of(run: Run) -> Origin:

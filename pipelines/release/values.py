@@ -41,6 +41,7 @@ class Run:
         concerns: What else there is to do at each step.
         key: Where the release's key is, once it is paid.
         receipt: Of what it was begun, once it is paid.
+        left_out: Absolute paths of files that a person decided not to be read.
     """
 
     config: ReleaseConfig
@@ -54,6 +55,7 @@ class Run:
     concerns: tuple[Concern, ...] = ()
     key: KeyReference | None = None
     receipt: Receipt | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def folder(self) -> ReleaseFolder:
@@ -106,9 +108,12 @@ class Concern:
 
     Attributes:
         compares_input: Whether a run that finds the release there must have the same input.
+        left_out: Absolute paths of files that a person decided not to be read, once it is
+            `located`.
     """
 
     compares_input = True
+    left_out: tuple[str, ...] = ()
 
     def check(self, config: ReleaseConfig) -> None:
         """Refuses what cannot be released, before anything is looked at."""

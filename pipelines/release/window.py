@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
+from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.schedule_checks import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.left_out import left_out_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
@@ -46,6 +48,7 @@ class WindowConcern(Concern):
     def __init__(self) -> None:
         """Nothing is opened or claimed yet."""
         self._opened: ReleasedWindow | None = None
+        self._config: ReleaseConfig | None = None
         self._frozen: str | None = None
         self._n_left_out: int | None = None
 
@@ -58,12 +61,23 @@ class WindowConcern(Concern):
         if config.made_window is not None:
             check_due(config.made_window)
 
+    def located(self, config: ReleaseConfig) -> ReleaseConfig:
+        """Looks up which files a person decided to leave out of this window.
+
+        Raises:
+            KeyStoreError: That cannot be read.
+        """
+        if config.made_window is not None:
+            self.left_out = _left_out_of(config)
+        return config
+
     def open(self, run: Run) -> None:
         """Opens the book of counted units.
 
         Raises:
             UsageError: Its key is not there, or a promise for each window is none for all.
         """
+        self._config = run.config
         self._opened = released_window(run.config, run.books.store, run.books.ledger)
 
     def reserved(self, reservation: Reservation) -> Reservation:
@@ -71,8 +85,15 @@ class WindowConcern(Concern):
 
         Raises:
             BookError: The book does not say what was counted, so nothing may be paid.
+            RetryLater: Somebody decided meanwhile which files are left out.
         """
-        assert self._opened is not None  # a release of a window has one
+        assert self._opened is not None and self._config is not None  # it is of a window
+        # Nobody decides while the release is at work, but somebody may have just before.
+        if _left_out_of(self._config) != self.left_out:
+            raise RetryLater(
+                "it was decided just now which files this window leaves out, and nothing was paid: "
+                "run the same command again"
+            )
         self._opened.book.check(self._opened.charge.scope)
         return replace(reservation, window=self._opened.charge)
 
@@ -105,7 +126,8 @@ class WindowConcern(Concern):
             return manifest
         costs = windows_sentence(method_named(config.method), config.method_params)
         composition = "none" if not costs else "sum" if config.windows_add_up else "largest"
-        return replace(manifest, window=window_facts(schedule, window, composition, costs))
+        facts = window_facts(schedule, window, composition, costs, bool(self.left_out))
+        return replace(manifest, window=facts)
 
     def settle(self, run: Run) -> None:
         """Removes the copy of the units that the run read."""
@@ -234,6 +256,13 @@ def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
     named = config.model_copy(update={"window": schedule.numbered(0).label})
     window = released_window(named, store, ledger)
     return 0 if window is None else window.book.verify(scope)
+
+
+def _left_out_of(config: ReleaseConfig) -> tuple[str, ...]:
+    """Returns the files that are left out of the window of a configuration by decision."""
+    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    decided = left_out_of(store, absolute(config.output), str(config.release_id))
+    return tuple(one.path for one in decided)
 
 
 def check_due(window: Window, now_us: int | None = None) -> None:

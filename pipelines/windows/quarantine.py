@@ -1,0 +1,188 @@
+"""A person decides that windows leave out a file that cannot be read, before they count anything.
+
+Nothing here decides by itself: a window that meets such a file fails, until somebody mends the file
+or leaves it out by name. What can be read is not left out, as that would choose among data by what
+is in them. The decision is a parameter of the window: once its cases are claimed, or it paid for
+noise, it stays what it is. Nothing is claimed of the cases of a file that is left out. If it is
+mended later, it is to that window as a file that came late, and any later window reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.left_out import LeftOut, left_out_of, note_left_out
+from tracecloak.pipelines.ledger.entries import signed
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.windows.several import of_window
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.windows.schedule import Window
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.sources import EventSource
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a decision about a file came to.
+
+    Attributes:
+        path: The file.
+        labels: The windows for which it holds now.
+        claimed: The windows that read the file and stay as they are, as they have claimed cases.
+    """
+
+    path: str
+    labels: tuple[str, ...]
+    claimed: tuple[str, ...]
+
+
+def quarantine(
+    config: ReleaseConfig,
+    store: KeyStore,
+    ledger: Ledger | None,
+    windows: Sequence[Window],
+    path: str,
+    by: str,
+    reason: str,
+) -> Decided:
+    """Notes that windows leave out a file that cannot be read. Once noted, does nothing.
+
+    Args:
+        config: That of the windows.
+        store: The key store that releases them.
+        ledger: The ledger that pays for them; None: there is none yet.
+        windows: Those that leave it out, if they read it and have claimed nothing.
+        path: The file, as the configuration or the error names it.
+        by: Who decides it.
+        reason: Why.
+
+    Raises:
+        UsageError: None of the windows reads such a file, or all that do have claimed their cases,
+            or it can be read, or nobody or no reason is named.
+        RetryLater: A release of one of the windows is at work.
+        LedgerError: The ledger cannot be read.
+    """
+    signed(by, reason)
+    reading = _reading(config, windows, path)
+    _check_unreadable(*reading[0][1:])
+    one = LeftOut.now(absolute(path), by, reason)
+    return _noted(config, store, ledger, [window for window, _, _ in reading], one)
+
+
+def readmit(
+    config: ReleaseConfig,
+    store: KeyStore,
+    ledger: Ledger | None,
+    windows: Sequence[Window],
+    path: str,
+) -> Decided:
+    """Takes the decision about a file back, for windows that have claimed nothing.
+
+    Raises:
+        UsageError: The file is left out of none of the windows, or all that leave it out have
+            claimed their cases.
+        RetryLater: A release of one of the windows is at work.
+        LedgerError: The ledger cannot be read.
+    """
+    output = absolute(config.output)
+    leaving = [
+        window
+        for window in windows
+        if absolute(path) in [one.path for one in left_out_of(store, output, _name(config, window))]
+    ]
+    if not leaving:
+        raise UsageError(f"readmit {path!r} is left out of none of these windows; correct the path")
+    return _noted(config, store, ledger, leaving, None, absolute(path))
+
+
+def _reading(
+    config: ReleaseConfig, windows: Sequence[Window], path: str
+) -> list[tuple[Window, EventSource, SourceFile]]:
+    """Returns the windows that read a file, each with its source and the file in it."""
+    wanted, listed = absolute(path), None
+    if not config.tables:
+        listed = match_files(config.log, may_be_none=True)
+    reading = []
+    for window in windows:
+        source = source_of(of_window(config, window), listed, is_checked=False)
+        files = [file for file in source.files if absolute(file.path) == wanted]
+        reading += [(window, source, file) for file in files]
+    if not reading:
+        raise UsageError(
+            f"quarantine {path!r} is no file that one of these windows reads; correct the path, or "
+            "name other windows with --window"
+        )
+    return reading
+
+
+def _check_unreadable(source: EventSource, file: SourceFile) -> None:
+    """Makes sure that a file cannot be read to its end, whatever span a window reads of it.
+
+    Raises:
+        UsageError: It can.
+    """
+    try:
+        for _ in replace(source, span_us=None).read(file):
+            pass
+    except (InputSchemaError, OSError):
+        return
+    raise UsageError(
+        f"quarantine {file.path!r} can be read, and is not left out: what is read must not be "
+        "chosen by what is in it. Release the windows; records that are malformed are left out "
+        "one by one"
+    )
+
+
+def _noted(
+    config: ReleaseConfig,
+    store: KeyStore,
+    ledger: Ledger | None,
+    windows: Sequence[Window],
+    one: LeftOut | None,
+    path: str = "",
+) -> Decided:
+    """Notes or takes back a decision for those of some windows that have claimed nothing.
+
+    Args:
+        config: That of the windows.
+        store: The key store that releases them.
+        ledger: The ledger that pays for them; None: there is none yet.
+        windows: Which.
+        one: The decision; None: that about `path` is taken back.
+        path: Absolute; read where no decision is given.
+    """
+    output = absolute(config.output)
+    path = path if one is None else one.path
+    labels, claimed = [], []
+    for window in windows:
+        name = _name(config, window)
+        with store.alone(output, name):
+            # Until it claims, a release that was cut off is begun anew, with another input.
+            entries = () if ledger is None else ledger.of_release(output, name)
+            if entries and entries[-1].action not in ("reserve", "void"):
+                claimed.append(window.label)
+                continue
+            decided = left_out_of(store, output, name)
+            others = [each for each in decided if each.path != path]
+            same = [each for each in decided if each.path == path]
+            if one is not None:
+                others += same or [one]
+            note_left_out(store, output, name, others)
+            labels.append(window.label)
+    if not labels:
+        raise UsageError(
+            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed "
+            "since. One that is released stays as it is; for one that was cut off bring the file "
+            "back as it was, or give the window up with `tracecloak ledger forfeit`, which leaves "
+            "its budget spent"
+        )
+    return Decided(path, tuple(labels), tuple(claimed))
+
+
+def _name(config: ReleaseConfig, window: Window) -> str:
+    return str(of_window(config, window).release_id)

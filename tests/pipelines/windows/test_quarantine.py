@@ -1,0 +1,243 @@
+"""A file that cannot be read is left out of windows by a person, and by nobody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.windows.test_releases_of_windows import Lake
+from tests.support.object_store import ObjectStore
+from tests.support.releasing import as_typed, digests, fix_key, ledger_entries, manifest
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.release import opening
+
+DECIDED = ("--by", "A. Operator", "--reason", "ticket 17")
+
+
+class Damaged(Lake):
+    """A lake whose file of February is no file of its kind."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        super().__init__(folder, **changes)
+        self.file = folder / "lake" / "month-2.csv"
+        self.whole = self.file.read_bytes()
+        self.damage()
+
+    def damage(self) -> None:
+        self.file.write_bytes(b"\x1f\x8bnot what its name says")
+
+    def quarantine(self, window: str, *flags: object, file: object = None) -> int:
+        path = self.file if file is None else file
+        flags = flags or DECIDED
+        asked = ("--window", window, "--quarantine", path, "--new_ledger")
+        return as_typed("windows", self.config, *asked, *flags)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Damaged:
+    fix_key(monkeypatch)
+    return Damaged(tmp_path)
+
+
+def test_a_window_leaves_a_file_out_that_a_person_named(
+    lake: Damaged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-02") == 3
+    assert lake.quarantine("2026-02") == 0
+    assert "left out" in capsys.readouterr().out
+    assert lake.release("2026-02") == 0
+    without = Lake(lake.folder / "without")
+    (without.folder / "lake" / "month-2.csv").unlink()
+    assert without.release("2026-02") == 0
+    logs = [pq.read_table(one.released("2026-02") / "log") for one in (lake, without)]
+    assert logs[0].equals(logs[1])
+    claims = [
+        [entry.units_sha256 for entry in ledger_entries(one.folder / "keys") if entry.units_sha256]
+        for one in (lake, without)
+    ]
+    assert len(claims[0]) == len(claims[1]) == 1
+    assert lake.release("2026-03") == 3  # a decision is about the windows that were named
+
+
+def test_what_is_public_says_that_files_are_left_out_and_neither_which_nor_why(
+    lake: Damaged,
+) -> None:
+    assert lake.quarantine("2026-02") == 0
+    assert lake.release("2026-02") == 0
+    release = lake.released("2026-02")
+    sentence = manifest(release)["window"]["sentence"]
+    assert "Files that could not be read were left out by decision" in sentence
+    assert "promise compares logs after this decision" in sentence
+    assert sentence in (release / "statement.md").read_text()
+    for path in release.rglob("*"):
+        if path.is_file():
+            for private in (b"month-2", b"A. Operator", b"ticket 17"):
+                assert private not in path.read_bytes(), path
+    for entry in ledger_entries(lake.folder / "keys"):
+        assert "month-2" not in str(entry) and "A. Operator" not in str(entry)
+    [noted] = (lake.folder / "keys" / "operator").glob("ward-2026-02-*/left-out.json")
+    [one] = json.loads(noted.read_text())
+    assert (one["path"], one["by"], one["reason"]) == (str(lake.file), DECIDED[1], DECIDED[3])
+    assert noted.stat().st_mode & 0o777 == 0o600
+
+
+def test_releases_of_neighbouring_lakes_say_the_same_of_files_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a case more in the file that is left out, or one file more: the same bytes."""
+    fix_key(monkeypatch)
+    made = []
+    for name in ("one", "other"):
+        lake = Damaged(tmp_path / name)
+        if name == "other":
+            lake.file.write_bytes(lake.file.read_bytes() + b" and more of it")
+            (second := lake.folder / "lake" / "more.csv").write_bytes(b"\x1f\x8bnothing")
+            assert lake.quarantine("2026-02", file=second) == 0
+        assert lake.quarantine("2026-02") == 0
+        assert lake.release("2026-02") == 0
+        made.append(digests(lake.released("2026-02")))
+    assert made[0] == made[1]
+
+
+def test_after_the_claim_nothing_is_decided_any_more(
+    lake: Damaged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.file.write_bytes(lake.whole)
+    assert lake.release("2026-02") == 0
+    before = digests(lake.released("2026-02"))
+    lake.damage()
+    capsys.readouterr()
+    assert lake.quarantine("2026-02") == 2
+    assert (
+        "the cases of window 2026-02 are claimed, and what it reads is fixed"
+        in capsys.readouterr().err
+    )
+    assert lake.quarantine("2026-01..2026-03") == 0  # of several, for those that can still be
+    assert "2026-02: they have claimed their cases" in capsys.readouterr().out
+    assert lake.release("2026-01..2026-03") == 0
+    assert digests(lake.released("2026-02")) == before
+    assert lake.spent == "3"
+
+
+def test_a_file_that_is_mended_later_is_one_that_came_late(lake: Damaged) -> None:
+    assert lake.quarantine("2026-02") == 0
+    assert lake.release("2026-02") == 0
+    before = digests(lake.released("2026-02"))
+    lake.file.write_bytes(lake.whole)
+    assert lake.release("2026-02") == 0  # it stays as it was, and is not made again
+    assert digests(lake.released("2026-02")) == before
+    assert lake.release("2026-01") == lake.release("2026-03") == 0
+    assert lake.spent == "3"
+
+
+def test_what_can_be_read_is_not_left_out(
+    lake: Damaged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = lake.folder / "lake" / "month-1.csv"
+    assert lake.quarantine("2026-02", file=good) == 2
+    assert "can be read, and is not left out" in capsys.readouterr().err
+    assert lake.quarantine("2026-02", file=lake.folder / "nothing.csv") == 2
+    assert "is no file that one of these windows reads" in capsys.readouterr().err
+    assert lake.quarantine("2026-02", "--by", "A. Operator") == 2
+    assert "reason is missing" in capsys.readouterr().err
+    assert not list((lake.folder / "keys").rglob("left-out.json"))
+
+
+def test_a_file_that_is_mended_before_the_claim_is_readmitted(
+    lake: Damaged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.quarantine("2026-02") == 0
+    lake.file.write_bytes(lake.whole)
+    readmit = (
+        "windows",
+        lake.config,
+        "--window",
+        "2026-02",
+        "--readmit",
+        lake.file,
+        "--new_ledger",
+    )
+    assert as_typed(*readmit) == 0
+    assert lake.release("2026-02") == 0
+    assert "left out" not in manifest(lake.released("2026-02"))["window"]["sentence"]
+    assert as_typed(*readmit) == 2
+    assert "is left out of none of these windows" in capsys.readouterr().err
+
+
+def test_a_run_that_had_looked_before_the_decision_does_not_pay(
+    lake: Damaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.file.write_bytes(lake.whole)
+    opened = opening.source_of
+
+    def decided_meanwhile(*given: Any) -> Any:
+        source = opened(*given)
+        lake.damage()
+        assert lake.quarantine("2026-02") == 0
+        lake.file.write_bytes(lake.whole)
+        return source
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "source_of", decided_meanwhile)
+        assert lake.release("2026-02") == 75
+    assert not ledger_entries(lake.folder / "keys")
+    assert lake.release("2026-02") == 0
+    assert "left out" in manifest(lake.released("2026-02"))["window"]["sentence"]
+
+
+def test_a_decision_that_cannot_be_read_stops_its_window(lake: Damaged) -> None:
+    assert lake.quarantine("2026-02") == 0
+    [noted] = (lake.folder / "keys").rglob("left-out.json")
+    noted.write_text("[{")
+    assert lake.release("2026-02") == 6
+
+
+def test_one_cause_is_one_line(lake: Damaged, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lake.release("2026-01..2026-03") == 3
+    said = capsys.readouterr().err
+    assert said.count("month-2.csv") == 1
+    assert "window 2026-01 and 2 more up to 2026-03: " in said
+    assert said.count("--quarantine FILE") == 1
+    assert lake.release("2026-01..2026-03", "--json") == 3
+    windows = json.loads(capsys.readouterr().out)["windows"]
+    assert [one["exit_code"] for one in windows] == [3, 3, 3]
+    assert as_typed("windows", lake.config) == 0
+    calendar = capsys.readouterr().out
+    assert calendar.count("month-2.csv") == 1 and calendar.count(": as window 2026-01") == 2
+
+
+def test_files_of_an_object_store_are_left_out_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fix_key(monkeypatch)
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    monkeypatch.setattr(ObjectStore, "checksum", ObjectStore.size)
+    here, there = Damaged(tmp_path / "here"), Damaged(tmp_path / "there")
+    (there.folder / "lake").rename(tmp_path / "objects")
+    (tmp_path / "objects").rename(tmp_path / "lake")
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "lake").rename(tmp_path / "objects" / "lake")
+    there.configure(log="objects://lake/*.csv")
+    assert there.release("2026-02") == 3
+    assert there.quarantine("2026-02", file="objects://lake/month-2.csv") == 0
+    assert here.quarantine("2026-02") == 0
+    assert there.release("2026-02") == here.release("2026-02") == 0
+    assert digests(there.released("2026-02")) == digests(here.released("2026-02"))
+
+
+def test_another_decision_is_another_input(lake: Damaged) -> None:
+    """Catches a decision that is no part of what a window is made of."""
+    store = KeyStore(lake.folder / "keys")
+    assert lake.quarantine("2026-01") == 0
+    assert lake.release("2026-01") == 0
+    receipt = store.receipt(str(lake.folder / "out"), "ward-2026-01")
+    lake.file.unlink()
+    assert lake.release("2026-01", "--release_id", "other") == 0
+    without = store.receipt(str(lake.folder / "out"), "other-2026-01")
+    assert receipt is not None and without is not None
+    assert [f.digest for f in receipt.origin.files] == [f.digest for f in without.origin.files]
+    assert receipt.input_fingerprint != without.input_fingerprint
