@@ -66,10 +66,16 @@ def _old_key_store(trial: Trial) -> str:
 
 
 def _changed_entry(trial: Trial) -> str:
-    place = _released(trial, "changed-entry")
+    place = trial.place("changed-entry")
+    if trial.cost is not None:  # the next release is beyond the cap, whatever the entry says then
+        place.declare()
+    expect((ran := place.release()).code == 0, f"the first release ended with {ran.told}")
     _sql(place, "UPDATE tracecloak_ledger SET account = 'nobody' WHERE action = 'reserve'")
-    refusal = _refused(place, "with a ledger in which somebody changed who paid")
-    return f"The next release was refused with {refusal}."
+    expect(bool(place.ledger.verify()), "`ledger verify` does not see that an entry was changed")
+    if trial.cost is None:
+        return "`ledger verify` sees it."
+    refusal = _refused(place, "beyond the cap, as somebody changed who paid")
+    return f"`ledger verify` sees it, and the next release, beyond the cap, met {refusal}."
 
 
 def _removed_entries(trial: Trial) -> str:

@@ -37,6 +37,8 @@ from tracecloak.schemas.events.vocabulary import OTHER
 Record = dict[str, str]
 
 _COLUMNS = {"org:resource": "who", "case:age": "age"}
+# What examples of indicators name themselves; JSON lines may lack it, a header of CSV may not.
+_OF_INDICATORS = ("case:age", "case:diagnosis", "org:resource")
 
 
 def rigorous_examples() -> Iterator[tuple[str, int]]:
@@ -131,7 +133,7 @@ def written(folder: Path, log: Sequence[Record]) -> Path:
     """Writes a log as JSON lines, which hold any text, or an empty one as CSV, with its columns."""
     if not log:
         path = folder / "log.csv"
-        path.write_text(",".join(record("", "", "")) + "\n")
+        path.write_text(",".join([*record("", "", ""), *_OF_INDICATORS]) + "\n")
         return path
     path = folder / "log.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in log))
