@@ -98,7 +98,7 @@ class Past:
                 isolation_level=None,
             )
             if self._version != _VERSION:
-                with self._changing():
+                with whole_change(self._database):
                     if self._version != _VERSION:  # nobody was first
                         self._begin()
 
@@ -263,7 +263,7 @@ class Past:
         """
         if not new:
             return
-        with self._told(), self._changing():
+        with self._told(), whole_change(self._database):
             self._add(new)
 
     def _add(self, new: Sequence[Entry]) -> None:
@@ -291,7 +291,7 @@ class Past:
         Raises:
             KeyStoreError: The file cannot be written.
         """
-        with self._told(), self._changing():
+        with self._told(), whole_change(self._database):
             for table in _TABLES:
                 self._database.execute(f"DELETE FROM {table}")
             self._add(entries)
@@ -401,17 +401,6 @@ class Past:
             return self._database.execute(asked, values).fetchall()
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Does all of the block or nothing of it, and lets nobody else write meanwhile."""
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
-
-    @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         """Names the file and the mend where it cannot be used."""
         try:
@@ -438,3 +427,15 @@ def _cost(scope: str, label: str, is_finite: int, epsilon: str, delta: str) -> C
         parse_decimal(delta) if is_finite else None,
         WindowCharge(scope, label) if scope else None,
     )
+
+
+@contextlib.contextmanager
+def whole_change(database: sqlite3.Connection) -> Iterator[None]:
+    """Does all of the block or nothing of it, and lets nobody else write meanwhile."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")

@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ import numpy as np
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.past import whole_change
 
 _Answer = TypeVar("_Answer")
 
@@ -63,7 +64,7 @@ class UnitIndex:
         self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         [version] = self._database.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            with self._changing():
+            with whole_change(self._database):
                 for statement in _SCHEMA.split(";"):
                     self._database.execute(statement)
         elif version != _VERSION:
@@ -94,7 +95,7 @@ class UnitIndex:
         Args:
             files: The units of each, by its SHA-256; all of cases, or all of individuals.
         """
-        with self._changing():
+        with whole_change(self._database):
             numbers = []
             for sha256 in files:
                 added = self._database.execute("INSERT INTO files (sha256) VALUES (?)", (sha256,))
@@ -145,17 +146,6 @@ class UnitIndex:
         """Returns how many units each file has that has any; reads all of the index."""
         asked = "SELECT sha256, count(*) FROM units JOIN files USING (file) GROUP BY file"
         return dict(self._database.execute(asked).fetchall())
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Does all of the block or nothing of it."""
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
 
 
 class KeptIndex:
