@@ -1,5 +1,8 @@
 """The errors that a caller can act on, each with the exit code that the command ends with.
 
+A class also has the title of the section, of the documentation's page of exit codes, which says
+what somebody who is on call does about it.
+
 A message names the argument or the column, shows a value if it is a parameter and never if it is
 data, and says the mend. It may cross a process boundary as text, so it stands on its own.
 """
@@ -11,48 +14,74 @@ class TracecloakError(Exception):
     """Base of all errors raised on purpose; the pipeline failed and nothing was released."""
 
     exit_code = 6
+    section = "A run failed"
 
 
 class UsageError(TracecloakError):
     """A flag, a configuration key or a parameter is wrong."""
 
     exit_code = 2
+    section = "A key or a flag is wrong"
 
 
 class InputSchemaError(TracecloakError):
     """The source is not there, or is no event log: columns, encoding, too many malformed events."""
 
     exit_code = 3
+    section = "A file is damaged"
+
+
+class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
+    """The source is there, and does not have the columns that are mapped."""
+
+    section = "The schema changed"
+
+
+class ReleaseTaken(UsageError):  # noqa: N818 - the name of a state, not of a fault
+    """A release of that name was begun or made, and is not what is asked for."""
+
+    section = "A release id is taken"
+
+
+class MessagesLost(TracecloakError):  # noqa: N818 - what happened
+    """Messages that belong to an epoch were deleted before they were read."""
+
+    section = "The broker lost messages"
 
 
 class BudgetExhausted(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
     """The account has less epsilon or delta left than the release asks for; nothing was spent."""
 
     exit_code = 4
+    section = "The budget is spent"
 
 
 class GuaranteeError(TracecloakError):
     """The promise of the method cannot be kept on this input, so nothing is released."""
 
     exit_code = 5
+    section = "A promise cannot be kept"
 
 
 class UnusableRelease(TracecloakError):  # noqa: N818 - what the release would be
     """Public numbers say that nobody could use the release; nothing was claimed or paid."""
 
     exit_code = 9
+    section = "Nobody could use the release"
 
 
 class Stuck(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
     """A stream made no step although one was due: it ended, and may be started again as it is."""
 
     exit_code = 10
+    section = "A step is late"
 
 
 class StaysStuck(TracecloakError):  # noqa: N818 - likewise
     """A stream was stuck at one step in several starts: it stays down until somebody mends it."""
 
     exit_code = 11
+    section = "A step is late"
 
 
 class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
@@ -62,6 +91,7 @@ class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
     """
 
     exit_code = 75
+    section = "Something passes by itself"
 
 
 def missing_extra(what: str, library: str, extra: str, instead: str = "") -> UsageError:

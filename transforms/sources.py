@@ -405,3 +405,8 @@ def named(file: SourceFile) -> Iterator[None]:
         if isinstance(error, RetryLater) and file.path in str(error):  # as stores name it
             raise
         raise type(error)(f"{file.path}: {error}") from error
+    except PermissionError:
+        raise InputSchemaError(
+            f"{file.path}: this user may not read it; give that right with chmod or at its store, "
+            "or run as a user who may"
+        ) from None

@@ -16,7 +16,12 @@ from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.errors import (
+    BudgetExhausted,
+    ReleaseTaken,
+    TracecloakError,
+    UsageError,
+)
 from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -28,6 +33,7 @@ class AfterReleaseError(TracecloakError):
     """The release is complete and visible, but a step after it failed."""
 
     exit_code = 7
+    section = "A step after the release failed"
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Books:
         output, release_id = self.folder.output, self.folder.release_id
         where = f"release_id {release_id!r} in {output}"
         if standing.state == "withdrawn":
-            return UsageError(
+            return ReleaseTaken(
                 f"{where} was withdrawn, and is not released again; choose another release_id, "
                 "which is another spend"
             )
@@ -104,20 +110,20 @@ class Books:
                     "same command again, which finds it once that one has noted it in the ledger. "
                     "If it was cut off before, run it again with that key store"
                 )
-            return UsageError(
+            return ReleaseTaken(
                 f"release_id {release_id!r} exists in {output}, and was made with another key "
                 "store, so this one cannot tell whether it was made of this input; use the "
                 "key_store of that run, or choose another release_id"
             )
         if standing.state == "another ledger":
             begun_with = place_of(self.store.ledger_of(output, release_id) or "")
-            return UsageError(
+            return ReleaseTaken(
                 f"{where} was begun with {begun_with}, and "
                 "is not finished; name that ledger, or give the release up in it with `tracecloak "
                 "ledger forfeit`"
             )
         if standing.state == "gone":
-            return UsageError(
+            return ReleaseTaken(
                 f"release_id {release_id!r} was committed, and {self.folder.final} is not there "
                 "any more: its disk may not be mounted, somebody may have moved it, or a retention "
                 "rule deleted it. What it spent stays spent, and the same id is not drawn and paid "

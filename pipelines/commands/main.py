@@ -40,21 +40,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(argv, wants_traceback)
     except TracecloakError as error:
+        from tracecloak.pipelines.runners.failures import section_of
+
         if wants_traceback:
             tell(traceback.format_exc())
-        tell(f"tracecloak: {error}")
+        tell(f"tracecloak: {error} [exit code {error.exit_code}: {section_of(error)}]")
         return error.exit_code
     except BrokenPipeError:  # whoever reads what is printed, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
         return 0
     except Exception as error:  # its own text could quote data
-        from tracecloak.pipelines.runners.failures import reason_of
+        from tracecloak.pipelines.runners.failures import reason_of, section_of
 
         if wants_traceback:
             tell(traceback.format_exc())
         tell(
             f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
-            "that can hold private data"
+            f"that can hold private data [exit code {TracecloakError.exit_code}: "
+            f"{section_of(error)}]"
         )
         return TracecloakError.exit_code
     except KeyboardInterrupt:

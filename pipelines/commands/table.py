@@ -59,6 +59,12 @@ _OURS = {
         "show the calendar of a schedule: released, due, late, and what it cost",
         True,
     ),
+    "doctor": CommandEntry(
+        "tracecloak.examination.commands.doctor",
+        "look before the night whether all is there that a run needs",
+        True,
+        True,
+    ),
     "vocabulary": CommandEntry(
         "tracecloak.pipelines.commands.vocabulary",
         "list the activities of a log, to read and to declare (for the operator)",

@@ -16,13 +16,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile
 
 
 class KeyStoreError(TracecloakError):
     """The key store cannot be read or written now, so nothing may be released."""
+
+    section = "The key store is lost"
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Receipt:
             UsageError: The input or the configuration is another.
         """
         if changed := self.changed_in(input_fingerprint, config_digest):
-            raise UsageError(
+            raise ReleaseTaken(
                 f"release_id {self.release_id!r} was begun in {self.output} on {self.reserved_on}, "
                 f"and {' and '.join(changed)} changed since; choose another release_id"
             )
@@ -176,7 +178,7 @@ class Receipt:
             reason: What changed since.
             mend: How it can be finished after all.
         """
-        return UsageError(
+        return ReleaseTaken(
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
             f"and {reason} since. The same noise on other counts would tell their difference, so "
             f"{mend}, or give the release up, which leaves its budget spent, with "

@@ -65,11 +65,14 @@ _T = TypeVar("_T")
 class LedgerError(TracecloakError):
     """The ledger cannot be read or written now, so nothing may be released."""
 
+    section = "The ledger cannot be used"
+
 
 class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as its base is
     """The ledger is locked, does not answer or has no connection left: that may pass."""
 
     exit_code = RetryLater.exit_code
+    section = "The ledger is locked"
 
 
 class MadeElsewhere(RetryLater):

@@ -46,7 +46,7 @@ _columns_of = operator.attrgetter(*_NAMES)
 _DEAREST = "the dearest"
 _LOCK_SECONDS = 60
 # Raised with any table but that of the entries: what follows from them is then computed again.
-_VERSION = 2
+VERSION = 2
 _TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
 _SCHEMA = f"""
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
@@ -69,7 +69,7 @@ _SCHEMA = f"""
     CREATE INDEX windows_of_claim ON windows (sha256);
     CREATE INDEX windows_of_release ON windows (release_id, output);
     CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
-    PRAGMA user_version = {_VERSION};
+    PRAGMA user_version = {VERSION};
 """
 
 
@@ -97,9 +97,9 @@ class Past:
                 timeout=_LOCK_SECONDS,
                 isolation_level=None,
             )
-            if self._version != _VERSION:
+            if self._version != VERSION:
                 with whole_change(self._database):
-                    if self._version != _VERSION:  # nobody was first
+                    if self._version != VERSION:  # nobody was first
                         self._begin()
 
     @property

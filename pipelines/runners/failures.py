@@ -7,6 +7,7 @@ for it, and the stage of the pipeline in which it arose.
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 import re
 import sys
@@ -20,6 +21,8 @@ _STAGE = re.compile(r" \[while running '([^']*)'\]")
 _FROM_STAGE_ON = re.compile(r" \[while running '.*")
 # A worker in another process can hand back an error's text only: a traceback, with classes in it.
 _OUR_CLASS = re.compile(r"tracecloak\.schemas\.errors\.(?P<name>\w+): (?P<text>[^\n]*)")
+DISK_IS_FULL = "The disk is full"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ANY_CLASS = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 
 
@@ -64,6 +67,13 @@ def reason_of(error: BaseException) -> str:
         if isinstance(cause, OSError) and cause.errno is not None:
             return f"{type(cause).__name__} ({os.strerror(cause.errno)}){where}"
     return _innermost_class(error) + where
+
+
+def section_of(error: BaseException) -> str:
+    """Returns the title of the section of the page of exit codes that says what to do now."""
+    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
+        return DISK_IS_FULL
+    return error.section if isinstance(error, TracecloakError) else TracecloakError.section
 
 
 def told_error(error: Exception) -> TracecloakError:

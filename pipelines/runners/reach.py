@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import getpass
 import logging
+import platform
 from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
+import tracecloak
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 
@@ -84,7 +86,8 @@ def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float |
         is_dataflow = runner == "DataflowRunner"
         patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
     pipeline = beam.Pipeline(options=options)
-    _ = pipeline | "Workplace" >> beam.Create([path]) | "CanWrite" >> beam.Map(_write)
+    ours = pipeline | "Workplace" >> beam.Create([path])
+    _ = ours | "SameVersions" >> beam.Map(_compare, _versions()) | "CanWrite" >> beam.Map(_write)
     if is_local(runner):
         pipeline.run().wait_until_finish()
         return
@@ -127,6 +130,22 @@ class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps a record's text."""
         self.last = record.getMessage()
+
+
+def _versions() -> str:
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"tracecloak {tracecloak.__version__}, Beam {beam.__version__}, Python {python}"
+
+
+def _compare(path: str, of_launcher: str) -> str:
+    """Passes a path on if this worker is of the versions of who launched it.
+
+    Raises:
+        RuntimeError: It is not. Another version could draw other noise under the same key.
+    """
+    if (ours := _versions()) != of_launcher:
+        raise RuntimeError(f"a worker has {ours}, and who launched it has {of_launcher}")
+    return path
 
 
 def _write(path: str) -> None:

@@ -309,7 +309,11 @@ def _paid(
     """
     name = config.name
     workplace = ReleaseFolder(output, config.release_id, config.staging_area)
-    is_new = _check_goes_on(config, store, ledger, output, product.horizon)
+    try:
+        is_new = check_goes_on(config, store, ledger, output, product.horizon)
+    except BudgetExhausted:
+        store.commit(output, name.both)  # who noted its end may have been stopped before this
+        raise
     workplace.prepare()
     identities = _identities(config, store, output, is_new)
     try:
@@ -322,13 +326,27 @@ def _paid(
             "configuration; begin another epoch, which is another spend"
         ) from error
     fingerprint = key.resolve().fingerprint
+    try:
+        ledger.reserve(reservation_of_epoch(config, product, fingerprint))
+    except (UsageError, BudgetExhausted, MadeElsewhere):
+        if is_new:  # nothing was charged to it or drawn with it
+            store.forget(output, name.both)
+        raise
+    ledger.commit(output, name.both, fingerprint)
+    return key, identities
+
+
+def reservation_of_epoch(
+    config: StreamConfig, product: StepProduct, key_fingerprint: str
+) -> Reservation:
+    """Returns what an epoch takes from its account, for all of its steps together."""
     spends = product.spends()
     epsilon, delta = total(spends)
     guarantee = product.guarantee()
-    reservation = Reservation(
+    return Reservation(
         account=config.account,
-        release_id=name.both,
-        output=output,
+        release_id=config.name.both,
+        output=absolute(config.output),
         epsilon=epsilon,
         delta=delta,
         unit=guarantee.unit,
@@ -336,18 +354,10 @@ def _paid(
         method=f"stream of {config.product}",
         spends=tuple(part.to_json() for part in spends),
         config_digest=without_filters(config).digest,  # others may read the ledger
-        key_fingerprint=fingerprint,
+        key_fingerprint=key_fingerprint,
         dataset=config.dataset,
         staging_area=None if config.staging_area is None else absolute(config.staging_area),
     )
-    try:
-        ledger.reserve(reservation)
-    except (UsageError, BudgetExhausted, MadeElsewhere):
-        if is_new:  # nothing was charged to it or drawn with it
-            store.forget(output, name.both)
-        raise
-    ledger.commit(output, name.both, fingerprint)
-    return key, identities
 
 
 def _identities(config: StreamConfig, store: KeyStore, output: str, is_new: bool) -> KeyReference:
@@ -368,7 +378,7 @@ def _identities(config: StreamConfig, store: KeyStore, output: str, is_new: bool
         return store.reserve(output, name, "", "")
 
 
-def _check_goes_on(
+def check_goes_on(
     config: StreamConfig, store: KeyStore, ledger: Ledger, output: str, horizon: int
 ) -> bool:
     """Makes sure that an epoch can begin or go on; returns whether it begins.
@@ -395,7 +405,6 @@ def _check_goes_on(
                 "configuration; begin another epoch, which is another spend"
             )
     if key == "ended" and last_step == horizon - 1:
-        store.commit(output, both)  # who noted that may have been stopped before the end of it
         raise BudgetExhausted(
             f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
             "step is published. Begin another epoch, which is another spend"

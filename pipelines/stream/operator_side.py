@@ -55,7 +55,7 @@ def operator_side(
         StaysStuck: See `stuck`.
         Stuck: Likewise.
     """
-    _check(config)
+    check_operators_files(config)
     store, name = open_store(config), config.name.both
     folder = Path(store.operator_folder(absolute(config.output), name))
     health = Health(config, standing, folder / STREAM_STATE)
@@ -152,7 +152,12 @@ def _begin(config: StreamConfig, health: Health, parts: contextlib.ExitStack) ->
         )
 
 
-def _check(config: StreamConfig) -> None:
+def check_operators_files(config: StreamConfig) -> None:
+    """Makes sure that metrics and health can be told where the configuration says.
+
+    Raises:
+        UsageError: A folder is not there, or a library is not installed.
+    """
     if config.metrics is not None:
         check_metrics(config.metrics)
     if config.health_file is not None and not Path(config.health_file).absolute().parent.is_dir():

@@ -24,7 +24,7 @@ from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import reason_of
+from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.pipelines.windows.watched import lineage_sent
@@ -195,11 +195,11 @@ def _ended(
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except BudgetExhausted as error:
-        status, code, reason = "refused", error.exit_code, str(error)
+        status, code, reason = "refused", error.exit_code, f"{error} [{section_of(error)}]"
     except TracecloakError as error:
         is_early = isinstance(error, RetryLater) and window.due_us > time.time_ns() // 1_000
         status = "not_due" if is_early else "failed"
-        code, reason = error.exit_code, str(error)
+        code, reason = error.exit_code, f"{error} [{section_of(error)}]"
     if status != "not_due":
         _note(config, code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)

@@ -7,8 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -222,6 +225,48 @@ def test_who_runs_windows_stops_where_a_person_has_to_do_something() -> None:
     assert set(map(int, final.split(","))) == codes
 
 
+def test_who_runs_a_stream_stops_where_a_person_has_to_do_something() -> None:
+    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \| .*\| Stop\b", page, re.MULTILINE)}
+    service = (DEPLOY / "systemd" / "tracecloak-stream@.service").read_text()
+    (stop,) = re.findall(r"^RestartPreventExitStatus=(.*)$", service, re.MULTILINE)
+    assert set(map(int, stop.split())) == codes
+    assert "Restart=on-failure" in service  # 0 says that the epoch is over
+
+
+def test_the_probes_of_a_stream_are_answered(tmp_path: Path) -> None:
+    """By a stream of the configuration beside them, at the port and the paths that they name."""
+    from tracecloak.pipelines.outcomes.metrics import registry_of
+    from tracecloak.pipelines.stream.health import Health
+    from tracecloak.pipelines.stream.operator_port import serving
+    from tracecloak.transforms.stream.standing import Standing
+
+    path = tmp_path / "stream.yaml"
+    path.write_text(manifest("ConfigMap", "tracecloak-stream")["data"]["stream.yaml"])
+    config = load_stream(str(path), {})
+    (container,) = pod_template(manifest("StatefulSet", "tracecloak-stream"))["spec"]["containers"]
+    (port,) = container["ports"]
+    assert port["containerPort"] == config.operator_port
+    begun, now = config.start / 1e6, 0.0
+    for step, ready in ((None, 503), (0, 200)):
+        standing = Standing(turned_seconds=0.0, step=step)
+        health = Health(config, standing, now=lambda: begun, monotonic=lambda: now)
+        free = socket.create_server(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+        free.close()
+        with serving("127.0.0.1", number, health.told, registry_of(health.readings, "public")):
+            codes = {}
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                probe = container[kind]["httpGet"]
+                assert probe["port"] == port["name"]
+                address = f"http://127.0.0.1:{number}{probe['path']}"
+                try:
+                    codes[kind] = urllib.request.urlopen(address, timeout=10).status
+                except urllib.error.HTTPError as error:
+                    codes[kind] = error.code
+        assert codes == {"startupProbe": 200, "livenessProbe": 200, "readinessProbe": ready}
+
+
 def test_who_runs_windows_at_night_asks_for_those_that_are_due() -> None:
     (container,) = pod_template(manifest("CronJob", "tracecloak-windows"))["spec"]["containers"]
     service = (DEPLOY / "systemd" / "tracecloak-windows@.service").read_text()
@@ -310,8 +355,9 @@ def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
 def embedded() -> dict[str, tuple[str, str]]:
     """Every configuration of tracecloak: (its kind, its text), by where it is."""
     found = {str(p.relative_to(DEPLOY)): (p.stem, p.read_text()) for p in CONFIGURATIONS}
-    for name, text in manifest("ConfigMap", "tracecloak-configuration")["data"].items():
-        found[f"kubernetes/{name}"] = (Path(name).stem, text)
+    for of in ("configuration", "stream"):
+        for name, text in manifest("ConfigMap", f"tracecloak-{of}")["data"].items():
+            found[f"kubernetes/{of}/{name}"] = (Path(name).stem, text)
     return found
 
 

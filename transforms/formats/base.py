@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, LacksColumn
 
 # What an error shows of the columns that a file has.
 SHOWN_COLUMNS = 20
@@ -204,7 +204,7 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     message = f"the input has no column{plural} {_listed(missing)}"
     if found is not None:
         message += f"; its columns are {_listed(found)}" if found else "; it has no columns"
-    return InputSchemaError(
+    return LacksColumn(
         f"{message}. Map the column with --case_id, --activity or --timestamp, or under `columns:` "
         "in the configuration"
     )

@@ -114,7 +114,7 @@ class ReleaseFolder:
         """
         place = self.staging_area or beside(self.output)
         require_writable("staging_area", place)
-        self._check_apart(place)
+        self.check_apart()
         if not is_on_this_machine(self.output):
             if not are_on_one(place, self.output):
                 raise _unfit(place, "is on another file system than the output")
@@ -133,8 +133,13 @@ class ReleaseFolder:
             path.rmdir()
             raise _unfit(place, "is on another file system than the output")
 
-    def _check_apart(self, place: str) -> None:
-        """Makes sure that the staging area and the releases lie outside of each other."""
+    def check_apart(self) -> None:
+        """Makes sure that the staging area and the releases lie outside of each other.
+
+        Raises:
+            UsageError: They do not.
+        """
+        place = self.staging_area or beside(self.output)
         if self.staging_area is not None:
             if is_within(place, self.output):
                 raise _unfit(place, "is the output or lies in it")

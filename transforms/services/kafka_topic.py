@@ -21,7 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
+from tracecloak.schemas.errors import (
+    MessagesLost,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+    missing_extra,
+)
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.properties import read_properties
 from tracecloak.transforms.services.schemes import KAFKA
@@ -351,7 +357,7 @@ class PartitionReader:
         codes = self._library.KafkaError
         where = f"topic {self._topic.name!r}"
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            raise TracecloakError(
+            raise MessagesLost(
                 f"messages of {where} were deleted before they were read, or the topic was made "
                 "anew: their cases cannot be counted as they were. Keep messages for longer "
                 "(retention.ms), and begin another epoch, which is another spend"

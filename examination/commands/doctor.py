@@ -1,0 +1,74 @@
+"""`tracecloak doctor`: looks before the night whether all is there that a run needs."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.schemas.errors import UsageError
+
+_OF_STREAMS = ("input_topic", "input_subscription")
+
+
+def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
+    """Adds those of the configuration, which is of a release or of a stream."""
+    if _is_of_stream(config):
+        from tracecloak.pipelines.commands.stream import add_flags as add_flags_of_run
+    else:
+        from tracecloak.pipelines.commands.flags import add_release_flags as add_flags_of_run
+    add_flags_of_run(parser, argv, config)
+    parser.usage = "tracecloak doctor CONFIG [FLAG ...] [FLAG OF BEAM ...]"
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        default=None,
+        help="write one file into the staging area and remove it, and have a worker elsewhere do a "
+        "small job; by default nothing is written",
+    )
+
+
+def run(given: Given) -> int:
+    """Shows a line for each thing that was looked at; returns the exit code of the first failure.
+
+    Raises:
+        UsageError: The configuration is not there, or is none.
+    """
+    from tracecloak.examination.doctor.run import exit_code_of, looked_at
+    from tracecloak.examination.doctor.setting import Setting
+    from tracecloak.pipelines.configuration.config import ReleaseConfig, load
+    from tracecloak.pipelines.screen.results import Result, quantity, show
+
+    if given.config is None:
+        raise UsageError("doctor looks at a configuration file: name it first")
+    flags = dict(given.flags)
+    probes = flags.pop("probe", False)
+    if _is_of_stream(given.config):
+        from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+
+        config: ReleaseConfig | StreamConfig = load_stream(given.config, flags)
+    else:
+        config = load(given.config, flags).with_flags_of_beam(given.of_beam)
+    lines = list(looked_at(Setting(config, given.of_beam, probes)))
+    code = exit_code_of(lines)
+    counts = Counter(line.status for line in lines)
+    verdict = "ready" if not counts["failure"] else "not ready"
+    data = {
+        "verdict": verdict,
+        "exit_code": code,
+        "lines": [line.to_json() for line in lines],
+    }
+    rows = [(f"{line.status:<7}  {line.check}", line.text) for line in lines]
+    said = [quantity(counts["failure"], "failure"), quantity(counts["warning"], "warning")]
+    below = ["", f"{verdict}: {', '.join(said)}, {counts['ok']:,} ok"]
+    show(Result(rows, data, (), below), given.form)
+    return code
+
+
+def _is_of_stream(config: str | None) -> bool:
+    if config is None:
+        return False
+    from tracecloak.pipelines.configuration.config import read_yaml
+
+    return any(name in read_yaml(config) for name in _OF_STREAMS)

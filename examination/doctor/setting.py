@@ -1,0 +1,149 @@
+"""What all checks of one configuration look at, and what each of them yields."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.stream.config import StreamConfig
+    from tracecloak.pipelines.windows.calendar import Day
+
+Status = Literal["ok", "warning", "failure"]
+Said = tuple[Status, str]
+"""What a check says of one thing: how it stands, and a sentence, with the mend if it is not ok."""
+
+# A ledger that is locked for longer is told so, instead of keeping whoever asks waiting.
+_PATIENCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A configuration, and what its run would open; nothing is opened before it is asked for.
+
+    Attributes:
+        config: Of a release, of a schedule, or of a stream.
+        of_beam: Flags of Beam.
+        probes: Whether one file may be written into the staging area, and removed.
+        now: Seconds since 1970 UTC.
+    """
+
+    config: ReleaseConfig | StreamConfig
+    of_beam: Sequence[str] = ()
+    probes: bool = False
+    now: Callable[[], float] = time.time
+
+    @property
+    def release(self) -> ReleaseConfig | None:
+        """The configuration of a release; None: it is a stream.
+
+        Of a schedule it is that of its next window, or of the last one where none is left.
+        """
+        config = self.config
+        if not isinstance(config, ReleaseConfig):
+            return None
+        if (schedule := config.made_schedule) is None:
+            return config
+        from tracecloak.pipelines.windows.several import of_window
+
+        try:
+            day = self.next_day or self.days[-1]
+        except TracecloakError:  # of the ledger, of which a check of its own tells
+            return of_window(config, schedule.numbered(0))
+        return of_window(config, day.window)
+
+    @property
+    def stream(self) -> StreamConfig | None:
+        """The configuration of a stream; None: it is a release."""
+        return None if isinstance(self.config, ReleaseConfig) else self.config
+
+    @property
+    def output(self) -> str:
+        """The folder of all releases."""
+        return absolute(self.config.output)
+
+    @property
+    def staging_area(self) -> str:
+        """Where files are built before they are seen."""
+        area = self.config.staging_area
+        return beside(self.output) if area is None else absolute(area)
+
+    @cached_property
+    def store(self) -> KeyStore:
+        """The key store, of which nothing is read yet."""
+        config = self.config
+        return store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger, which is read whole at each question; None: the first run begins it.
+
+        It keeps no copy in the key store, as that would be written.
+
+        Raises:
+            UsageError: There is none, or it cannot be opened.
+            LedgerUnavailable: It does not answer.
+        """
+        if isinstance(self._ledger, TracecloakError):
+            raise self._ledger
+        return self._ledger
+
+    @cached_property
+    def _ledger(self) -> Ledger | TracecloakError | None:
+        """The ledger or why there is none, as one that does not answer is asked once."""
+        config = self.config
+        url = config.ledger or self.store.ledger_url
+        if config.ledger is None and config.new_ledger and not self.store.has_ledger_file:
+            return None
+        try:
+            accounts = {}
+            if config.accounts is not None:
+                from tracecloak.pipelines.ledger.accounts import load_accounts
+
+                accounts = load_accounts(config.accounts)
+            return Ledger(url, accounts, _PATIENCE_SECONDS)
+        except TracecloakError as error:
+            return error
+
+    @cached_property
+    def days(self) -> tuple[Day, ...]:
+        """The calendar of a schedule; empty: there is none."""
+        config = self.config
+        if not isinstance(config, ReleaseConfig) or config.made_schedule is None:
+            return ()
+        from tracecloak.pipelines.windows.calendar import calendar_of
+
+        return calendar_of(config, self.store, self.ledger, int(self.now() * 1e6))
+
+    @property
+    def next_day(self) -> Day | None:
+        """The first window that is left to do, due or not; None: there is none."""
+        return next((day for day in self.days if not day.is_ended), None)
+
+    def folder_of(self, release_id: str) -> ReleaseFolder:
+        """Returns the folder of a release."""
+        area = None if self.config.staging_area is None else self.staging_area
+        whose = self.store.identity(makes=False)
+        return ReleaseFolder(self.output, release_id, area, store=whose)
+
+    def folders_here(self) -> Iterator[tuple[str, str]]:
+        """Yields (key of the configuration, folder) of what is written on this machine's disks."""
+        for name, folder in (
+            ("output", self.output),
+            ("staging_area", self.staging_area),
+            ("key_store", str(self.store.path.absolute())),
+            ("dead_letter", self.config.dead_letter),
+        ):
+            if folder is not None and is_on_this_machine(folder):
+                yield name, folder

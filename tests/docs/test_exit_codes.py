@@ -1,0 +1,82 @@
+"""The page of exit codes has a section for whatever the last line of a command names."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import ROOT
+from tests.support.releasing import as_typed
+from tracecloak.pipelines.runners.failures import DISK_IS_FULL, section_of
+from tracecloak.schemas.errors import TracecloakError
+
+PAGE = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+TITLES = re.findall(r"^### (.+?) \{", PAGE, re.MULTILINE)
+ON_CALL = {
+    "A window is late", "A file is damaged", "A step is late", "The ledger is locked",
+    "The key store is lost", "A release id is taken", "The disk is full",
+    "The broker lost messages", "A release must be withdrawn", "A case must be erased",
+    "The schema changed", "The epoch ends next week",
+}  # fmt: skip
+
+
+def _errors() -> list[type[TracecloakError]]:
+    """All classes of our errors, of all rooms."""
+    for room in ("schemas", "anonymizers", "transforms", "pipelines"):
+        package = importlib.import_module(f"tracecloak.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    classes = [TracecloakError]
+    for kind in classes:
+        classes += kind.__subclasses__()
+    return [kind for kind in classes if kind.__module__.startswith("tracecloak.")]
+
+
+def test_every_error_names_a_section_that_is_there() -> None:
+    sections = {kind.section for kind in _errors()}
+    assert len(sections) >= 10
+    assert sections | {DISK_IS_FULL} <= set(TITLES)
+
+
+def test_whoever_is_on_call_has_twelve_sections_each_with_what_ends_it() -> None:
+    assert ON_CALL <= set(TITLES)
+    parts = re.split(r"^### (.+?) \{.*$", PAGE, flags=re.MULTILINE)
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    for title in ON_CALL:
+        assert "**It is over**" in bodies[title], title
+        assert "```" in bodies[title], title
+
+
+def test_every_title_is_its_anchor() -> None:
+    anchors = re.findall(r"^### .+? \{ #(.+?) \}$", PAGE, re.MULTILINE)
+    assert anchors == [title.lower().replace(" ", "-") for title in TITLES]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ending"),
+    [
+        (["release", "--no_such_flag"], "[exit code 2: A key or a flag is wrong]"),
+        (["vocabulary", "--log", "no-such.csv"], "[exit code 3: A file is damaged]"),
+    ],
+)
+def test_the_last_line_names_its_section(
+    arguments: list[str], ending: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    as_typed(*arguments)
+    assert capsys.readouterr().err.strip().endswith(ending)
+
+
+def test_a_full_disk_is_known_through_what_was_made_of_it() -> None:
+    try:
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError as error:
+            raise TracecloakError("key store cannot be used") from error
+    except TracecloakError as error:
+        assert section_of(error) == DISK_IS_FULL

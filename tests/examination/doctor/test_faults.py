@@ -1,0 +1,386 @@
+"""Each check with the real thing broken: what is said of it, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.doctor import faults
+from tests.support.postgres import database, server
+from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.rights import as_ordinary_user
+from tracecloak.examination.doctor import ledgers, setting
+from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
+from tracecloak.examination.doctor.setting import Setting
+from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+
+__all__ = ["database", "server"]  # fixtures
+
+NAMES = ("A", "B", "C", "D")
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setting, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(ledgers, "_LOCK_SECONDS", 0.1)
+
+
+class House:
+    """A configuration whose first release is there, and which is ready for the next one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / "release.yaml"
+        self.log = csv_log(folder / "log.csv", list(small_rows()))
+        (folder / "names.txt").write_text("\n".join(NAMES))
+        self.body: dict[str, Any] = {
+            "log": str(self.log),
+            "method": "private-dfg",
+            "params": {
+                "epsilon": 1,
+                "vocabulary": str(folder / "names.txt"),
+                "max_trace_length": 5,
+            },
+            "output": str(folder / "out"),
+            "key_store": str(folder / "keys"),
+            "release_id": "first",
+        }
+        self.write()
+        assert tracecloak("release", self.path) == 0
+        self.set(release_id="second")
+
+    def write(self) -> None:
+        self.path.write_text(yaml.safe_dump(self.body))
+
+    def set(self, **keys: Any) -> None:
+        self.body.update(keys)
+        self.write()
+
+    @property
+    def keys(self) -> Path:
+        return self.folder / "keys"
+
+    @property
+    def ledger_url(self) -> str:
+        return f"sqlite:///{self.keys / 'ledger.db'}"
+
+    def lines(self, *of_beam: str, **others: Any) -> list[Line]:
+        config = load(str(self.path), {})
+        return list(looked_at(Setting(config, of_beam, **others)))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_nothing_is_wrong_with_what_is_whole(house: House) -> None:
+    lines = house.lines(probes=True)
+    assert faults(lines) == {}
+    assert exit_code_of(lines) == 0
+    assert {line.check for line in lines} >= {
+        "configuration", "engine", "key store", "ledger", "input", "output", "staging area", "disk",
+        "release", "budget",
+    }  # fmt: skip
+
+
+Plant = Callable[[House], None]
+
+
+def _column_renamed(house: House) -> None:
+    text = house.log.read_text()
+    house.log.write_text(text.replace("timestamp", "when", 1))
+
+
+def _log_moved(house: House) -> None:
+    house.log.rename(house.log.with_suffix(".old"))
+
+
+def _log_cut_off(house: House) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = house.folder / "log.parquet"
+    pq.write_table(pa.table({"case_id": ["1"], "activity": ["A"], "timestamp": ["2026"]}), path)
+    path.write_bytes(path.read_bytes()[:-10])
+    house.set(log=str(path))
+
+
+def _output_is_a_file(house: House) -> None:
+    shutil.rmtree(house.folder / "out")
+    (house.folder / "out").write_text("")
+
+
+def _output_in_a_release(house: House) -> None:
+    house.set(output=str(house.folder / "out" / "run_id=first" / "more"))
+
+
+def _staging_on_another_disk(house: House) -> None:
+    if not Path("/dev/shm").is_dir() or os.stat("/dev/shm").st_dev == house.folder.stat().st_dev:
+        pytest.skip("there is no second disk here")
+    house.set(staging_area="/dev/shm/tracecloak-staging")
+
+
+def _staging_holds_releases(house: House) -> None:
+    house.set(staging_area=str(house.folder / "out"), output=str(house.folder / "other"))
+
+
+def _ledger_gone(house: House) -> None:
+    (house.keys / "ledger.db").unlink()
+
+
+def _ledger_of_last_week(house: House) -> None:
+    (house.folder / "backup").write_bytes((house.keys / "ledger.db").read_bytes())
+    house.set(release_id="between")
+    assert tracecloak("release", house.path) == 0
+    (house.folder / "backup").rename(house.keys / "ledger.db")
+    house.set(release_id="second")
+
+
+def _ledger_changed(house: House) -> None:
+    with closing(sqlite3.connect(house.keys / "ledger.db")) as ledger, ledger:
+        ledger.execute("UPDATE tracecloak_ledger SET epsilon = '0.1' WHERE action = 'commit'")
+
+
+def _cap_below(house: House) -> None:
+    (house.folder / "accounts.yaml").write_text(
+        "accounts:\n  default: {unit: case, epsilon: 1.5, delta: 0.0001}\n"
+    )
+    house.set(accounts=str(house.folder / "accounts.yaml"))
+
+
+def _withdrawn(house: House) -> None:
+    flags = (
+        "--output",
+        house.body["output"],
+        "--release_id",
+        "first",
+        "--by",
+        "A",
+        "--reason",
+        "B",
+    )
+    assert tracecloak("ledger", "withdraw", "--key_store", house.keys, *flags) == 0
+    house.set(release_id="first")
+
+
+def _of_another_store(house: House) -> None:
+    house.set(release_id="first", key_store=str(house.folder / "others"), new_ledger=True)
+    OfficersLedger(f"sqlite:///{house.folder / 'others.db'}", new=True)
+    house.set(ledger=f"sqlite:///{house.folder / 'others.db'}")
+
+
+def _signing_key_gone(house: House) -> None:
+    house.set(sign=str(house.folder / "gone.pem"))
+
+
+def _deployment_key_gone(house: House) -> None:
+    house.set(deployment_key="env:TRACECLOAK_TEST_NO_SUCH_KEY")
+
+
+def _wrapping_key_unnamed(house: House) -> None:
+    (house.folder / "key").write_text("ab" * 32)
+    house.set(release_id="between", key_encryption_key=f"file:{house.folder / 'key'}")
+    assert tracecloak("release", house.path) == 0
+    house.set(release_id="second", key_encryption_key=None)
+
+
+def _no_job_server(house: House) -> None:
+    house.set(runner="FlinkRunner")
+
+
+def _nobody_could_use_it(house: House) -> None:
+    (house.folder / "names.txt").write_text("\n".join(f"activity {i}" for i in range(400)))
+    house.set(expected_cases=100)
+
+
+PLANTED: list[tuple[Plant, str, int, str]] = [
+    (_column_renamed, "input", 3, "timestamp"),
+    (_log_moved, "input", 3, "log.csv"),
+    (_log_cut_off, "input", 3, "log.parquet"),
+    (_output_is_a_file, "output", 2, "--output"),
+    (_output_in_a_release, "output", 2, "outside it"),
+    (_staging_on_another_disk, "staging area", 2, "on that of the output"),
+    (_staging_holds_releases, "staging area", 2, "holds releases"),
+    (_ledger_gone, "ledger", 2, "does not exist"),
+    (_ledger_of_last_week, "ledger", 6, "older backup"),
+    (_ledger_changed, "ledger", 6, "ledger verify"),
+    (_cap_below, "budget", 4, "epsilon cap 1.5"),
+    (_withdrawn, "release", 2, "choose another release_id"),
+    (_of_another_store, "release", 2, "another key store"),
+    (_signing_key_gone, "keys", 2, "gone.pem"),
+    (_deployment_key_gone, "keys", 2, "TRACECLOAK_TEST_NO_SUCH_KEY"),
+    (_wrapping_key_unnamed, "key store", 2, "key_encryption_key"),
+    (_no_job_server, "engine", 2, "job_endpoint"),
+    (_nobody_could_use_it, "configuration", 9, "NOT USABLE"),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "code", "words"), PLANTED, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_a_planted_fault_is_told(
+    house: House, plant: Plant, check: str, code: int, words: str
+) -> None:
+    plant(house)
+    lines = house.lines()
+    line = faults(lines)[check]
+    assert (line.status, line.exit_code) == ("failure", code), line
+    assert words in line.text
+    assert exit_code_of(lines) == code
+
+
+def test_rights_of_folders_are_told(house: House) -> None:
+    for path, check in ((house.folder / "out", "output"), (house.keys, "key store")):
+        mode = path.stat().st_mode
+        path.chmod(0o500)
+        try:
+            line = faults(as_ordinary_user(house.lines))[check]
+        finally:
+            path.chmod(mode)
+        assert line.status == "failure" and str(path) in line.text
+
+
+def test_a_file_that_may_not_be_read_is_told(house: House) -> None:
+    house.log.chmod(0)
+    assert faults(as_ordinary_user(house.lines))["input"].exit_code == 3
+
+
+def test_a_key_store_that_others_look_into_is_told(house: House) -> None:
+    house.keys.chmod(0o755)
+    assert faults(house.lines())["key store"].text.endswith("or the next run does")
+
+
+def test_a_ledger_that_is_locked_is_told(house: House) -> None:
+    with closing(sqlite3.connect(house.keys / "ledger.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        lines = faults(house.lines())
+    assert lines["ledger"].exit_code == 75 and "locked" in lines["ledger"].text
+    assert lines["budget"].text == "as of ledger: see there"
+
+
+def test_a_disk_that_takes_nothing_is_told_by_a_probe(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of modules that are loaded meanwhile
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        line = faults(house.lines(probes=True))["staging area"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert line.exit_code == 6 and "staging_area" in line.text
+    assert not (house.folder / "_incomplete-out").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    words = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place))
+    if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield place
+    subprocess.run(("umount", str(place)), check=True)
+
+
+def test_a_disk_that_is_nearly_full_is_told(house: House, small_disk: Path) -> None:
+    house.set(dead_letter=str(small_disk / "rejects"))
+    line = faults(house.lines())["disk"]
+    assert line.exit_code == 6 and "dead_letter" in line.text
+
+
+@pytest.mark.parametrize(("seconds", "side"), [(90, "ahead of"), (-90, "behind")])
+def test_a_clock_that_is_wrong_is_told_by_a_probe(house: House, seconds: int, side: str) -> None:
+    line = faults(house.lines(probes=True, now=lambda: time.time() + seconds))["staging area"]
+    assert line.status == "failure" and f"90 s {side}" in line.text
+
+
+def test_a_clock_that_is_wrong_is_told_by_the_database(house: House, database: str) -> None:
+    OfficersLedger(database, new=True)
+    house.set(ledger=database)
+    line = faults(house.lines(now=lambda: time.time() + 90))["clock"]
+    assert line.status == "failure" and "90 s ahead of" in line.text
+
+
+def test_a_login_that_may_not_insert_is_told(house: House, database: str) -> None:
+    import sqlalchemy as sa
+
+    OfficersLedger(database, new=True)
+    engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CREATE ROLE looks_only LOGIN PASSWORD 'x'")
+        connection.exec_driver_sql("GRANT SELECT ON tracecloak_ledger TO looks_only")
+    url = sa.make_url(database).set(username="looks_only", password="x")
+    house.set(ledger=url.render_as_string(hide_password=False))
+    line = faults(house.lines())["ledger"]
+    assert line.status == "failure" and "grant SELECT and INSERT" in line.text
+
+
+def test_an_engine_that_does_not_answer_is_told(house: House) -> None:
+    house.set(runner="FlinkRunner", ledger="postgresql+psycopg://nobody@127.0.0.1:9/none")
+    flags = ("--job_endpoint=127.0.0.1:9", "--environment_type=LOOPBACK")
+    line = faults(house.lines(*flags))["engine"]
+    assert line.exit_code == 75 and "job_endpoint" in line.text
+
+
+class _Flink(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"flink-version": "1.2.0"}).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_an_engine_of_another_version_is_told(house: House) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Flink) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        flags = (
+            f"--job_endpoint={address}",
+            f"--flink_master={address}",
+            "--environment_type=LOOPBACK",
+        )
+        house.set(runner="FlinkRunner")
+        line = faults(house.lines(*flags))["engine"]
+        server.shutdown()
+    assert line.status == "failure" and "Flink is 1.2.0" in line.text
+
+
+def test_a_check_that_hangs_stops_no_other(house: House) -> None:
+    is_over = threading.Event()
+
+    def hangs(_: Setting) -> Iterator[Any]:
+        yield "ok", "so far"
+        is_over.wait()
+
+    def fails(_: Setting) -> Iterator[Any]:
+        raise ValueError("of case-3")
+        yield
+
+    setting = Setting(load(str(house.path), {}))
+    lines = list(looked_at(setting, {"one": hangs, "other": fails}, 0.05))
+    is_over.set()
+    assert [(line.check, line.exit_code) for line in lines] == [
+        ("one", 0),
+        ("one", 75),
+        ("other", 6),
+    ]
+    assert "case-3" not in lines[-1].text
