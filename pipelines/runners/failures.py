@@ -10,6 +10,7 @@ import builtins
 import errno
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator
 
@@ -71,8 +72,10 @@ def reason_of(error: BaseException) -> str:
 
 def section_of(error: BaseException) -> str:
     """Returns the title of the section of the page of exit codes that says what to do now."""
-    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in _chain(error)):
-        return DISK_IS_FULL
+    for cause in _chain(error):
+        is_full = isinstance(cause, OSError) and cause.errno in _FULL
+        if is_full or getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return DISK_IS_FULL
     return error.section if isinstance(error, TracecloakError) else TracecloakError.section
 
 

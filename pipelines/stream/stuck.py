@@ -1,5 +1,6 @@
 """Stuck is an end: a stream that makes no step although one is due ends, and is started again.
 
+A step that waits for a backlog is due as well; while more and more of it is read, nothing is stuck.
 What hangs may be a call of a client library, a file system or a database, from which no error comes
 back. So a thread of its own watches, by a clock that only goes forward, and ends the process if the
 stream does not end when it is asked to. The state survives that at any point. A stream that was
@@ -168,12 +169,18 @@ class Overdue:
         self._now, self._monotonic = now, monotonic
         self.step = first_step
         self._due_seconds: float | None = None
+        self._complete_us = -1
 
     def is_stuck(self) -> bool:
-        """Returns whether the step that the stream waits for is due for longer than it may be."""
-        step = self._standing.step
+        """Returns whether the step that the stream waits for is due for longer than it may be.
+
+        That counts from the moment at which it is due, or up to which messages were last read on.
+        """
+        step, complete_us = self._standing.step, self._standing.complete_us
         if step is not None and step != self.step:
             self.step, self._due_seconds = step, None
+        if complete_us is not None and complete_us > self._complete_us:
+            self._complete_us, self._due_seconds = complete_us, None
         if self.step >= self._horizon:
             return False
         if self._due_seconds is None:

@@ -58,6 +58,20 @@ def test_a_step_is_overdue_by_the_clock_that_only_goes_forward(tmp_path: Path) -
     assert not overdue.is_stuck()
 
 
+def test_a_backlog_that_is_read_is_not_stuck_and_one_that_is_not_is(tmp_path: Path) -> None:
+    """Each turn reads on by a second of the topic, or by nothing."""
+    seconds = [0.0]
+    standing = Standing(step=0)
+    overdue = Overdue(config_of(tmp_path), standing, 0, lambda: 1e6, lambda: seconds[0])
+    for second in range(5):
+        standing.complete_us = second * 1_000_000
+        assert not overdue.is_stuck()
+        seconds[0] += AFTER_SECONDS - 1
+        assert not overdue.is_stuck()
+    seconds[0] += 2
+    assert overdue.is_stuck()
+
+
 def test_three_starts_at_one_step_stay_down_until_somebody_mends_it(tmp_path: Path) -> None:
     note = StuckNote(config_of(tmp_path))
     errors = [note.add(4, "no broker answers") for _ in range(2)]

@@ -1,0 +1,193 @@
+"""What somebody who is on call sees of a stream within a minute, each with the sentence that mends.
+
+A broker and a database are real, and so is what breaks: they are stopped, a disk is full, a folder
+can only be read, a clock is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.postgresql import PostgreSql, postgresql
+from tests.engines.processes import free_port
+from tests.engines.skipping import or_skip
+from tests.support.killed_streams import PERIOD_SECONDS, body, flags
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+SEEN_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def broker(place: Path) -> Iterator[KafkaBroker]:
+    with or_skip(kafka_broker(place / "kafka")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def own_database(place: Path) -> Iterator[PostgreSql]:
+    """One that a test may stop."""
+    with or_skip(postgresql(place / "postgresql")) as started:
+        yield started
+
+
+class Watched:
+    """A stream of a topic of its own, in a process, and what its port and its end say."""
+
+    def __init__(self, folder: Path, broker: KafkaBroker, *more: str, ahead_seconds: int = 0):
+        self.topic = f"events-{time.monotonic_ns()}"
+        broker.new_topic(self.topic, message_timestamp_type="LogAppendTime")
+        self.port = free_port()
+        self.producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
+        self.send(0)
+        begin = time.time() // PERIOD_SECONDS * PERIOD_SECONDS
+        given = flags(
+            folder, begin, 100_000, operator_port=self.port,
+            input_topic=f"kafka://{broker.servers}/{self.topic}",
+        )  # fmt: skip
+        wrong = (
+            "import sys, time; t, n = time.time, time.time_ns; "
+            f"time.time = lambda: t() + {ahead_seconds}; "
+            f"time.time_ns = lambda: n() + {ahead_seconds} * 10**9; "
+            "from tests.engines.client import main; raise SystemExit(main(sys.argv[1:]))"
+        )
+        start = ["-c", wrong] if ahead_seconds else ["-m", "tests.engines.client"]
+        self.said = folder / "said"
+        with self.said.open("wb") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, *start, "stream", *given, *more], stdout=said, stderr=said
+            )
+
+    def send(self, case: int) -> None:
+        for number in (0, 1, 2):
+            self.producer.produce(self.topic, body(case, number))
+        assert self.producer.flush(30) == 0
+
+    def reasons(self) -> list[str] | None:
+        """Why it is not ready; empty: it is; None: nobody answers."""
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5)
+            return list(json.load(answer)["reasons"])
+        except urllib.error.HTTPError as error:
+            return list(json.load(error)["reasons"])
+        except OSError:
+            return None
+
+    def until_ready(self, seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while self.reasons() != []:
+            assert time.monotonic() < deadline, (self.reasons(), self.said.read_text()[-2000:])
+            assert self.process.poll() is None, self.said.read_text()[-2000:]
+            time.sleep(0.5)
+
+    def until_told(self, *words: str) -> None:
+        """Waits until the port, or the last line of a stream that ended, has words."""
+        deadline = time.monotonic() + SEEN_SECONDS
+        said = ""
+        while not all(word in said for word in words):
+            assert time.monotonic() < deadline, (words, said)
+            time.sleep(0.5)
+            ended = self.process.poll()
+            lines = self.said.read_text().strip().splitlines()
+            said = lines[-1] if ended else " ".join(self.reasons() or [])
+            assert ended != 0, said
+
+
+@contextmanager
+def watched(
+    folder: Path, broker: KafkaBroker, *more: str, ahead_seconds: int = 0
+) -> Iterator[Watched]:
+    stream = Watched(folder, broker, *more, ahead_seconds=ahead_seconds)
+    try:
+        yield stream
+    finally:
+        stream.process.kill()
+        stream.process.wait()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = ("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place))
+    if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield place
+    subprocess.run(("umount", "--lazy", str(place)), check=True)
+
+
+def test_a_broker_that_stops_and_comes_back(tmp_path: Path, broker: KafkaBroker) -> None:
+    with watched(tmp_path, broker) as stream:
+        stream.until_ready()
+        broker.process.kill_9()
+        try:
+            stream.until_told(f"kafka://{broker.servers}")
+        finally:
+            broker.process.start()
+        stream.until_ready()
+
+
+def test_a_partition_that_is_added_is_read_and_nothing_has_to_be_mended(
+    tmp_path: Path, broker: KafkaBroker
+) -> None:
+    with watched(tmp_path, broker) as stream:
+        stream.until_ready()
+        client = AdminClient({"bootstrap.servers": broker.servers})
+        client.create_partitions([NewPartitions(stream.topic, 2)])[stream.topic].result(10)
+        for case in range(1, 5):
+            stream.send(case)
+        time.sleep(2 * PERIOD_SECONDS)
+        stream.until_ready(SEEN_SECONDS)
+
+
+def test_a_database_that_is_gone_and_comes_back(
+    tmp_path: Path, broker: KafkaBroker, own_database: PostgreSql
+) -> None:
+    with watched(tmp_path, broker, f"--ledger={own_database.new_database()}") as stream:
+        stream.until_ready()
+        own_database.process.kill_9()
+        try:
+            stream.until_told("ledger", "start the server")
+        finally:
+            own_database.process.start()
+        stream.until_ready()
+
+
+def test_a_clock_that_is_wrong(tmp_path: Path, broker: KafkaBroker) -> None:
+    with watched(tmp_path, broker, ahead_seconds=90) as stream:
+        stream.until_told("ahead of that of kafka://", "synchronise their time")
+
+
+def test_a_disk_that_is_full(tmp_path: Path, broker: KafkaBroker, small_disk: Path) -> None:
+    with watched(tmp_path, broker, f"--output={small_disk / 'out'}") as stream:
+        stream.until_ready()
+        with (small_disk / "ballast").open("wb") as ballast:
+            try:
+                while ballast.write(b"\0" * 4096):
+                    ballast.flush()
+            except OSError:
+                pass
+        stream.until_told("The disk is full")
+
+
+def test_a_key_store_that_can_only_be_read(
+    tmp_path: Path, broker: KafkaBroker, small_disk: Path
+) -> None:
+    with watched(tmp_path, broker, f"--key_store={small_disk / 'keys'}") as stream:
+        stream.until_ready()
+        subprocess.run(("mount", "-o", "remount,ro", str(small_disk)), check=True)
+        stream.send(1)
+        stream.until_told("key store", "mend its disk")
