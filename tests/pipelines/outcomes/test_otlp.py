@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from tracecloak.pipelines.outcomes.metrics import Readings
-from tracecloak.pipelines.outcomes.otlp import check_otlp, push_once
+from tracecloak.pipelines.outcomes.otlp import check_otlp, push_once, pushing
 from tracecloak.schemas.errors import UsageError
 
 service = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
@@ -65,6 +67,19 @@ def test_a_collector_gets_what_its_audience_may_read() -> None:
         "tracecloak_stream_open_cases": [3],
         "tracecloak_stream_rejects_total": [2],
     }
+
+
+def test_a_run_that_goes_on_sends_again_and_again_and_at_its_end() -> None:
+    ready = [0]
+    with collector() as (endpoint, bodies):
+        readings = lambda: replace(READINGS, values={"stream_ready": ready[0]})  # noqa: E731
+        with pushing(readings, "public", endpoint, every_seconds=0.05):
+            end = time.monotonic() + 10
+            while len(bodies) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            ready[0] = 1
+    sent = [numbers(body)["tracecloak_stream_ready"] for body in bodies]
+    assert len(sent) >= 3 and sent[0] == [0] and sent[-1] == [1]
 
 
 def test_numbers_of_the_data_stay_on_the_machine() -> None:
