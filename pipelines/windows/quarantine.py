@@ -19,7 +19,7 @@ from tracecloak.pipelines.keys.left_out import LeftOut, left_out_of, note_left_o
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.windows.several import of_window
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
 from tracecloak.schemas.windows.schedule import Window
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
@@ -64,7 +64,7 @@ def quarantine(
     Raises:
         UsageError: None of the windows reads such a file, or all that do have claimed their cases,
             or it can be read, or nobody or no reason is named.
-        RetryLater: A release of one of the windows is at work.
+        RetryLater: A release of one of the windows is at work, or the file's store is away.
         LedgerError: The ledger cannot be read.
     """
     signed(by, reason)
@@ -125,10 +125,16 @@ def _check_unreadable(source: EventSource, file: SourceFile) -> None:
 
     Raises:
         UsageError: It can.
+        RetryLater: Its store does not answer.
     """
     try:
         for _ in replace(source, span_us=None).read(file):
             pass
+    except (ConnectionError, TimeoutError):  # which says nothing of the file
+        raise RetryLater(
+            f"quarantine {file.path!r}: its store does not answer, so nobody can tell whether the "
+            "file can be read; run the same command again later"
+        ) from None
     except (InputSchemaError, OSError):
         return
     raise UsageError(

@@ -14,6 +14,7 @@ from tests.support.object_store import ObjectStore
 from tests.support.releasing import as_typed, digests, fix_key, ledger_entries, manifest
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.release import opening
+from tracecloak.transforms.sources import EventSource
 
 DECIDED = ("--by", "A. Operator", "--reason", "ticket 17")
 
@@ -144,6 +145,18 @@ def test_what_can_be_read_is_not_left_out(
     assert "is no file that one of these windows reads" in capsys.readouterr().err
     assert lake.quarantine("2026-02", "--by", "A. Operator") == 2
     assert "reason is missing" in capsys.readouterr().err
+    assert not list((lake.folder / "keys").rglob("left-out.json"))
+
+
+def test_a_store_that_does_not_answer_makes_no_file_unreadable(
+    lake: Damaged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*_: object) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(EventSource, "read", away)
+    assert lake.quarantine("2026-02") == 75
+    assert "its store does not answer" in capsys.readouterr().err
     assert not list((lake.folder / "keys").rglob("left-out.json"))
 
 
