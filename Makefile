@@ -94,12 +94,13 @@ test-ci: .venv/dev $(CORE)
 	$(PYTEST) -m "not engines and (not slow or ci)"
 
 test-slow: .venv/dev $(CORE)
-	$(PYTEST) -m "slow and not engines"
+	$(PYTEST) -m "slow and not engines" $(if $(RECORD),--record-as slow)
 	$(PYTEST) -m "hypothesis and not slow and not engines and not logs" --hypothesis-profile night
 
-# One process: an engine takes most of a machine by itself.
+# One process: an engine takes most of a machine by itself. With RECORD=1 these two tiers write how
+# they ended into docs/results/tiers.json, of which the page on testing is made.
 test-engines: .venv/dev $(CORE)
-	$(BIN)/python -m pytest -n 0 -m engines
+	$(BIN)/python -m pytest -n 0 -m engines $(if $(RECORD),--record-as engines)
 
 # One method with several rounds, on Flink in one process and on Prism.
 test-engines-ci: .venv/dev $(CORE)

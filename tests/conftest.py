@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tests.support.releasing import Commands
 
 T = TypeVar("T")
+_BEGAN = time.monotonic()
 
 # An example's time says more about the machine's load than about the code. Every run draws other
 # examples, so few in each of many runs find what many in one would; at night there are many.
@@ -31,6 +33,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and is_in_ci(item.nodeid):
             item.add_marker("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-as", help="the tier whose last run docs/results/tiers.json keeps")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if tier := config.getoption("--record-as"):
+        from tests.support.tier_record import record
+
+        record(tier, terminalreporter.stats, time.monotonic() - _BEGAN)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, notebooks, python, results, schemas, speed
+from docs.hooks import commands, methods, notebooks, python, results, schemas, speed, tiers
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
@@ -24,6 +24,12 @@ DOCUMENTS = {
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
+}
+# Pages whose tables are made of docs/results/.
+_TABLES = {
+    results.INDEX: results.with_tables,
+    speed.PAGE: speed.with_tables,
+    tiers.PAGE: tiers.with_table,
 }
 _METHODS = "reference/methods/"
 _RESULTS = "results/"
@@ -63,11 +69,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adds the tables of results and of speed, and mends links to what a checkout has elsewhere."""
-    if page.file.src_uri == results.INDEX:
-        markdown = results.with_tables(markdown)
-    if page.file.src_uri == speed.PAGE:
-        markdown = speed.with_tables(markdown)
+    """Adds the tables of results, speed and tests, and mends links to what a checkout has elsewhere."""
+    with_tables = _TABLES.get(page.file.src_uri)
+    markdown = markdown if with_tables is None else with_tables(markdown)
     return mended(markdown, page.file.src_uri)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ BEAM = version("apache-beam")
 AIRFLOW = "3.3.2"
 FAKE_GCS = "1.56.1"
 AZURITE = "3.35.0"
+KAFKA = next(iter(re.findall(r"<version>(3[^<]*)<", (POMS / "kafka.xml").read_text())))
+VERSIONS = {"Flink": FLINK, "Kafka": KAFKA, "Airflow": AIRFLOW}
 _LIMIT_SECONDS = 300
 _ASKED_AGAIN_SECONDS = 3600
 
