@@ -69,7 +69,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Adds the tables of results, speed and tests, and mends links to what a checkout has elsewhere."""
+    """Adds the tables of results, and mends links to what a checkout has elsewhere."""
     with_tables = _TABLES.get(page.file.src_uri)
     markdown = markdown if with_tables is None else with_tables(markdown)
     return mended(markdown, page.file.src_uri)
