@@ -52,7 +52,7 @@ def run(given: Given) -> int:
         config = load(given.config, flags).with_flags_of_beam(given.of_beam)
     lines = list(looked_at(Setting(config, given.of_beam, probes)))
     code = exit_code_of(lines)
-    counts = Counter(line.status for line in lines)
+    counts = Counter(line.status for line in lines if not line.cause)
     verdict = "ready" if not counts["failure"] else "not ready"
     data = {
         "verdict": verdict,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater, UnusableRelease, UsageError
 from tracecloak.transforms.files import require_writable
@@ -71,17 +72,15 @@ def look_at_operators_side(setting: Setting) -> Iterator[Said]:
 def _windows(setting: Setting) -> Iterator[Said]:
     from tracecloak.pipelines.release.window_facts import moment
 
-    for status, mend in (
-        ("late", "run `tracecloak release` with --window due"),
-        ("failed", "`tracecloak windows` says why, and the same command tries again"),
-        ("refused", "its account could not pay; the privacy officer decides"),
-        ("cut_off", "the same command finishes it for nothing"),
+    for status, what in (
+        ("late", "late: run `tracecloak release` with --window due"),
+        ("failed", "tried and not released: `tracecloak windows` says why"),
+        ("refused", "refused, as the account could not pay: the privacy officer decides"),
+        ("cut_off", "cut off: the same command finishes it for nothing"),
     ):
         labels = [day.window.label for day in setting.days if day.status == status]
         if labels:
-            more = f" and {len(labels) - 1:,} others" if labels[1:] else ""
-            said = status.replace("_", " ")
-            yield "warning", f"window {labels[0]}{more} {_are(labels)} {said}: {mend}"
+            yield "warning", f"{quantity(len(labels), 'window')} from {labels[0]} on: {what}"
     day = setting.next_day
     if day is None:
         yield (
@@ -93,10 +92,6 @@ def _windows(setting: Setting) -> Iterator[Said]:
         yield "ok", f"window {day.window.label} is next, from {moment(day.window.due_us)} on"
     else:
         yield "ok", f"window {day.window.label} can be released now"
-
-
-def _are(labels: list[str]) -> str:
-    return "are" if labels[1:] else "is"
 
 
 def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:

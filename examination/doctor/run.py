@@ -46,18 +46,20 @@ class Line:
         status: How it stands.
         text: A sentence, with the mend if it is not ok; no number and no value of the data.
         exit_code: With which a run would end for it; 0: it would not end for it.
+        cause: The check that has told the same before; empty: none has.
     """
 
     check: str
     status: Status
     text: str
     exit_code: int = 0
+    cause: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
         return {
             "check": self.check, "status": self.status, "text": self.text,
-            "exit_code": self.exit_code,
+            "exit_code": self.exit_code, "cause": self.cause,
         }  # fmt: skip
 
 
@@ -85,7 +87,8 @@ def looked_at(
             lines = [*lines, Line(name, "failure", text, RetryLater.exit_code)]
         for line in lines:
             first = causes.setdefault(line.text, name) if line.status == "failure" else name
-            yield line if first == name else replace(line, text=f"as of {first}: see there")
+            is_new = first == name
+            yield line if is_new else replace(line, text=f"see {first}", cause=first)
 
 
 def exit_code_of(lines: Sequence[Line]) -> int:

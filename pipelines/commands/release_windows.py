@@ -70,7 +70,7 @@ def _causes(ended: Sequence[Ended]) -> Iterator[str]:
     for reason, failed in labels.items():
         several = f"{failed[0]} and {len(failed) - 1} more up to {failed[-1]}"
         yield f"window {failed[0] if len(failed) == 1 else several}: {reason}"
-    if any(one.exit_code == InputSchemaError.exit_code for one in ended):
+    if any(one.reason.endswith(f"[{InputSchemaError.section}]") for one in ended):
         yield (
             "a file that is damaged and cannot be mended is left out by a person: `tracecloak "
             "windows CONFIG --window WINDOWS --quarantine FILE --by NAME --reason TEXT`"

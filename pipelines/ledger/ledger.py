@@ -56,6 +56,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tracecloak")
 
 
+class NoLedger(UsageError):  # noqa: N818 - what there is
+    """There is no ledger at the URL, and none is to be begun."""
+
+    section = LedgerError.section
+
+
 class Ledger:
     """The ledger at one URL; safe for any number of processes and threads.
 
@@ -121,7 +127,7 @@ class Ledger:
         if seen is not None and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
         if seen is None and not new:
-            raise UsageError(
+            raise NoLedger(
                 f"{self.place} does not exist, so what was spent before is not known: "
                 "correct ledger or key_store, or begin a ledger in which nothing is spent with "
                 "`tracecloak ledger begin`, or with --new_ledger at the first release"

@@ -271,7 +271,7 @@ def test_a_ledger_that_is_locked_is_told(house: House) -> None:
         other.execute("BEGIN IMMEDIATE")
         lines = faults(house.lines())
     assert lines["ledger"].exit_code == 75 and "locked" in lines["ledger"].text
-    assert lines["budget"].text == "as of ledger: see there"
+    assert (lines["budget"].text, lines["budget"].cause) == ("see ledger", "ledger")
 
 
 def test_a_disk_that_takes_nothing_is_told_by_a_probe(
