@@ -268,7 +268,7 @@ def test_a_key_store_that_others_look_into_is_told(house: House) -> None:
 
 def test_a_ledger_that_is_locked_is_told(house: House) -> None:
     with closing(sqlite3.connect(house.keys / "ledger.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN EXCLUSIVE")
         lines = faults(house.lines())
     assert lines["ledger"].exit_code == 75 and "locked" in lines["ledger"].text
     assert (lines["budget"].text, lines["budget"].cause) == ("see ledger", "ledger")

@@ -11,14 +11,17 @@ import pytest
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
 from tests.support.doctor import faults
+from tests.support.local_streams import run_script
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
-from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tests.support.stream_runs import in_time, random_messages, stream_config
 from tracecloak.examination.doctor.run import Line, looked_at
 from tracecloak.examination.doctor.setting import Setting
+from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.stuck import StuckNote
+from tracecloak.transforms.files import absolute
 from tracecloak.transforms.services import kafka_topic
 
 
@@ -67,12 +70,21 @@ def test_a_broker_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_epoch_whose_key_is_gone_is_told(service: Service, tmp_path: Path) -> None:
-    config = stream_config(tmp_path, input_subscription=service.subscription, horizon=60)
-    run(config, in_time(random_messages(1), 120))
-    (key,) = (tmp_path / "keys" / "releases").glob("ward@1-*.key")
-    key.unlink()
+    config = stream_config(tmp_path, input_subscription=service.subscription)
+    with paid_epoch(config):
+        pass
+    open_store(config).note_step(absolute(config.output), config.name.both, 2)
+    (step,) = (tmp_path / "keys" / "releases").glob("*.step")
+    step.with_suffix(".key").unlink()
     line = faults(lines(config))["release"]
     assert line.exit_code == 6 and "key of the epoch is gone" in line.text
+
+
+def test_an_epoch_that_is_over_is_told(service: Service, tmp_path: Path) -> None:
+    config = stream_config(tmp_path, input_subscription=service.subscription)
+    run_script(config, in_time(random_messages(), 120))
+    broken = faults(lines(config))
+    assert broken["release"].exit_code == 4 and "begin another epoch" in broken["calendar"].text
 
 
 def test_what_is_on_call_is_looked_at(service: Service, tmp_path: Path) -> None:
