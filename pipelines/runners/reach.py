@@ -15,6 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 import tracecloak
+from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 
@@ -39,6 +40,7 @@ def check_workers_answer(options: PipelineOptions, patience_seconds: float | Non
     Raises:
         RetryLater: No worker did it in time, or the job failed. The error quotes what the runner
             said last.
+        UsageError: A worker has another version of tracecloak, Beam or Python.
     """
     _ask_a_worker("", options, patience_seconds)
 
@@ -106,6 +108,8 @@ def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float |
     except RetryLater:
         raise
     except Exception as error:
+        if (ours := own_error(error)) is not None:
+            raise ours from error
         raise _silent(runner, "failed at a small job", str(error) or said.last) from error
     finally:
         root.removeHandler(said)
@@ -141,10 +145,13 @@ def _compare(path: str, of_launcher: str) -> str:
     """Passes a path on if this worker is of the versions of who launched it.
 
     Raises:
-        RuntimeError: It is not. Another version could draw other noise under the same key.
+        UsageError: It is not.
     """
     if (ours := _versions()) != of_launcher:
-        raise RuntimeError(f"a worker has {ours}, and who launched it has {of_launcher}")
+        raise UsageError(
+            f"a worker has {ours}, and who launched it has {of_launcher}: it could draw other "
+            "noise under the same key. Give the workers the versions of who launches them"
+        )
     return path
 
 

@@ -73,3 +73,15 @@ def test_an_address_where_no_worker_is_is_told_with_the_runners_words(endpoint: 
     ]  # fmt: skip
     with pytest.raises(RetryLater, match=r"failed at a small job; .*The runner said last: .*\w"):
         check_workers_answer(pipeline_options("PortableRunner", given), 20)
+
+
+def test_workers_of_another_version_are_refused(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches noise that another version draws under the same key."""
+    versions = iter(("tracecloak 9.1", *["tracecloak 9.2"] * 9))
+    monkeypatch.setattr(reach, "_versions", lambda: next(versions))
+    given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
+    said = "a worker has tracecloak 9.2, and who launched it has tracecloak 9.1"
+    with pytest.raises(UsageError, match=said):
+        check_workers_answer(pipeline_options("PortableRunner", given))
