@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -33,7 +34,6 @@ from tracecloak.schemas.events.events import (
     attribute_column,
     event_schema,
 )
-from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.scalars import fractions
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
@@ -55,6 +55,9 @@ from tracecloak.schemas.events.tally import (
     WHOLE_KEY,
     TallyOfFile,
 )
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.events.row_filter import RowFilter
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
