@@ -111,7 +111,7 @@ setup(
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
-        "tracecloak.examination.comparison": ["*.json"],
+        "tracecloak.examination": ["*/*.json", "*/*.j2", "*/*/*.j2"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

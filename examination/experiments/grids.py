@@ -24,6 +24,7 @@ from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.networks import Network
 from tracecloak.examination.experiments.statements import Statement
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
+from tracecloak.examination.measure.report_files import from_template
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
@@ -163,9 +164,14 @@ class Grid(ABC):
         The log itself, as if it were a release, is measured too.
         """
 
-    @abstractmethod
     def notes(self) -> Sequence[str]:
         """Returns paragraphs on what was run and how it differs from the paper."""
+        template = f"notes/{self.name}.md.j2"
+        return [line for line in from_template(__package__, template, **self.noted()) if line]
+
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
+        return {}
 
     @abstractmethod
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
