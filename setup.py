@@ -110,6 +110,7 @@ setup(
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
+        "tracecloak.pipelines.planning": ["*.j2"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
         "tracecloak.examination": ["*/*.json", "*/*.j2", "*/*/*.j2"],
     },

@@ -14,8 +14,9 @@ from tracecloak.examination.attack.findings import (
     AttackReport,
     GuessFinding,
 )
-from tracecloak.examination.measure.report_files import INTERNAL, from_template, write_all
+from tracecloak.examination.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages.document import Chart
+from tracecloak.transforms.pages.text_templates import from_template
 
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 

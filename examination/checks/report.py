@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.examination.checks.finding import ChecksReport
-from tracecloak.examination.measure.report_files import from_template, write_all
+from tracecloak.examination.measure.report_files import write_all
+from tracecloak.transforms.pages.text_templates import from_template
 
 _ABOUT = "Checks on copies of a configuration and made-up logs: no data of the operator was read"
 

@@ -29,7 +29,7 @@ from tracecloak.examination.comparison.results import (
     Results,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
-from tracecloak.examination.measure.report_files import from_template
+from tracecloak.transforms.pages.text_templates import from_template
 
 INTERNAL = (
     "Computed on unprotected logs: every figure is exact about their data. For the operator, not "

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracecloak.examination.measure.registry import MEASURES, Measure, legend_lines
-from tracecloak.examination.measure.report_files import INTERNAL, from_template
+from tracecloak.examination.measure.report_files import INTERNAL
+from tracecloak.transforms.pages.text_templates import from_template
 
 # What a user does with a log, in the order in which it is shown; the page has all measures.
 _SUMMARY = (

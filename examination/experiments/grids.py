@@ -24,12 +24,12 @@ from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.networks import Network
 from tracecloak.examination.experiments.statements import Statement
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
-from tracecloak.examination.measure.report_files import from_template
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages.text_templates import from_template
 
 # The arm of the log itself.
 THE_LOG = "the log itself"

@@ -13,8 +13,9 @@ from tracecloak.examination.linkage.growing import (
     PairAttacks,
 )
 from tracecloak.examination.linkage.knowledge import Settings
-from tracecloak.examination.measure.report_files import INTERNAL, from_template, write_all
+from tracecloak.examination.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages.document import Chart
+from tracecloak.transforms.pages.text_templates import from_template
 
 _KNOWS: dict[Correspondence, str] = {
     "forward": "that it is in both releases",

@@ -10,8 +10,9 @@ from typing import Any
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import SET_SIZES, Linkage, Risk, ValueRisk
 from tracecloak.examination.measure.perspectives import has_resources
-from tracecloak.examination.measure.report_files import INTERNAL, from_template, write_all
+from tracecloak.examination.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages.document import Chart
+from tracecloak.transforms.pages.text_templates import from_template
 
 
 @dataclass(frozen=True)

@@ -7,33 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from tracecloak.transforms.files import keep_private
 from tracecloak.transforms.pages.document import Chart, document
 
 INTERNAL = "INTERNAL: computed on raw data, not for publication"
 _ENDINGS = (".json", ".md", ".html")
-
-
-def from_template(room: str, template: str, **context: Any) -> list[str]:
-    """Returns the lines of a text in Markdown; a value is printed as it is.
-
-    Args:
-        room: The package that has the template.
-        template: Its file there.
-        context: What it prints.
-    """
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader(room, ""),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # it would escape for HTML
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    text = templates.get_template(template).render(context)
-    return text.removesuffix("\n").split("\n")
 
 
 def write_all(

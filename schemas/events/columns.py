@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -34,6 +33,7 @@ from tracecloak.schemas.events.events import (
     attribute_column,
     event_schema,
 )
+from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.scalars import fractions
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
@@ -55,9 +55,6 @@ from tracecloak.schemas.events.tally import (
     WHOLE_KEY,
     TallyOfFile,
 )
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.events.row_filter import RowFilter
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -158,7 +155,9 @@ class ColumnMapping:
         of_time = {TIMESTAMP, self.timestamp or XES_NAMES[TIMESTAMP]}
         for row_filter in self.filters:
             if row_filter.column in of_time:
-                row_filter.times_of_bounds(self.time_of)
+                from tracecloak.schemas.events.row_masks import times_of_bounds
+
+                times_of_bounds(row_filter, self.time_of)
 
     @property
     def has_records_of_ends(self) -> bool:
@@ -238,20 +237,21 @@ class ColumnMapping:
 
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
+        from tracecloak.schemas.events.row_masks import mask_of, mask_of_times, of_numbers
+
         if not row_filter.bounds:
-            return (row_filter.of_numbers if column.is_of_numbers else row_filter).mask(
-                column.text()
-            )
+            of_texts = of_numbers(row_filter) if column.is_of_numbers else row_filter
+            return mask_of(of_texts, column.text())
         n = len(column.values)
         if is_time:
             times = _time_of(column, n, self, WallClock(self.time_zone))
-            return row_filter.mask_of_times(times, self.time_of)
+            return mask_of_times(row_filter, times, self.time_of)
         if not column.is_of_times:
-            return row_filter.mask(column.text(of_attribute=True), self.time_zone)
+            return mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
         plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
         times = _time_of(column, n, plain, WallClock(self.time_zone))
         try:
-            return row_filter.mask_of_times(times, plain.time_of)
+            return mask_of_times(row_filter, times, plain.time_of)
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
 
