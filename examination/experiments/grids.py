@@ -166,7 +166,7 @@ class Grid(ABC):
 
     def notes(self) -> Sequence[str]:
         """Returns paragraphs on what was run and how it differs from the paper."""
-        template = f"notes/{self.name}.md.j2"
+        template = f"papers/{self.name}.md.j2"
         return [line for line in from_template(__package__, template, **self.noted()) if line]
 
     def noted(self) -> Mapping[str, Any]:
