@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
@@ -58,23 +61,24 @@ def add_release_flags(
     left_out = {*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING, *parameters}
     for name, field in ReleaseConfig.model_fields.items():
         if name not in left_out:
-            choices = sorted(METHODS) if name == "method" else None
-            text = help_text(helps.get(name, key_help(field)))
-            if field.annotation is bool:
-                parser.add_argument(f"--{name}", nargs="?", const="true", help=text)
-            else:
-                parser.add_argument(f"--{name}", help=text, choices=choices)
+            more = {"choices": sorted(METHODS)} if name == "method" else {}
+            _add_flag(parser, name, field, helps.get(name, key_help(field)), **more)
     group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
         group.add_argument(f"--{name}", help=help_text(key_help(field)))
     if method is not None:
         of_method = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            text = help_text(parameter_help(name, field))
-            if field.annotation is bool:
-                of_method.add_argument(f"--{name}", nargs="?", const="true", help=text)
-            else:
-                of_method.add_argument(f"--{name}", help=text)
+            _add_flag(of_method, name, field, parameter_help(name, field))
+
+
+def _add_flag(
+    parser: argparse._ActionsContainer, name: str, field: FieldInfo, text: str | None, **more: Any
+) -> None:
+    """Adds the flag of a key or a parameter; one that is on or off may stand without a value."""
+    if field.annotation is bool:
+        more |= {"nargs": "?", "const": "true"}
+    parser.add_argument(f"--{name}", help=help_text(text), **more)
 
 
 def refuse_parameters_of_others(
@@ -115,12 +119,7 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
 
     for name in _READING:
         field = ReleaseConfig.model_fields[name]
-        if field.annotation is bool:
-            parser.add_argument(
-                f"--{name}", nargs="?", const="true", help=help_text(key_help(field))
-            )
-        else:
-            parser.add_argument(f"--{name}", help=help_text(key_help(field)))
+        _add_flag(parser, name, field, key_help(field))
     for name, field in Columns.model_fields.items():
         parser.add_argument(f"--{name}", help=help_text(key_help(field)))
     parser.add_argument(
@@ -162,6 +161,28 @@ def add_form_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="print the result as JSON; everything else goes to standard error",
     )
+
+
+def add_actions(
+    parser: argparse.ArgumentParser, helps: Mapping[str, str]
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Adds the actions of a command, and yields the name and the parser of each, for its flags.
+
+    Args:
+        parser: Of the command.
+        helps: What each action does, in a line.
+    """
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in helps.items():
+        of_action = actions.add_parser(
+            name,
+            help=text,
+            description=text,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )
+        yield name, of_action
+        add_form_flags(of_action)
 
 
 def form_of(flags: dict[str, Any]) -> Form:
