@@ -6,13 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
@@ -62,23 +59,38 @@ def add_release_flags(
     for name, field in ReleaseConfig.model_fields.items():
         if name not in left_out:
             more = {"choices": sorted(METHODS)} if name == "method" else {}
-            _add_flag(parser, name, field, helps.get(name, key_help(field)), **more)
+            add_flag(
+                parser, name, helps.get(name, key_help(field)), field.annotation is bool, **more
+            )
     group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
-        group.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(group, name, key_help(field), field.annotation is bool)
     if method is not None:
         of_method = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            _add_flag(of_method, name, field, parameter_help(name, field))
+            add_flag(of_method, name, parameter_help(name, field), field.annotation is bool)
 
 
-def _add_flag(
-    parser: argparse._ActionsContainer, name: str, field: FieldInfo, text: str | None, **more: Any
+def add_flag(
+    parser: argparse._ActionsContainer,
+    name: str,
+    text: str | None,
+    is_switch: bool = False,
+    **more: Any,
 ) -> None:
-    """Adds the flag of a key or a parameter; one that is on or off may stand without a value."""
-    if field.annotation is bool:
+    """Adds the flag of a key or a parameter.
+
+    Args:
+        parser: Of the command, or a group of it.
+        name: Without the dashes.
+        text: What it is, as a docstring says it.
+        is_switch: Whether it is on or off, and so may stand without a value.
+        more: What argparse takes beside that.
+    """
+    if is_switch:
         more |= {"nargs": "?", "const": "true"}
-    parser.add_argument(f"--{name}", help=help_text(text), **more)
+    shown = " ".join((text or "").split()).replace("%", "%%")
+    parser.add_argument(f"--{name}", help=shown, **more)
 
 
 def refuse_parameters_of_others(
@@ -119,9 +131,9 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
 
     for name in _READING:
         field = ReleaseConfig.model_fields[name]
-        _add_flag(parser, name, field, key_help(field))
+        add_flag(parser, name, key_help(field), field.annotation is bool)
     for name, field in Columns.model_fields.items():
-        parser.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(parser, name, key_help(field), field.annotation is bool)
     parser.add_argument(
         "--where",
         action="append",
@@ -195,11 +207,6 @@ def form_of(flags: dict[str, Any]) -> Form:
     if quiet and as_json:
         raise UsageError("--quiet and --json exclude each other; give one of them")
     return "quiet" if quiet else "json" if as_json else "table"
-
-
-def help_text(text: str | None) -> str:
-    """Returns a description as argparse takes it."""
-    return " ".join((text or "").split()).replace("%", "%%")
 
 
 def file_to_write(name: str, path: str) -> Path:
