@@ -110,8 +110,9 @@ setup(
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
+        "tracecloak.pipelines.planning": ["*.j2"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
-        "tracecloak.examination.comparison": ["*.json"],
+        "tracecloak.examination": ["*/*.json", "*/*.j2", "*/papers/*"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

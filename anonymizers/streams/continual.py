@@ -30,7 +30,6 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
@@ -251,8 +250,7 @@ class ContinualNoise:
             epsilon, delta = n_windows * epsilon, min(n_windows * delta, Fraction(1))
         elif n_windows > 1:
             norm = self.strategy.norm_over_all(participation) * self.case_norm
-            part = Spend("", "discrete_gaussian", ANY_EPSILON, delta, self.scale, norm)
-            epsilon = Fraction(composed_epsilon([part], delta))
+            epsilon = self._epsilon_at(norm, delta)
         return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
 
     def repeated_epsilon(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
@@ -279,8 +277,14 @@ class ContinualNoise:
             return n_times * self.epsilon, min(n_times * self.delta, Fraction(1))
         assert self.threshold is None
         changed = norm * self.participation.protected_cases * self.case_norm
-        part = Spend("", "discrete_gaussian", ANY_EPSILON, self.delta, self.scale, changed)
-        return Fraction(composed_epsilon([part], self.delta)), self.delta
+        return self._epsilon_at(changed, self.delta), self.delta
+
+    def _epsilon_at(self, norm: Fraction, delta: Fraction) -> Fraction:
+        """Returns the epsilon at a delta of the same noise on what changes by so much in L2."""
+        from tracecloak.anonymizers.accounting.composed import composed_epsilon
+
+        part = Spend("", "discrete_gaussian", ANY_EPSILON, delta, self.scale, norm)
+        return Fraction(composed_epsilon([part], delta))
 
 
 def continual_noise(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,9 +28,11 @@ from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.calendar.time_grid import Granularity, TimeGrid
-from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
 
 TIME_RANGE = "time_range"
 """The name of the round that buys the range."""

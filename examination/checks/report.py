@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecloak.examination.checks.finding import ChecksReport
 from tracecloak.examination.measure.report_files import write_all
+from tracecloak.transforms.pages.text_templates import from_template
 
 _ABOUT = "Checks on copies of a configuration and made-up logs: no data of the operator was read"
 
@@ -40,19 +41,7 @@ def summary_lines(report: ChecksReport) -> Iterator[str]:
     yield f"verdict    {report.verdict}"
 
 
-def markdown_lines(report: ChecksReport) -> Iterator[str]:
-    """Yields the report as Markdown, a line at a time."""
-    yield f"# Checks of a configuration of {report.method}"
-    yield ""
-    yield f"**Verdict:** {report.verdict}"
-    yield ""
-    yield f"{_ABOUT}. The method's guarantee is {report.guarantee}. In the copies differ:"
-    yield ""
-    for key, value in report.copy.items():
-        yield f"- {key}: {value}"
-    for finding in report.findings:
-        yield ""
-        yield f"## {finding.name}: {finding.outcome}"
-        yield ""
-        yield f"- Tried: {finding.tried}"
-        yield f"- Seen: {finding.seen}"
+def markdown_lines(report: ChecksReport) -> list[str]:
+    """Returns the report as Markdown, line by line."""
+    room = "tracecloak.examination.checks"
+    return from_template(room, "report.md.j2", report=report, about=_ABOUT)

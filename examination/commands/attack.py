@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.flags import add_actions
 from tracecloak.pipelines.commands.table import Command, Given
 
 
@@ -46,19 +46,10 @@ ACTIONS: Mapping[str, Action] = {
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions; each has flags of its own, which only the one that is asked for loads."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     asked = argv[0] if argv and argv[0] in ACTIONS else None
-    for name, action in ACTIONS.items():
-        action_parser = actions.add_parser(
-            name,
-            help=action.help,
-            description=action.help,
-            allow_abbrev=False,
-            formatter_class=parser.formatter_class,
-        )
+    for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
         if asked in (None, name):
-            _command(action).add_flags(action_parser, argv[1:], config)
-            add_form_flags(action_parser)
+            _command(ACTIONS[name]).add_flags(action_parser, argv[1:], config)
 
 
 def run(given: Given) -> int:

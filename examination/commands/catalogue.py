@@ -150,48 +150,32 @@ def _list(names: Iterable[str]) -> Iterator[str]:
     yield _ONE
 
 
-def _in_full(name: str) -> Iterator[str]:
-    from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+def _in_full(name: str) -> list[str]:
+    from tracecloak.anonymizers.accounting.composition import joint_sentence
     from tracecloak.examination.demo.hospital import ACTIVITIES
     from tracecloak.pipelines.configuration.flag_texts import parameter_help
+    from tracecloak.transforms.pages.text_templates import from_template
 
     method = _method(name)
     example = dict(method.examples[0])
     if example.get("vocabulary"):
         example["vocabulary"] = sorted(ACTIVITIES)
     params = method.Params(**example)
-    guarantee = method.guarantee(params)
-    yield f"{name}: {method.summary}"
-    yield ""
-    yield "Example, on a log that tracecloak sample makes"
-    yield f"  tracecloak sample --cases 2000 --output {_LOG} --vocabulary {_VOCABULARY}"
-    yield f"  {example_line(name, example)}"
-    yield ""
-    yield "Does, with the parameters of the example"
-    for sentence in method.explain(params):
-        yield f"  {sentence}"
-    yield ""
-    yield f"Promises, with these ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
-    yield f"  {guarantee.sentence}"
-    yield f"  {guarantee.reality}"
-    for sentence in guarantee.not_covered:
-        yield f"  Not covered: {sentence}"
-    yield ""
-    yield "Spends, with these"
-    parts = method.spends(params)
-    for part in parts:
-        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
-        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
-        if part.blocks:
-            yield f"    {joint_sentence(part.to_json())}"
-    if not parts:
-        yield "  no epsilon that is finite"
-    yield ""
-    yield "Parameters"
     schemas = method.Params.model_json_schema()["properties"]
-    for flag, field in method.Params.model_fields.items():
-        yield f"  --{flag}  {kind_of_value(flag, schemas[flag])}"
-        yield f"      {parameter_help(flag, field)}"
+    return from_template(
+        __package__,
+        "method.txt.j2",
+        method=method,
+        params=params,
+        guarantee=method.guarantee(params),
+        sample=f"tracecloak sample --cases 2000 --output {_LOG} --vocabulary {_VOCABULARY}",
+        example=example_line(name, example),
+        joint_sentence=joint_sentence,
+        parameters=[
+            (flag, kind_of_value(flag, schemas[flag]), parameter_help(flag, field))
+            for flag, field in method.Params.model_fields.items()
+        ],
+    )
 
 
 def example_line(name: str, example: Mapping[str, Any]) -> str:

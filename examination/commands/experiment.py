@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.commands.flags import (
+    add_flag,
     add_reading_flags,
     file_to_write,
-    help_text,
     listed,
 )
 from tracecloak.pipelines.commands.table import Given
@@ -78,7 +78,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         for flag in kind.flags:
             if flag.name not in added:  # two experiments may have one of the same name
                 full = "" if flag.full is None else f"; with --full {flag.full}"
-                group.add_argument(f"--{flag.name}", help=help_text(flag.meaning + full))
+                add_flag(group, flag.name, flag.meaning + full)
                 added.add(flag.name)
     add_reading_flags(parser)
 

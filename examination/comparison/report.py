@@ -29,6 +29,7 @@ from tracecloak.examination.comparison.results import (
     Results,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
+from tracecloak.transforms.pages.text_templates import from_template
 
 INTERNAL = (
     "Computed on unprotected logs: every figure is exact about their data. For the operator, not "
@@ -58,25 +59,19 @@ def command_line(flags: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def markdown_lines(results: Results) -> Iterator[str]:
-    """Yields the operator's page, a line at a time."""
-    yield "# Releases at the same true epsilon"
-    yield ""
-    yield f"> {INTERNAL}"
-    yield ""
-    yield from _introduction(results)
-    yield ""
-    summary = list(summary_lines(results))
-    if summary:
-        yield from ("## At a glance", "", *summary, "")
-    for log in results.logs:
-        yield f"## {log.name}"
-        yield ""
-        yield from log_lines(results, log, f"### {log.name}, epsilon")
-        yield ""
-    yield "## What is measured"
-    yield ""
-    yield from measure_lines(results)
+def markdown_lines(results: Results) -> list[str]:
+    """Returns the operator's page, line by line."""
+    return from_template(
+        "tracecloak.examination.comparison",
+        "report.md.j2",
+        results=results,
+        internal=INTERNAL,
+        nothing=NOTHING,
+        baseline=_BASELINE,
+        summary=list(summary_lines(results)),
+        log_lines=log_lines,
+        measure_lines=measure_lines,
+    )
 
 
 def measure_lines(results: Results) -> Iterator[str]:
@@ -107,50 +102,6 @@ def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
             yield ""
             columns = [MEASURES[name] for name in results.columns(kind)]
             yield from _table(at, log, columns, recorded)
-
-
-def _introduction(results: Results) -> Iterator[str]:
-    yield "Made in the folder of the logs by"
-    yield ""
-    yield f"    {results.command}"
-    yield ""
-    n = results.n_repetitions
-    times = "one release" if n == 1 else f"{n} releases, each under a fresh key: the median, and"
-    shown = times if n == 1 else f"{times} in brackets the quartiles"
-    yield (
-        "Each method spends the same epsilon on everything that it releases, per case added or "
-        f"removed, and the delta that its row names. A figure is of {shown}. The best median of a "
-        "column is bold, where all are known. A distance of variants that needs a table of more "
-        f"than {results.max_emd_cells:,} pairs of them is not computed ({NOTHING})."
-    )
-    if results.n_mined and results.n_mined < n:
-        yield ""
-        yield f"The mined models are of {results.n_mined} of them."
-    yield ""
-    yield (
-        "The activities, the length at which cases are cut and, where times are released, the "
-        "first and the last date count as public. Here they were read from the logs themselves, "
-        f"for the comparison only: the length that {results.length_share:.0%} of the cases do not "
-        "exceed. A real release takes them from elsewhere or pays for them. Everything is measured "
-        "against the whole log, uncut."
-    )
-    yield ""
-    yield (
-        "Lines spend nothing and protect nobody. The bootstrap has as many cases of the log, drawn "
-        "with replacement: another log of the same process would differ as much, so no release "
-        "need be nearer. A chain has the exact counts of the log, and is the limit of methods that "
-        "draw cases from such a chain."
-    )
-    yield ""
-    yield (
-        f"`{_BASELINE}` is the Laplace trace-variant query of Mannhardt et al. (2019) with its "
-        "epsilon divided among its levels. As published, it spends its epsilon again on every "
-        "level, so the numbers of the literature belong to as many times the epsilon. `travas` is "
-        "the variant selection of Rafiei et al. (2022), and `private-pgm` Private-PGM (McKenna et "
-        "al., 2019) on the marginals of neighbouring positions of a case, whose noise is accounted "
-        "jointly. Published methods that have no finite epsilon cannot be compared at one; where "
-        "one is recorded, its row stands at the epsilon that it declares."
-    )
 
 
 def summary_lines(results: Results) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracecloak.examination.measure.registry import MEASURES, Measure, legend_lines
 from tracecloak.examination.measure.report_files import INTERNAL
+from tracecloak.transforms.pages.text_templates import from_template
 
 # What a user does with a log, in the order in which it is shown; the page has all measures.
 _SUMMARY = (
@@ -69,30 +70,25 @@ def _notes(report: dict[str, Any]) -> Iterator[str]:
         yield from furthest_line(report["indicators"])
 
 
-def markdown_lines(report: dict[str, Any]) -> Iterator[str]:
-    """Yields a page with all measures and what they are, a line at a time."""
+def markdown_lines(report: dict[str, Any]) -> list[str]:
+    """Returns a page with all measures and what they are, line by line."""
     names = [name for name in report["legend"] if report.get(name) is not None]
-    yield "# A release beside its log"
-    yield ""
-    yield f"> {INTERNAL}"
-    yield ""
-    yield f"Release: `{report['release']}`. Origin: {report['origin']}."
-    yield ""
-    yield f"| {' | '.join(_HEADER)} |"
-    yield "|---|---:|---:|---:|---|"
-    for name in names:
-        yield f"| {' | '.join(_row(report, MEASURES[name]))} |"
-    yield ""
-    for note in _notes(report):
-        yield note
-        yield ""
+    figures: Iterable[str] = ()
     if report.get("indicators"):
         from tracecloak.examination.indicators.report import figure_lines
 
-        yield from figure_lines(report["indicators"])
-    yield "## What is measured"
-    yield ""
-    yield from legend_lines(names)
+        figures = figure_lines(report["indicators"])
+    return from_template(
+        "tracecloak.examination.evaluation",
+        "report.md.j2",
+        report=report,
+        internal=INTERNAL,
+        header=_HEADER,
+        rows=[_row(report, MEASURES[name]) for name in names],
+        notes=_notes(report),
+        figures=figures,
+        legend=legend_lines(names),
+    )
 
 
 def _row(report: dict[str, Any], measure: Measure) -> tuple[str, ...]:

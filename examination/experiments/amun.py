@@ -79,40 +79,6 @@ _OF_TABLE_9 = {
     "tasks": "not said there; names are counted here that occur in the file",
     "edges": "not said there; here pairs of activities that follow each other in a case",
 }
-_OF_PROFILES = {
-    "tables": (
-        "It repeats what the authors' code did for Tables 6 to 8: it rounds the noise of a count "
-        "up, leaves out variants that were only copied or only deleted and deletes one case of a "
-        "variant at most, which makes the Jaccard distances smaller than by Algorithm 1; it turns "
-        "noise around that would make a step negative, which makes steps longer; and it does not "
-        "divide the epsilons of copied starts. Not repeated is that it adds the shortest time of a "
-        "transition to the noise of each of its steps, which makes distances of times up to 4 % "
-        "larger."
-    ),
-    "reference": (
-        "Its counts follow Algorithm 1; the authors' code leaves out variants that were only "
-        "copied or only deleted, which makes the Jaccard distances of the paper's Table 6 smaller "
-        "than those here. It also rounds the noise of each count up, where here it is rounded to "
-        "the nearest integer, so oversampling copies more cases there, and turns noise around "
-        "that would make a step negative, where here the step becomes 0, so its times are two to "
-        "seven times as far from the log's. The profile tables repeats all of it."
-    ),
-    "paper": (
-        "Its counts follow Algorithm 1, its priors Equation 1 within 10 s and a day, and the "
-        "compression is that of Table 5. The figures of the paper's tables were made otherwise: "
-        "within ten minutes, by noise that is rounded up and turned around where a step would be "
-        "negative, and without variants that were only copied or only deleted. The profile tables "
-        "repeats all of it."
-    ),
-}
-_OF_TABLE_5 = (
-    "Section 3.7 multiplies relative times by Equation 4, and does not say whether steps or their "
-    "noise. The paper's Table 5 tells: in groups without noise steps of 120 and 30 minutes are "
-    "157.55 and 39.38 there, 1.3128 times as long, where a step that is multiplied would be at "
-    "most half as long. So the noise is, by .3128, which is Equation 4 if the anonymised range is "
-    "the largest shift of a start; with the range of the starts, as the text has it, it would be "
-    ".219. The profiles tables and paper do the first, reference the second."
-)
 
 
 class AmunGrid(Grid):
@@ -217,47 +183,19 @@ class AmunGrid(Grid):
             row.update(_of_steps(released.traces))
         return row
 
-    def notes(self) -> Sequence[str]:
-        """Returns what differs from the paper."""
-        return (
-            "After Elkoumy, Pankova and Dumas, Differentially Private Release of Event Logs for "
-            "Process Mining. Amun's one parameter is the guessing advantage; PRIPEL and SaCoFa get "
-            "the epsilon that Amun estimates from it, epsilon_d for the control flow or the mean "
-            "epsilon_t of the times, prefixes up to the mean length of the cases, and as pruning "
-            f"threshold {', '.join(self._pruning)} % of the cases, of which the best median is "
-            "shown. All are published methods that have no finite epsilon as a whole, so a small "
-            "distance is no merit by itself.",
-            self._columns_of_the_paper(),
-            f"Amun runs in its profile {self._profile}. {_OF_PROFILES[self._profile]}",
-            _OF_TABLE_5,
-            "The paper's figures are of one run each, those here medians with quartiles; how far "
-            "one run can be from another is in the table of rows. The paper's stand beside those "
-            "here where the log has as many cases, events and variants as one of its Table 9.",
-            "SaCoFa releases no times and is in Table 6 alone. Run times are from reading the file "
-            "to the released cases in memory, in one process.",
-        )
-
-    def _columns_of_the_paper(self) -> str:
-        """Returns what oversampling is in this profile and in the paper's tables."""
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
         settings = [(g, self._params(g, "oversampling")) for g in self._advantages]
-        epsilons = ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in settings)
-        if settings[0][1].choices.oversampling_epsilon == "proposition_a6":
-            return (
-                f"In the profile {self._profile} oversampling takes the epsilon of Proposition A.6 "
-                f"({epsilons}). It is not the epsilon_d of the tables, which sampling and "
-                "filtering take, and copies about five times as many cases as that one would. The "
-                "authors' code made the paper's columns of oversampling with epsilon_d, so the "
-                "figures here are several times those; the profile tables repeats them."
-            )
-        allowed = ", ".join(
-            f"{advantage_of_oversampling(params.epsilon_d):.2f} at {g}" for g, params in settings
-        )
-        return (
-            f"In the profile {self._profile} oversampling takes epsilon_d ({epsilons}), as "
-            "sampling and filtering do. So does the authors' code, which made the paper's columns "
-            "of oversampling. It is not the epsilon that the paper proves for oversampling: by "
-            f"Proposition A.6 it allows guessing advantages of {allowed}."
-        )
+        return {
+            "pruning": ", ".join(self._pruning),
+            "profile": self._profile,
+            "is_a6": settings[0][1].choices.oversampling_epsilon == "proposition_a6",
+            "epsilons": ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in settings),
+            "allowed": ", ".join(
+                f"{advantage_of_oversampling(params.epsilon_d):.2f} at {g}"
+                for g, params in settings
+            ),
+        }
 
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Tables 6 to 8, Figure 3 and the variants that are lost."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.examination.comparison.compare import Row
@@ -147,44 +147,14 @@ class DpimGrid(Grid):
             "activities": len(released.tree.tree.labels),
         }
 
-    def notes(self) -> Sequence[str]:
-        """Returns what differs from the paper."""
-        bounds = {
-            "log": "The number of pairs of a dpim candidate is within 15 of the number of pairs in "
-            "the log, as in the paper: that is a leak that is not paid for, so no finite epsilon "
-            "holds there.",
-            "public": "The number of pairs of a dpim candidate is between one and four for each "
-            "activity, which is public; the paper takes it from the log.",
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
+        return {
+            "bounds": self._bounds,
+            "measure": self._measure,
+            "of_dpim": _WITHOUT_NOISE[_DPIM],
+            "of_rigorous": _WITHOUT_NOISE[_RIGOROUS],
         }
-        measures = {
-            "share": "dpim takes the first tree of which a case fits well on average; the paper "
-            "has token replay, in which long cases count for more, and no epsilon holds.",
-            "tokens": "dpim takes the first tree that fits well by tokens, as in the paper: a long "
-            "case counts for more than a short one, so no finite epsilon holds.",
-        }
-        return (
-            "After Schulze, Zisgen, Kirschke, Mohammadi and Koschmider, Differentially Private "
-            "Inductive Miner, section VI. The epsilon of dpim is what the paper claims, for one "
-            "case replaced and a public number of cases; more is spent. That of process-tree holds "
-            "for one case more or less, with delta 1e-6. The activity names of the log are taken "
-            "for public.",
-            bounds[self._bounds],
-            measures[self._measure],
-            f"Without noise: epsilon {_WITHOUT_NOISE[_DPIM]} for dpim, as in the paper, and "
-            f"{_WITHOUT_NOISE[_RIGOROUS]}, the largest it takes, for process-tree, which is made "
-            "to choose a precise tree and not that of the inductive miner. With every pair that "
-            "occurs, dpim has the tree of all of them, whatever its fitness, which is what the "
-            "authors' code does without privacy; dpim itself draws a number of pairs and leaves "
-            "out some, or has some that do not occur.",
-            "Fitness, precision, simplicity and generalisation are pm4py's, by token replay on the "
-            "log itself. Token replay passes over activities that a model does not have; the mean "
-            "share of a case that fits counts them. Where dpim finds no tree it releases the "
-            "flower, and that is what is judged.",
-            "IM is the inductive miner, IMf its infrequent variant with noise 0.2, and the flower "
-            "allows all activities that occur, in any order.",
-            "Boxes are quartiles with the median, whiskers reach to the extremes; lines are models "
-            "of the log itself, without privacy.",
-        )
 
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Figures 3 to 5, Figure 4 as a table, and what the paper does not show."""

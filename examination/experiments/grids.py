@@ -29,6 +29,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages.text_templates import from_template
 
 # The arm of the log itself.
 THE_LOG = "the log itself"
@@ -163,9 +164,14 @@ class Grid(ABC):
         The log itself, as if it were a release, is measured too.
         """
 
-    @abstractmethod
     def notes(self) -> Sequence[str]:
         """Returns paragraphs on what was run and how it differs from the paper."""
+        template = f"papers/{self.name}.md.j2"
+        return [line for line in from_template(__package__, template, **self.noted()) if line]
+
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
+        return {}
 
     @abstractmethod
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -118,25 +118,9 @@ class PretsaGrid(Grid):
                 row["event_distance_std"] = float(between.std())
         return row
 
-    def notes(self) -> Sequence[str]:
-        """Returns what differs from the paper."""
-        ends = {
-            "protected": "Here each released variant has at least k cases, which the paper's "
-            "method does not promise: its k holds for prefixes alone.",
-            "published": "As published, k holds for prefixes alone: a variant that others continue "
-            "can be that of a single case.",
-        }
-        return (
-            "After Rösel, Fahrenkrog-Petersen, van der Aa and Weidlich, A Distance Measure for "
-            "Privacy-preserving Process Mining based on Feature Learning, section 4. PRETSA-case "
-            "has no t. The promise is one of the released log and no differential privacy: no "
-            "finite epsilon holds. Every release was verified on its own cases.",
-            ends[self._ends],
-            f"With the embedding distance, lengths count in the reading {self._direction}. "
-            "Durations are drawn anew, each from its merged group. Truly sampled behaviour allows "
-            "a standard deviation of all sample ratios, which is wide where a release distorts "
-            "everything; beside it is the share of pairs that have the expected count to the unit.",
-        )
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
+        return {"ends": self._ends, "direction": self._direction}
 
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Table 2, Figures 2 to 4 for every t, Table 3, and what the paper lacks."""

@@ -188,25 +188,6 @@ class SacofaSapa(Grid):
             "normal_share": log.normal.share(variants),
         }
 
-    def notes(self) -> Sequence[str]:
-        """Returns what differs from the paper."""
-        return (
-            "After Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich, Semantics-aware "
-            "Mechanisms for Control-flow Anonymization in Process Mining (2023). The published "
-            "methods run as published: an epsilon here is that of one level or one pair, not that "
-            "of the whole release, which is several times as large or not finite.",
-            "SaCoFa and Laplace have the same one pruning threshold, p_harmful, and the profile of "
-            "the authors' code, to which the thresholds of Table 4 belong. A second threshold is "
-            "in Figure 9 alone. DF-Laplace is SaPa's play-out of the Laplace directly-follows "
-            "query.",
-            "Models are mined by the inductive miner infrequent (noise 0.2) and replayed by the "
-            "log itself. A model of few variants is precise, so a higher F-score is not always "
-            "better. The isolation forest has scikit-learn's defaults and always the same random "
-            "numbers; the entropy reads the most frequent variants first.",
-            "Boxes are quartiles with the median, whiskers reach to the extremes, the dashed line "
-            "is the log itself.",
-        )
-
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Table 4 as it was used, and Figures 2 to 10."""
         levels = self._epsilons

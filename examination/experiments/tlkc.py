@@ -179,32 +179,9 @@ class TlkcGrid(Grid):
             row["handovers"] = edges_of_graph(before, after, perspective)
         return row
 
-    def notes(self) -> Sequence[str]:
-        """Returns what differs from the paper."""
-        names = ", ".join(self._sensitive) or "none"
-        return (
-            "After Rafiei and van der Aalst, Group-Based Privacy Preservation Techniques for "
-            "Process Mining, section 6. TLKC-EXT is Algorithm 2, TLKC is Algorithm 1; both keep "
-            "the same promise. It is one of the released log and no differential privacy: no "
-            "finite epsilon holds. Every release was verified on its own cases.",
-            f"Sensitive attributes: {names}. Their values, and the resources, are read from the "
-            "log, which a release must not do. Numbers are low, middle or high by quartiles. The "
-            "baselines protect no sensitive value, and are for whoever knows the whole case: its "
-            "sequence, or its sequence with times (relative).",
-            f"The profile of both algorithms is {self._profile}. "
-            + (
-                "Of equal scores one is drawn, which is all that tells two releases apart, and "
-                "what was chosen to go is not given back."
-                if self._profile == "paper"
-                else "Nothing is drawn, and what need not go is given back."
-            ),
-            "Models are judged by token replay of the log, which passes over events whose activity "
-            "the model lacks: a model of the one activity that is left has fitness and precision "
-            "1. So these figures say something only beside the data utility.",
-            "Resources and their perspectives are there if the flag --resource names their column. "
-            "A bottleneck is one of the slowest arcs of the performance-annotated graph that has "
-            "at least a hundredth of all directly-follows pairs; the paper compares two pictures.",
-        )
+    def noted(self) -> Mapping[str, Any]:
+        """Returns what the template of the notes prints."""
+        return {"sensitive": ", ".join(self._sensitive) or "none", "profile": self._profile}
 
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
         """Yields Tables 9 and 10, Figures 5 to 13 and what the paper does not show."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tracecloak.examination.linkage.growing import (
-    Candidates,
     Correspondence,
     Correspondences,
     PairAttacks,
 )
-from tracecloak.examination.linkage.knowledge import Estimate, Settings
+from tracecloak.examination.linkage.knowledge import Settings
 from tracecloak.examination.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages.document import Chart
+from tracecloak.transforms.pages.text_templates import from_template
 
 _KNOWS: dict[Correspondence, str] = {
     "forward": "that it is in both releases",
@@ -106,27 +106,15 @@ def _pair_json(attacked: PairAttacks) -> dict[str, Any]:
                 "k": attack.k,
                 "victims": attack.n_victims,
                 "exact": attack.is_exact,
-                "alone": _candidates_json(attack.alone),
-                "across": _candidates_json(attack.across),
-                "reduced": _estimate_json(attack.reduced),
-                "falls_below_k": _estimate_json(attack.falls),
-                "nobody_left": _estimate_json(attack.nobody),
+                "alone": asdict(attack.alone),
+                "across": asdict(attack.across),
+                "reduced": asdict(attack.reduced),
+                "falls_below_k": asdict(attack.falls),
+                "nobody_left": asdict(attack.nobody),
             }
             for attack in attacked.attacks
         ],
     }
-
-
-def _candidates_json(candidates: Candidates) -> dict[str, Any]:
-    return {
-        "at_worst": candidates.at_worst,
-        "median": candidates.median,
-        "below_k": _estimate_json(candidates.below_k),
-    }
-
-
-def _estimate_json(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def summary_lines(report: GrowingReport) -> Iterator[str]:
@@ -169,7 +157,7 @@ def _sentence(attack: Correspondences) -> str:
         return f"{sentence}With the other release none is left."
     return sentence + (
         f"With the other release {across.at_worst:,} at worst can be the one (median "
-        f"{across.median:,.0f}); {_percent(attack.falls)} of the attacks fall below {attack.k:,} "
+        f"{across.median:,.0f}); {attack.falls.percent} of the attacks fall below {attack.k:,} "
         "by that."
     )
 
@@ -219,65 +207,14 @@ def _names(attacked: PairAttacks) -> str:
     return f"{attacked.pair.earlier.name} and then {attacked.pair.later.name}"
 
 
-def markdown_lines(report: GrowingReport) -> Iterator[str]:
-    """Yields the report as Markdown, a line at a time."""
-    yield INTERNAL
-    yield ""
-    yield f"# Attacks across {len(report.n_cases)} releases of a growing log"
-    yield ""
-    yield (
-        "Somebody knows some elements of a random case, any part of that size as likely as "
-        "another, and looks for the cases that match in two releases. Say that 25 cases match in "
-        "the later release, and 20 in the earlier one. If 8 of the 25 cannot be one of the 20, "
-        "and the case is known to be in both, at most 17 can be the victim's. So the later "
-        "release alone promises more than both together keep."
+def markdown_lines(report: GrowingReport) -> list[str]:
+    """Returns the report as Markdown, line by line."""
+    return from_template(
+        "tracecloak.examination.linkage",
+        "growing_report.md.j2",
+        report=report,
+        internal=INTERNAL,
+        names=_names,
+        remarks=_remarks,
+        elements=_elements,
     )
-    yield ""
-    yield "* *forward*: the case is in both releases; candidates are counted in the earlier one."
-    yield "* *cross*: the same, counted in the later one."
-    yield "* *backward*: the case is known to be new in the later release."
-    yield (
-        "* *either*: nobody knows whether the case is new; only where no case goes on after a "
-        "release that has it."
-    )
-    yield ""
-    yield (
-        "What is excluded is excluded for certain if what is supposed holds. Shares are exact, or "
-        "stand before an interval in brackets; with probability "
-        f"{report.settings.confidence:g} all intervals of this report are right."
-    )
-    yield ""
-    for name, n_released, n_cases in report.n_cases:
-        yield f"- {name}: {n_released:,} cases, of a log of {n_cases:,}"
-    for attacked in report.pairs:
-        yield ""
-        yield f"## {_names(attacked)}"
-        yield ""
-        yield from attacked.pair.supposed.sentences()
-        yield from _remarks(attacked)
-        yield ""
-        heads = ["attack", "known", "k", "at worst alone", "at worst with both", "median alone"]
-        heads += ["median with both", "fewer with both", "falls below k", "nobody left"]
-        yield f"| {' | '.join(heads)} |"
-        yield f"|---|---|{'---:|' * (len(heads) - 2)}"
-        for attack in attacked.attacks:
-            yield _row(attack)
-
-
-def _row(attack: Correspondences) -> str:
-    alone, across = attack.alone, attack.across
-    cells = [
-        attack.correspondence,
-        f"{attack.attack}: {''.join(_elements(attack))}",
-        f"{attack.k:,}",
-        *("" if n is None else f"{n:,}" for n in (alone.at_worst, across.at_worst)),
-        *("" if n is None else f"{n:,.0f}" for n in (alone.median, across.median)),
-        *map(_percent, (attack.reduced, attack.falls, attack.nobody)),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _percent(estimate: Estimate) -> str:
-    if estimate.low == estimate.high:
-        return f"{estimate.value:.1%}"
-    return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

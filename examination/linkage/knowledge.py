@@ -69,6 +69,13 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """The share in words, with its interval in brackets if it is not exact."""
+        if self.low == self.high:
+            return f"{self.value:.1%}"
+        return f"{self.value:.1%} [{self.low:.1%}, {self.high:.1%}]"
+
 
 @dataclass(frozen=True)
 class Settings:

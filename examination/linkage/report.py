@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecloak.examination.linkage.knowledge import Estimate, LinkedLog, Settings
+from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import SET_SIZES, Linkage, Risk, ValueRisk
 from tracecloak.examination.measure.perspectives import has_resources
 from tracecloak.examination.measure.report_files import INTERNAL, write_all
 from tracecloak.transforms.pages.document import Chart
+from tracecloak.transforms.pages.text_templates import from_template
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,12 @@ def _risk_json(risk: Risk, sensitive: Sequence[str]) -> dict[str, Any]:
     return {
         "log": risk.log,
         "known_as": risk.known_as,
-        "singled_out": _estimate_json(risk.singled_out),
+        "singled_out": asdict(risk.singled_out),
         "singled_out_at_worst": risk.singled_out_at_worst,
-        "picked": _estimate_json(risk.picked),
+        "picked": asdict(risk.picked),
         "smallest_set": risk.smallest,
         "set_sizes": {
-            name: _estimate_json(estimate)
+            name: asdict(estimate)
             for name, estimate in zip(_class_names(), risk.set_sizes, strict=True)
         },
         "values": {
@@ -116,17 +117,8 @@ def _risk_json(risk: Risk, sensitive: Sequence[str]) -> dict[str, Any]:
 
 
 def _value_json(value: ValueRisk) -> dict[str, Any]:
-    return {
-        "confidence": _estimate_json(value.confidence),
-        "above_half": _estimate_json(value.above_half),
-        "certain": _estimate_json(value.certain),
-        "true_value": _estimate_json(value.true_value),
-        "largest_confidence": value.largest,
-    }
-
-
-def _estimate_json(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    shown = asdict(value)
+    return {**shown, "largest_confidence": shown.pop("largest")}
 
 
 def _class_names() -> list[str]:
@@ -149,73 +141,17 @@ def summary_lines(report: LinkageReport) -> Iterator[str]:
         risk = worst.after[number]
         yield (
             f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
-            f"{_percent(risk.singled_out)} of the cases, before the release "
-            f"{_percent(worst.before.singled_out)}"
+            f"{risk.singled_out.percent} of the cases, before the release "
+            f"{worst.before.singled_out.percent}"
         )
 
 
-def markdown_lines(report: LinkageReport) -> Iterator[str]:
-    """Yields the report as Markdown, a line at a time."""
-    settings = report.settings
-    yield INTERNAL
-    yield ""
-    yield f"# Linkage attacks on a log of {report.original.traces.n_cases:,} cases"
-    yield ""
-    yield (
-        "Somebody knows some elements of a random case of the original, any part of that size as "
-        "likely as another, and looks for the cases that match: in the original (before), and in "
-        f"each release (after). Relative times are known to the {settings.unit[:-1]}. Shares are "
-        "exact, or stand before an interval in brackets; with probability "
-        f"{settings.confidence:g} all intervals of this report are right."
+def markdown_lines(report: LinkageReport) -> list[str]:
+    """Returns the report as Markdown, line by line."""
+    return from_template(
+        "tracecloak.examination.linkage",
+        "report.md.j2",
+        report=report,
+        internal=INTERNAL,
+        has_resources=has_resources,
     )
-    yield ""
-    yield (
-        "That one released case matches does not make it the victim's: a method that draws new "
-        "cases can match by chance. What is learnt of sensitive values counts in any case."
-    )
-    yield ""
-    for log in (report.original, *report.releases):
-        parts = [f"{log.traces.n_cases:,} cases"]
-        parts += [] if log.has_times else ["no times"]
-        parts += ["resources"] if has_resources(log.traces) else []
-        yield f"- {log.name}: {', '.join(parts)}"
-    attacks = dict.fromkeys(linkage.attack for linkage in report.attacks)
-    for attack in attacks:
-        linkages = [linkage for linkage in report.attacks if linkage.attack == attack]
-        first = linkages[0]
-        perspective = first.perspective.replace("_", " and ")
-        yield ""
-        yield f"## {attack}: {first.kind} of {perspective} ({first.n_victims:,} victims)"
-        yield ""
-        heads = ["known", "log", "matched by none", "by one", "by one at worst", "by 2 to 4"]
-        heads += ["smallest set", "chance to pick"]
-        for name in report.sensitive:
-            heads += [f"{name}: confidence", "all alike", "true value"]
-        yield f"| {' | '.join(heads)} |"
-        yield f"|---:|---|{'---:|' * (len(heads) - 2)}"
-        for linkage in linkages:
-            for risk in (linkage.before, *linkage.after):
-                yield _row(linkage, risk)
-
-
-def _row(linkage: Linkage, risk: Risk) -> str:
-    worst, smallest = risk.singled_out_at_worst, risk.smallest
-    cells = [
-        str(linkage.size),
-        risk.log if risk.known_as == linkage.before.known_as else f"{risk.log} ({risk.known_as})",
-        *(_percent(risk.set_sizes[i]) for i in (0, 1)),
-        "" if worst is None else f"{worst:.1%}",
-        _percent(risk.set_sizes[2]),
-        "" if smallest is None else f"{smallest:,}",
-        _percent(risk.picked),
-    ]
-    for value in risk.values:
-        known = () if value is None else (value.confidence, value.certain, value.true_value)
-        cells += map(_percent, known) if known else ["", "", ""]
-    return f"| {' | '.join(cells)} |"
-
-
-def _percent(estimate: Estimate) -> str:
-    if estimate.low == estimate.high:
-        return f"{estimate.value:.1%}"
-    return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -189,15 +189,6 @@ def _page(
     curve: Sequence[CurvePoint],
 ) -> bytes:
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
-    linkage = [
-        {
-            "what": _KINDS[one.kind],
-            "size": one.size,
-            "before": _percent(one.before.singled_out.value),
-            "after": _percent(one.after[0].singled_out.value),
-        }
-        for one in linkages
-    ]
     sections = (
         ("measures", "Measures", True),
         ("process", "Process", shown.map is not None),
@@ -210,58 +201,34 @@ def _page(
         ("budget", "Budget", True),
         ("assessment", "Assessment", True),
     )
-    claims = [] if asked.attack is None else epsilons_of(asked.attack)
     context = {
-        "release_id": manifest.release_id,
         "folder": folder,
-        "method": manifest.method,
-        "released_on": manifest.released_on,
+        "manifest": manifest,
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),
         "measures": list(_measures(report)),
         "notes": [n for n in (report.get("variant_emd_note"), report.get("tree_note")) if n],
-        "is_compared": True,
         "has_map": shown.map is not None,
-        "map_told": (
-            "Original shows the counts of the log, Difference what the release has more or less; "
-            "paths that only the log has are there, too."
-        ),
-        "first_paths": [],
-        "has_tree": False,
         "has_variants": shown.variants is not None,
-        "variants_told": "Beside the count of the release stands that of the original.",
-        "first_variants": [],
         "has_times": shown.times is not None,
-        "times_told": "Bars are of the release, lines around them of the original; times in UTC.",
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "work": shown.work,
-        "has_curve": bool(curve),
         "curve_repetitions": REPETITIONS,
-        "curve_measure": "relative error of the graph",
-        "curve": [
-            {
-                "epsilon": point.epsilon,
-                "risk": _percent(point.risk),
-                "error": f"{point.error:.3f}",
-            }
-            for point in curve
-        ],
-        "has_linkage": bool(linkages),
-        "linkage": linkage,
-        "has_attack": asked.attack is not None,
-        "attack_told": "" if asked.attack is None else asked.attack.get("verdict", ""),
-        "attack": [(row["name"], f"epsilon {row['epsilon']}") for row in claims],
-        "records_told": _records_told(tally),
+        "curve": curve,
+        "kinds": _KINDS,
+        "linkages": linkages,
+        "attack": asked.attack,
+        "claims": [] if asked.attack is None else epsilons_of(asked.attack),
+        "tally": tally,
         "rejects": [
             {"n": line.partition(" of ")[0], "why": line.partition(": ")[2]}
             for line in finding_lines(tally.n_records, tally.found(), asked.original)
         ],
         "ledger": _ledger(asked.balance),
-        "ledger_told": "No ledger that knows this release could be read.",
         "entries": _entries(asked.entries or (), manifest),
-        "assessment": _assessment(manifest, linkages),
-        "residual": [*manifest.guarantee.not_covered, *_ALWAYS_REMAINS],
+        "promise": Promise.of(manifest.guarantee),
     }
+    of_curve = {"measure": "relative error of the graph", "rows": [asdict(one) for one in curve]}
     data = {
         "file_name": f"{manifest.release_id}-beside-its-log",
         "map": shown.map,
@@ -269,30 +236,17 @@ def _page(
         "times": shown.times,
         "tree": None,
         "guess": None,
-        "curve": None
-        if not curve
-        else {
-            "measure": "relative error of the graph",
-            "rows": [
-                {
-                    "epsilon": point.epsilon,
-                    "risk": point.risk,
-                    "error": point.error,
-                    "is_own": point.is_own,
-                }
-                for point in curve
-            ],
-        },
+        "curve": of_curve if curve else None,
         "linkage": [
             {
-                "label": f"{row['size']}: {row['what']}",
+                "label": f"{one.size}: {_KINDS[one.kind]}",
                 "before": one.before.singled_out.value,
                 "after": one.after[0].singled_out.value,
             }
-            for row, one in zip(linkage, linkages, strict=True)
+            for one in linkages
         ]
         or None,
-        "attack": claims or None,
+        "attack": context["claims"] or None,
     }
     scripts = [
         "chart.js",
@@ -301,17 +255,10 @@ def _page(
         "charts.js",
         "assessment.js",
     ]
+    anchors = tuple((anchor, name) for anchor, name, there in sections if there)
     libraries = ("Viz.js", "D3", "Observable Plot")
     return rendered(
-        Page(
-            "internal.html.j2",
-            title,
-            tuple((anchor, name) for anchor, name, there in sections if there),
-            context,
-            data,
-            tuple(scripts),
-            libraries,
-        )
+        Page("internal.html.j2", title, anchors, context, data, tuple(scripts), libraries)
     )
 
 
@@ -349,19 +296,6 @@ def _number(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _records_told(tally: ReadTally) -> str:
-    if not tally.n_rejects:
-        return f"All {tally.n_records:,} records of the log could be read."
-    return (
-        f"{tally.n_rejects:,} of {tally.n_records:,} records of the log are malformed, and were "
-        "left out."
-    )
-
-
 def _ledger(balance: Balance | None) -> list[tuple[str, str]]:
     if balance is None:
         return []
@@ -395,56 +329,6 @@ def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[s
         }
         for entry in sorted(last.values(), key=lambda entry: entry.seq)
     ]
-
-
-_ALWAYS_REMAINS = (
-    "What holds for many cases alike can be learned, with or without any one of them.",
-    "What is released again from the same cases adds up; the account above counts it.",
-    "What somebody learns from this page, from the log and from the key is not bounded.",
-)
-
-
-def _assessment(manifest: ReleaseManifest, linkages: Sequence[Linkage]) -> list[tuple[str, str]]:
-    guarantee = manifest.guarantee
-    promise = Promise.of(guarantee)
-    unit = guarantee.unit
-    out = []
-    if linkages:
-        worst = max(linkages, key=lambda one: one.after[0].singled_out.value)
-        measured = (
-            f" Measured: knowing {worst.size} elements ({_KINDS[worst.kind]}), exactly one case "
-            f"matches {_percent(worst.after[0].singled_out.value)} of the time in the release, and "
-            f"{_percent(worst.before.singled_out.value)} in the log."
-        )
-    else:
-        measured = ""
-    if promise is None:
-        bound = "No bound follows from the method."
-        linked = inferred = bound
-    else:
-        bound = (
-            f"Whether any one {unit} is in the log changes the probability of whatever is released "
-            f"by at most a factor of {promise.factor}"
-            + (f", and {promise.delta} beside it." if promise.odds else ".")
-        )
-        asked = promise.presence or promise.content
-        linked = (
-            f"With any other data at hand, a guess of 10 % that a {unit} is in the log rises to at "
-            f"most {asked.posteriors[1]}."
-            if asked is not None
-            else "No bound follows from the method."
-        )
-        content = promise.content
-        inferred = (
-            f"Which of two courses a {unit} took: a guess of 50 % rises to at most "
-            f"{content.posteriors[2]}."
-            if content is not None
-            else "No bound follows from the method."
-        )
-    out.append(("Singling out", f"{bound}{measured}"))
-    out.append(("Linkability", linked))
-    out.append(("Inference", inferred))
-    return out
 
 
 def attack_of(path: str) -> dict[str, Any]:

@@ -60,18 +60,9 @@ def run(given: Given) -> int:
 
 def script(shell: str) -> str:
     """Returns the script for a shell of `SHELLS`."""
-    import jinja2
-
     from tracecloak.anonymizers.registry import METHODS
+    from tracecloak.transforms.pages.text_templates import from_template
 
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("tracecloak.pipelines.screen"),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # every word is of our own parsers, and `_word` looks at it
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     contexts = list(_contexts())
     actions = {
         name: tuple(
@@ -85,7 +76,10 @@ def script(shell: str) -> str:
         **actions,
         **{name: words for name in COMMANDS if (words := _first_words(name))},
     }
-    return templates.get_template(f"completion.{'fish' if shell == 'fish' else 'sh'}.j2").render(
+    lines = from_template(
+        "tracecloak.pipelines.screen",
+        # Every word is of our own parsers, and `_word` looks at it.
+        f"templates/completion.{'fish' if shell == 'fish' else 'sh'}.j2",
         shell=shell,
         contexts=contexts,
         methods=[_of_method(name) for name in METHODS],
@@ -93,6 +87,7 @@ def script(shell: str) -> str:
         first=first,
         actions=tuple(actions),
     )
+    return "\n".join([*lines, ""])
 
 
 def _first_words(name: str) -> tuple[str, ...]:

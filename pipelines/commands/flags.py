@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,23 +58,39 @@ def add_release_flags(
     left_out = {*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING, *parameters}
     for name, field in ReleaseConfig.model_fields.items():
         if name not in left_out:
-            choices = sorted(METHODS) if name == "method" else None
-            text = help_text(helps.get(name, key_help(field)))
-            if field.annotation is bool:
-                parser.add_argument(f"--{name}", nargs="?", const="true", help=text)
-            else:
-                parser.add_argument(f"--{name}", help=text, choices=choices)
+            more = {"choices": sorted(METHODS)} if name == "method" else {}
+            add_flag(
+                parser, name, helps.get(name, key_help(field)), field.annotation is bool, **more
+            )
     group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
-        group.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(group, name, key_help(field), field.annotation is bool)
     if method is not None:
         of_method = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            text = help_text(parameter_help(name, field))
-            if field.annotation is bool:
-                of_method.add_argument(f"--{name}", nargs="?", const="true", help=text)
-            else:
-                of_method.add_argument(f"--{name}", help=text)
+            add_flag(of_method, name, parameter_help(name, field), field.annotation is bool)
+
+
+def add_flag(
+    parser: argparse._ActionsContainer,
+    name: str,
+    text: str | None,
+    is_switch: bool = False,
+    **more: Any,
+) -> None:
+    """Adds the flag of a key or a parameter.
+
+    Args:
+        parser: Of the command, or a group of it.
+        name: Without the dashes.
+        text: What it is, as a docstring says it.
+        is_switch: Whether it is on or off, and so may stand without a value.
+        more: What argparse takes beside that.
+    """
+    if is_switch:
+        more |= {"nargs": "?", "const": "true"}
+    shown = " ".join((text or "").split()).replace("%", "%%")
+    parser.add_argument(f"--{name}", help=shown, **more)
 
 
 def refuse_parameters_of_others(
@@ -115,14 +131,9 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
 
     for name in _READING:
         field = ReleaseConfig.model_fields[name]
-        if field.annotation is bool:
-            parser.add_argument(
-                f"--{name}", nargs="?", const="true", help=help_text(key_help(field))
-            )
-        else:
-            parser.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(parser, name, key_help(field), field.annotation is bool)
     for name, field in Columns.model_fields.items():
-        parser.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(parser, name, key_help(field), field.annotation is bool)
     parser.add_argument(
         "--where",
         action="append",
@@ -164,6 +175,28 @@ def add_form_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_actions(
+    parser: argparse.ArgumentParser, helps: Mapping[str, str]
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Adds the actions of a command, and yields the name and the parser of each, for its flags.
+
+    Args:
+        parser: Of the command.
+        helps: What each action does, in a line.
+    """
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, text in helps.items():
+        of_action = actions.add_parser(
+            name,
+            help=text,
+            description=text,
+            allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )
+        yield name, of_action
+        add_form_flags(of_action)
+
+
 def form_of(flags: dict[str, Any]) -> Form:
     """Removes the flags of the form from all flags, and returns the form that they ask for.
 
@@ -174,11 +207,6 @@ def form_of(flags: dict[str, Any]) -> Form:
     if quiet and as_json:
         raise UsageError("--quiet and --json exclude each other; give one of them")
     return "quiet" if quiet else "json" if as_json else "table"
-
-
-def help_text(text: str | None) -> str:
-    """Returns a description as argparse takes it."""
-    return " ".join((text or "").split()).replace("%", "%%")
 
 
 def file_to_write(name: str, path: str) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.flags import add_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -35,18 +35,9 @@ class Action:
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, action in ACTIONS.items():
-        action_parser = actions.add_parser(
-            name,
-            help=action.help,
-            description=action.help,
-            allow_abbrev=False,
-            formatter_class=parser.formatter_class,
-        )
-        for flag, options in action.flags.items():
+    for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
+        for flag, options in ACTIONS[name].flags.items():
             action_parser.add_argument(flag, **options)
-        add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:

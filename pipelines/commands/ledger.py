@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_form_flags
+from tracecloak.pipelines.commands.flags import add_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -86,19 +86,11 @@ class Action:
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, action in ACTIONS.items():
-        action_parser = actions.add_parser(
-            name,
-            help=action.help,
-            description=action.help,
-            allow_abbrev=False,
-            formatter_class=parser.formatter_class,
-        )
+    for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
+        action = ACTIONS[name]
         for flag in (*action.flags, *_PLACES):
             known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
             action_parser.add_argument(known, **{**_FLAGS[known], **action.changes.get(flag, {})})
-        add_form_flags(action_parser)
 
 
 def run(given: Given) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
-from tracecloak.pipelines.commands.flags import help_text
+from tracecloak.pipelines.commands.flags import add_flag
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
+
+_SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -19,13 +20,10 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
     parser.usage = "tracecloak stream [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     for name, text in stream_helps().items():
-        kind: dict[str, Any] = {}
-        if name in ("closed_vocabulary", "new_ledger", "publish_on_drain"):
-            kind = {"nargs": "?", "const": "true"}
-        parser.add_argument(f"--{name}", help=help_text(text), **kind)
+        add_flag(parser, name, text, name in _SWITCHES)
     fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
     for name, field in Columns.model_fields.items():
-        fields.add_argument(f"--{name}", help=help_text(key_help(field)))
+        add_flag(fields, name, key_help(field))
     fields.add_argument(
         "--where",
         action="append",
@@ -34,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     )
     group = parser.add_argument_group("parameters of one product alone")
     for name, text in log_helps().items():
-        group.add_argument(f"--{name}", help=help_text(text))
+        add_flag(group, name, text)
 
 
 def run(given: Given) -> int:

@@ -111,7 +111,8 @@ class FirstLook:
         for line in finding_lines(n_records, tally.found(), self.source):
             yield f"  {line}"
         if tally.n_events:
-            first, last = (_date(time) for time in (self._times.min(), self._times.max()))
+            ends = np.array([self._times.min(), self._times.max()], "datetime64[us]")
+            first, last = ends.astype("datetime64[D]")
             yield f"  their times lie from {first} to {last}"
 
     @property
@@ -178,7 +179,3 @@ class FirstLook:
         columns = [batch.column(name) for batch in self.records.events]
         kind = pa.int64() if name == TIMESTAMP else pa.string()
         return pa.chunked_array([c.cast(kind) for c in columns], kind).combine_chunks()
-
-
-def _date(time_us: np.int64) -> str:
-    return str(np.datetime64(int(time_us), "us").astype("datetime64[D]"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+from tracecloak.anonymizers.accounting.composition import joint_sentence
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.registry import method_named
@@ -20,7 +20,6 @@ from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.planning.first_hints import hints
 from tracecloak.pipelines.planning.plan_of_windows import (
     composition_lines,
-    overlap_sentences,
     window_lines,
 )
 from tracecloak.pipelines.planning.usable import unusable_among, unusable_sentence
@@ -29,13 +28,14 @@ from tracecloak.pipelines.planning.worth import SIZES
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.pages.text_templates import from_template
 from tracecloak.transforms.publish.names import DFG_NAME, PARTS, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource
 
-# Files that are listed one by one, and how many of a folder are where there are more.
 # Columns that often tell when events began; looked for by their names alone.
 _UNREAD_ENDS = frozenset({"lifecycle:transition", "lifecycle", "start_timestamp"})
+# Files that are listed one by one, and how many of a folder are where there are more.
 _LISTED_FILES = 20
 _FIRST_FILES = 3
 # Up to so many bytes a plan reads the whole log, if the method can foretell something of it.
@@ -93,9 +93,8 @@ def plan_of(config: ReleaseConfig, source: EventSource | None = None) -> Plan:
         made_up = tuple(verdicts(method, params, sizes))
         against = unusable_among(config, made_up)  # before the log is looked at: it decides nothing
         judged = tuple(one.in_spite_of(look.obstacle) for one in made_up)
-    does = [*_does(config, source), *_promises(config), *_is_worth(judged)]
     first = [] if against is None else list(_is_unusable(config, against))
-    lines = [*first, *reading, *does, *_charges(config), *_writes(config), "", "Verdict"]
+    lines = [*first, *reading, *_of_release(config, source, judged), "", "Verdict"]
     lines += [f"  {verdict.sentence}" for verdict in judged]
     if judged and not look.obstacle and not judged[0].worth.errors:
         lines.append(
@@ -187,38 +186,50 @@ def _files(source: EventSource) -> Iterator[str]:
         )
 
 
-def _does(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
+def _of_release(config: ReleaseConfig, source: EventSource, judged: Sequence[Verdict]) -> list[str]:
+    """Returns what a release does, promises, is worth, spends and writes."""
     method, params = method_named(config.method), config.method_params
-    yield f"Does ({method.name}: {method.summary})"
-    for name, value in params.resolved().items():
-        yield from shown(name, value, "  ")
-    for sentence in method.explain(params):
-        yield f"  {sentence}"
-    for sentence in method.time_caveats(params):
-        yield f"  {sentence}"
-    costs = method.costs(params)
-    if costs:
-        yield ""
-        yield "Costs"
-        for sentence in costs:
-            yield f"  {sentence}"
-        for sentence in _foretold(config, source):
-            yield f"  {sentence}"
-    yield ""
-
-
-def _promises(config: ReleaseConfig) -> Iterator[str]:
     guarantee = config.guarantee
-    yield f"Promises ({guarantee.kind}, per {guarantee.unit}, {guarantee.adjacency})"
-    yield f"  {guarantee.sentence}"
-    if warning := caution(guarantee):
-        yield f"  {warning}"
-    yield f"  {guarantee.reality}"
-    for sentence in guarantee.not_covered:
-        yield f"  Not covered: {sentence}"
-    if guarantee.kind == "syntactic":
-        yield from (f"  {sentence}" for sentence in overlap_sentences(config.schedule is not None))
-    yield ""
+    costs = list(method.costs(params))
+    windows: list[str] = []
+    composition: list[str] = []
+    if config.schedule is not None:
+        schedule = config.schedule.made(config.dataset)
+        windows = window_lines(config.schedule, schedule, guarantee.kind != "syntactic")
+        composition = composition_lines(
+            schedule,
+            method.spends(params),
+            params.resolved().get("max_cases_per_individual"),
+            shares_by_case=not config.windows_add_up,
+        )
+    unnamed = (
+        "<release_id, which this method needs>"
+        if guarantee.kind == "rigorous"
+        else "<digest of input and configuration>"
+    )
+    of_window = "" if config.schedule is None else f"-{config.window or '<window>'}"
+    return from_template(
+        __package__,
+        "plan.txt.j2",
+        config=config,
+        method=method,
+        parameters=[
+            line for name, value in params.resolved().items() for line in shown(name, value, "  ")
+        ],
+        explained=[*method.explain(params), *method.time_caveats(params)],
+        costs=[*costs, *_foretold(config, source)] if costs else [],
+        guarantee=guarantee,
+        caution=caution(guarantee),
+        worth=_is_worth(judged),
+        windows=windows,
+        spends=method.spends(params),
+        joint_sentence=joint_sentence,
+        composition=composition,
+        release=f"run_id={config.release_id or unnamed}{of_window}",
+        log_files=_log_files(config) if method.log != "none" else (),
+        written=method.writes(params),
+        statement=STATEMENT_NAME,
+    )
 
 
 def _is_worth(judged: Sequence[Verdict]) -> Iterator[str]:
@@ -233,69 +244,29 @@ def _is_worth(judged: Sequence[Verdict]) -> Iterator[str]:
         yield ""
 
 
-def _charges(config: ReleaseConfig) -> Iterator[str]:
-    method, params = method_named(config.method), config.method_params
-    if config.schedule is not None:
-        is_noisy = config.guarantee.kind != "syntactic"
-        yield from window_lines(config.schedule, config.schedule.made(config.dataset), is_noisy)
-    ledger = config.ledger or "the ledger in the key store"
-    yield f"Charges account {config.account} of {ledger}"
-    for part in method.spends(params):
-        epsilon, delta = decimal_text(part.epsilon), decimal_text(part.delta)
-        yield f"  {part.what}: epsilon {epsilon}, delta {delta}"
-        if part.blocks:
-            yield f"    {joint_sentence(part.to_json())}"
-    if config.schedule is not None:
-        for sentence in composition_lines(
-            config.schedule.made(config.dataset),
-            method.spends(params),
-            params.resolved().get("max_cases_per_individual"),
-            shares_by_case=not config.windows_add_up,
-        ):
-            yield f"  {sentence}"
-    yield ""
-
-
-def _writes(config: ReleaseConfig) -> Iterator[str]:
-    method, params = method_named(config.method), config.method_params
-    unnamed = (
-        "<release_id, which this method needs>"
-        if config.guarantee.kind == "rigorous"
-        else "<digest of input and configuration>"
-    )
-    of_window = "" if config.schedule is None else f"-{config.window or '<window>'}"
-    release = f"run_id={config.release_id or unnamed}{of_window}"
-    yield f"Writes {config.output}/{release}/"
-    if method.log != "none":
-        if PARTS in config.formats:
-            yield f"  {part_name(0)} to {part_name(config.parts - 1)}"
-        for kind in config.formats:
-            if kind != PARTS:
-                yield f"  {log_name(kind)}"
-                if kind == "csv":
-                    yield from _formulas(params)
-        yield f"  {DFG_NAME}"
-    if method.writes(params):
-        products = ", ".join(method.writes(params))
-        yield f"  {products}, each as Parquet and JSON; graphs and trees in forms of their own"
-    if "measures" in method.writes(params):
-        yield "  figures, numbers of the log with intervals that follow from these measures"
-    yield f"  {STATEMENT_NAME}, the promise in words"
-    yield "  manifest.json, after all others"
-    yield f"  and points {config.output}/latest.json at it"
+def _log_files(config: ReleaseConfig) -> Iterator[str]:
+    """Yields the files of a released log, and what is to be known of one."""
+    if PARTS in config.formats:
+        yield f"{part_name(0)} to {part_name(config.parts - 1)}"
+    for kind in config.formats:
+        if kind != PARTS:
+            yield log_name(kind)
+            if kind == "csv":
+                yield from _formulas(config.method_params)
+    yield DFG_NAME
 
 
 def _formulas(params: Params) -> Iterator[str]:
     """Yields what a spreadsheet makes of some names in CSV."""
     yield (
-        f"    A spreadsheet computes what begins with {FORMULA_BEGINNINGS}: names stand there as "
+        f"  A spreadsheet computes what begins with {FORMULA_BEGINNINGS}: names stand there as "
         "they are, so let it import every column as text."
     )
     alike = formulas(getattr(params, "vocabulary", None) or ())
     if alike:
         listed = ", ".join(repr(name) for name in alike[:_LISTED_FORMULAS])
         more = len(alike) - _LISTED_FORMULAS
-        yield f"    Of the vocabulary so begin {listed}{f' and {more:,} more' if more > 0 else ''}."
+        yield f"  Of the vocabulary so begin {listed}{f' and {more:,} more' if more > 0 else ''}."
 
 
 def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:

@@ -19,6 +19,7 @@ from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.ledger.decided_steps import note_step
 from tracecloak.pipelines.runners.failures import reason_of
+from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 
@@ -113,7 +114,6 @@ def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[Non
     If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
     latest that of the next start.
     """
-    is_over = threading.Event()
 
     def note() -> None:
         try:
@@ -121,15 +121,12 @@ def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[Non
         except Exception as error:  # of file systems elsewhere, too
             _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
 
-    def again() -> None:
+    def again(is_over: threading.Event) -> None:
         while not is_over.wait(_EVERY_SECONDS):
             note()
 
-    thread = threading.Thread(target=again, daemon=True)
-    thread.start()
     try:
-        yield
+        with meanwhile(again):
+            yield
     finally:
-        is_over.set()
-        thread.join()
         note()

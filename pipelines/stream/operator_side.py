@@ -27,6 +27,7 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.health import Health
+from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.standing import Standing
@@ -212,18 +213,12 @@ def _one_after_the_other(write: Callable[[], None]) -> Callable[[], None]:
 @contextlib.contextmanager
 def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     """Calls a function every so many seconds while the block runs; it may hang."""
-    is_over = threading.Event()
 
-    def again() -> None:
+    def again(is_over: threading.Event) -> None:
         while True:
             do()
             if is_over.wait(seconds):
                 return
 
-    thread = threading.Thread(target=again, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(again, _JOIN_SECONDS):
         yield
-    finally:
-        is_over.set()
-        thread.join(_JOIN_SECONDS)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, make_private_folder, write_anew
@@ -216,10 +217,9 @@ def ending_if_stuck(
     note = StuckNote(config)
     note.check()
     overdue = Overdue(config, standing, note.first_step)
-    is_over = threading.Event()
     errors: list[TracecloakError] = []
 
-    def watch() -> None:
+    def watch(is_over: threading.Event) -> None:
         while not overdue.is_stuck():
             if is_over.wait(_TICK_SECONDS):
                 return
@@ -231,13 +231,8 @@ def ending_if_stuck(
             _within(_WRITE_SECONDS, lambda: last_words(errors[-1]))
             end(errors[-1].exit_code)
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(watch):
         yield
-    finally:
-        is_over.set()
-        thread.join()
     if errors:
         raise errors[-1]
 

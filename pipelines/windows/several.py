@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -27,7 +27,6 @@ from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.pipelines.windows.attempts import Attempt
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
-from tracecloak.pipelines.windows.watched import lineage_sent
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute, is_on_this_machine
@@ -187,8 +186,7 @@ def _ended(
     status: Ending
     code, reason = 0, ""
     try:
-        watched = lineage_sent(config, lineage) if lineage else nullcontext(_LOG.debug)
-        with watched as noted:
+        with _watched(config, lineage) as noted:
             with told_apart():
                 driver = driver_of(config.runner, beam_arguments)
                 outcome = released(opened(config, driver, listed=listed))
@@ -203,6 +201,17 @@ def _ended(
     if status != "not_due":
         _note(config, code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
+
+
+def _watched(
+    config: ReleaseConfig, lineage: str | None
+) -> AbstractContextManager[Callable[[str], None]]:
+    """Returns what sends the events of a window, if they go anywhere; see `lineage_sent`."""
+    if lineage is None:
+        return nullcontext(_LOG.debug)
+    from tracecloak.pipelines.windows.watched import lineage_sent
+
+    return lineage_sent(config, lineage)
 
 
 def _note(config: ReleaseConfig, code: int, reason: str) -> None:

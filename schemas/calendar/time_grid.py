@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.calendar.working_time import WorkingTime
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.calendar.working_time import WorkingTime
 
 Granularity = Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)

@@ -155,7 +155,9 @@ class ColumnMapping:
         of_time = {TIMESTAMP, self.timestamp or XES_NAMES[TIMESTAMP]}
         for row_filter in self.filters:
             if row_filter.column in of_time:
-                row_filter.times_of_bounds(self.time_of)
+                from tracecloak.schemas.events.row_masks import times_of_bounds
+
+                times_of_bounds(row_filter, self.time_of)
 
     @property
     def has_records_of_ends(self) -> bool:
@@ -235,20 +237,21 @@ class ColumnMapping:
 
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
+        from tracecloak.schemas.events.row_masks import mask_of, mask_of_times, of_numbers
+
         if not row_filter.bounds:
-            return (row_filter.of_numbers if column.is_of_numbers else row_filter).mask(
-                column.text()
-            )
+            of_texts = of_numbers(row_filter) if column.is_of_numbers else row_filter
+            return mask_of(of_texts, column.text())
         n = len(column.values)
         if is_time:
             times = _time_of(column, n, self, WallClock(self.time_zone))
-            return row_filter.mask_of_times(times, self.time_of)
+            return mask_of_times(row_filter, times, self.time_of)
         if not column.is_of_times:
-            return row_filter.mask(column.text(of_attribute=True), self.time_zone)
+            return mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
         plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
         times = _time_of(column, n, plain, WallClock(self.time_zone))
         try:
-            return row_filter.mask_of_times(times, plain.time_of)
+            return mask_of_times(row_filter, times, plain.time_of)
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
 

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import mask_of
 
 BOUNDS = ("at_least", "above", "at_most", "below")
 BERLIN = "Europe/Berlin"
 
 
 def passing(row_filter: RowFilter, *values: str | None, time_zone: str = "UTC") -> list[str | None]:
-    mask = row_filter.mask(pa.array(values, pa.string()), time_zone)
+    mask = mask_of(row_filter, pa.array(values, pa.string()), time_zone)
     return [value for value, passed in zip(values, mask, strict=True) if passed]
 
 
