@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
+from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -117,7 +118,7 @@ def _run_on_beam(
         except TracecloakError:
             raise
         except Exception as error:
-            raise failure_of(error) from error
+            raise failure_on_beam(error, options) from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -288,6 +289,19 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
                 "close in the same steps. To go on where it was, stop it, and give its last "
                 "checkpoint or savepoint with --savepoint_path"
             )
+
+
+def failure_on_beam(error: Exception, options: PipelineOptions) -> TracecloakError:
+    """Returns the failure of a stream, with what to do if the state that it began with is it."""
+    failure = failure_of(error)
+    given = options.get_all_options(retain_unknown_options=True)
+    if own_error(error) is not None or "savepoint_path" not in given:
+        return failure
+    return TracecloakError(
+        f"{failure}. If no step came since it was started, the state in savepoint_path may be of "
+        "another version of tracecloak, or of a configuration with another topic: go on from it "
+        "with the version and the configuration that left it"
+    )
 
 
 def check_decided(epoch: Epoch) -> None:
