@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,7 @@ from tests.engines.streams import (
     stop_with_savepoint,
 )
 from tests.support.registry_double import registry_double
+from tests.support.releasing import ROOT
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
@@ -210,4 +212,34 @@ def test_a_build_goes_on_from_a_savepoint_of_the_one_before_its_state_was_change
         with stream.started([*server.flags(2), f"--savepoint_path={saved}"]) as client:
             stream.wait_for_steps(4, client)
     assert len(stream.published()) > n_before
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_build_that_cannot_read_a_savepoint_says_so_and_the_one_that_left_it_goes_on(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """In the other one the transform that holds open cases has another name."""
+    other = tmp_path / "other"
+    apart = shutil.ignore_patterns(".git", ".venv", "build", "demo", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, other, symlinks=True, ignore=apart)
+    wiring = other / "transforms" / "stream" / "assemble.py"
+    assert wiring.read_text().count('"Assemble"') == 1
+    wiring.write_text(wiring.read_text().replace('"Assemble"', '"AssembleOtherwise"'))
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
+        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
+        with stream.started(server.flags(), other) as client:
+            stream.wait_for_steps(3, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+        before = stream.published()
+        begin = f"--savepoint_path={saved}"
+        with stream.started([*server.flags(), begin]) as client:
+            assert client.wait(240) == 6
+        assert "go on from it with the version and the configuration that left it" in client.said()
+        assert stream.published() == before
+        with stream.started([*server.flags(), begin], other) as client:
+            stream.wait_for_steps(4, client)
     assert_each_case_counted_once(stream, feed)
