@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -40,6 +39,7 @@ _LOG = logging.getLogger("tracecloak")
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
 # on by default is for Beam a flag that turns it off.
 OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
+_OF_STATE = ". If no step came, give savepoint_path to the version and configuration that left it"
 
 
 def run_stream(
@@ -118,7 +118,7 @@ def _run_on_beam(
         except TracecloakError:
             raise
         except Exception as error:
-            raise failure_on_beam(error, options) from error
+            raise failure_of(error, _OF_STATE if is_restored(options) else "") from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -278,10 +278,14 @@ def require_checkpoints(runner: str, options: PipelineOptions) -> None:
         )
 
 
+def is_restored(options: PipelineOptions) -> bool:
+    """Returns whether a stream begins with the state of a savepoint or checkpoint of Flink."""
+    return "savepoint_path" in options.get_all_options(retain_unknown_options=True)
+
+
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
-    given = options.get_all_options(retain_unknown_options=True)
-    if epoch.config.runner == FLINK and "savepoint_path" not in given:
+    if epoch.config.runner == FLINK and not is_restored(options):
         if epoch.places.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
@@ -289,19 +293,6 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
                 "close in the same steps. To go on where it was, stop it, and give its last "
                 "checkpoint or savepoint with --savepoint_path"
             )
-
-
-def failure_on_beam(error: Exception, options: PipelineOptions) -> TracecloakError:
-    """Returns the failure of a stream, with what to do if the state that it began with is it."""
-    failure = failure_of(error)
-    given = options.get_all_options(retain_unknown_options=True)
-    if own_error(error) is not None or "savepoint_path" not in given:
-        return failure
-    return TracecloakError(
-        f"{failure}. If no step came since it was started, the state in savepoint_path may be of "
-        "another version of tracecloak, or of a configuration with another topic: go on from it "
-        "with the version and the configuration that left it"
-    )
 
 
 def check_decided(epoch: Epoch) -> None:

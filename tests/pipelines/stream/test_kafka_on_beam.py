@@ -17,7 +17,7 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -127,16 +127,26 @@ def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_o
     assert "--savepoint_path" in caplog.text
 
 
-def test_a_failure_after_a_start_with_state_says_what_else_the_state_may_be_of() -> None:
-    restored = stream_options("FlinkRunner", [CHECKPOINTS, "--savepoint_path=file:///chk-7"])
-    anew = stream_options("FlinkRunner", [CHECKPOINTS])
+def test_a_failure_after_a_start_with_state_says_whose_the_state_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing that the runner says, which can hold data."""
     foreign = RuntimeError("No receiver found for timer of case-7")
-    for options, is_said in ((restored, True), (anew, False)):
-        said = str(stream.failure_on_beam(foreign, options))
-        assert ("the version and the configuration that left it" in said) == is_said
-        assert "case-7" not in said
-    own = UsageError("one of our own")
-    assert str(stream.failure_on_beam(own, restored)) == "one of our own"
+
+    def fails(_: beam.Pipeline) -> None:
+        raise foreign
+
+    monkeypatch.setattr(stream, "_run", fails)
+    for is_restored in (True, False):
+        folder = tmp_path / str(is_restored)
+        folder.mkdir()
+        monkeypatch.setattr(stream, "is_restored", lambda _, given=is_restored: given)
+        with pytest.raises(TracecloakError) as caught:
+            run(stream_config(folder), [])
+        assert ("to the version and configuration that left it" in str(caught.value)) == (
+            is_restored
+        )
+        assert "case-7" not in str(caught.value)
 
 
 def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_builds(
