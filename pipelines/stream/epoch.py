@@ -441,9 +441,10 @@ def _iso(micros: int) -> str:
     return (origin + datetime.timedelta(microseconds=micros)).isoformat()
 
 
-def failure_of(error: Exception) -> TracecloakError:
-    """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
+def failure_of(error: Exception, mend: str = "") -> TracecloakError:
+    """Returns our own error inside a runner's, or one that quotes no foreign text, and a mend."""
     return own_error(error) or TracecloakError(
         f"the stream failed with {reason_of(error)}; what was published stays published, and what "
         "was paid stays spent. Run with --traceback to see where; that output can hold private data"
+        f"{mend}"
     )

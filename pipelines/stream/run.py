@@ -39,6 +39,7 @@ _LOG = logging.getLogger("tracecloak")
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
 # on by default is for Beam a flag that turns it off.
 OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
+_OF_STATE = ". If no step came, give savepoint_path to the version and configuration that left it"
 
 
 def run_stream(
@@ -117,7 +118,7 @@ def _run_on_beam(
         except TracecloakError:
             raise
         except Exception as error:
-            raise failure_of(error) from error
+            raise failure_of(error, _OF_STATE if is_restored(options) else "") from error
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -277,10 +278,14 @@ def require_checkpoints(runner: str, options: PipelineOptions) -> None:
         )
 
 
+def is_restored(options: PipelineOptions) -> bool:
+    """Returns whether a stream begins with the state of a savepoint or checkpoint of Flink."""
+    return "savepoint_path" in options.get_all_options(retain_unknown_options=True)
+
+
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
-    given = options.get_all_options(retain_unknown_options=True)
-    if epoch.config.runner == FLINK and "savepoint_path" not in given:
+    if epoch.config.runner == FLINK and not is_restored(options):
         if epoch.places.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "

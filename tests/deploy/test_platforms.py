@@ -452,7 +452,42 @@ def test_the_launcher_of_dataflow_reads_the_file_and_the_secret_and_starts_a_str
     assert others == ["--project=p", "--template_location=gs://b/t"]
 
 
-# --- Images by their digests -------------------------------------------------------------------
+def places_of_tracecloak() -> dict[str, list[str]]:
+    """By each container of tracecloak's image, where something is mounted that it may write to."""
+    kinds = ("CronJob", "Job", "StatefulSet")
+    pods = [pod_template(m) for m in manifests() if m["kind"] in kinds]
+    found = {
+        f"{number} {container['name']}": [
+            mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+        ]
+        for number, pod in enumerate([*pods, *pods_of_flink()])
+        for container in pod["spec"].get("containers", ())
+        if "/tracecloak:" in container.get("image", "")
+    }
+    for name, service in compose()["services"].items():
+        volumes = [str(volume) for volume in service.get("volumes", ())]
+        if any("/var/lib/tracecloak" in volume for volume in volumes):
+            writable = [volume for volume in volumes if not volume.endswith(":ro")]
+            found[f"compose {name}"] = [volume.rsplit(":", 1)[1] for volume in writable]
+    return found
+
+
+def test_a_release_is_built_where_it_is_published() -> None:
+    """Beside its output, that is: elsewhere workers would not find it, or could not move it."""
+    outputs = {body["output"] for _, text in embedded().values()
+               if str((body := yaml.safe_load(text))["output"]).startswith("/")}  # fmt: skip
+    assert outputs == {"/var/lib/tracecloak/releases"}
+    places = places_of_tracecloak()
+    assert len(places) >= 8
+    for where, mounted in places.items():
+        of_output, of_workplace = (
+            max((m for m in mounted if path.startswith(f"{m}/")), key=len, default=None)
+            for path in ("/var/lib/tracecloak/releases/x", "/var/lib/tracecloak/_incomplete/x")
+        )
+        assert of_output == of_workplace is not None, where
+
+
+# --- Users, and images by their digests -------------------------------------------------------
 
 _BY_DIGEST = re.compile(r"\S+@(CHANGE_ME_DIGEST|sha256:[0-9a-f]{64})")
 
@@ -469,6 +504,31 @@ def unpinned_bases(dockerfile: str) -> list[str]:
         if image not in stages
         and not ((digest := re.search(r"@\$\{(\w+)\}$", image)) and digest[1] in must_be_given)
     ]
+
+
+def roots(dockerfile: str) -> list[str]:
+    """Bases of the stages of a Dockerfile that become images and run as root.
+
+    A stage of which others only take files is no image. One of our own base has our own user.
+    """
+    copied = set(re.findall(r"--from=(\w+)", dockerfile))
+    stages = re.findall(
+        r"^FROM (\S+)(?: AS (\w+))?$([^\0]*?)(?=^FROM |\Z)", dockerfile, re.MULTILINE
+    )
+    return [
+        base
+        for base, name, body in stages
+        if name not in copied and not base.startswith("${TRACECLOAK}")
+        if re.findall(r"^USER (\S+)$", body, re.MULTILINE)[-1:] in ([], ["0"], ["root"])
+    ]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_no_image_runs_as_root(path: Path) -> None:
+    text = path.read_text()
+    assert roots(text) == []
+    for line in re.findall(r"^USER .*\n", text, re.MULTILINE):
+        assert roots(text.replace(line, "USER 0\n"))  # one that did is found
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))

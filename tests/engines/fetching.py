@@ -30,6 +30,8 @@ FAKE_GCS = "1.56.1"
 AZURITE = "3.35.0"
 KAFKA = next(iter(re.findall(r"<version>(3[^<]*)<", (POMS / "kafka.xml").read_text())))
 VERSIONS = {"Flink": FLINK, "Kafka": KAFKA, "Airflow": AIRFLOW}
+# The Debian whose Python is that of the image of Beam that `deploy/Dockerfile` begins with.
+DEBIAN = "bookworm"
 _LIMIT_SECONDS = 300
 _ASKED_AGAIN_SECONDS = 3600
 
@@ -83,6 +85,13 @@ def azurite() -> Path:
     return _kept("azurite", AZURITE, _azurite) / "node_modules" / ".bin" / "azurite-blob"
 
 
+def image_base() -> Path:
+    """Returns an archive of a Debian with Python and Beam's boot program, to build an image on."""
+    for tool in ("mmdebstrap", "go"):
+        _need(tool)
+    return _kept("image-base", f"{DEBIAN}-{BEAM}", _image_base) / "base.tar"
+
+
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
     "flink": flink_class_path,
@@ -92,6 +101,7 @@ FETCHES: Mapping[str, Callable[[], object]] = {
     "airflow": airflow,
     "fake-gcs": fake_gcs,
     "azurite": azurite,
+    "image-base": image_base,
 }
 
 
@@ -191,6 +201,22 @@ def _prism(place: Path) -> None:
 def _fake_gcs(place: Path) -> None:
     module = "github.com/fsouza/fake-gcs-server"
     _run("go", "install", f"{module}@v{FAKE_GCS}", GOBIN=str(place))
+
+
+def _image_base(place: Path) -> None:
+    """What the Dockerfile asks of the image of Beam: `pip` that installs, `useradd`, and `boot`."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as working:
+        boot = "github.com/apache/beam/sdks/v2/python/container"
+        _run("go", "install", f"{boot}@v{BEAM}", GOBIN=working, CGO_ENABLED="0")
+        _run(
+            "mmdebstrap", "--quiet", "--variant=minbase",
+            "--include=ca-certificates,python3,python3-pip,python-is-python3",
+            '--customize-hook=rm "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
+            '--customize-hook=mkdir --parents "$1/opt/apache/beam"',
+            f"--customize-hook=upload {working}/container /opt/apache/beam/boot",
+            '--customize-hook=chmod 755 "$1/opt/apache/beam/boot"',
+            DEBIAN, place / "base.tar",
+        )  # fmt: skip
 
 
 def _azurite(place: Path) -> None:

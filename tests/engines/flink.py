@@ -247,6 +247,37 @@ def flink_cluster(
         yield cluster
 
 
+@contextmanager
+def high_availability(folder: Path) -> Iterator[dict[str, object]]:
+    """Runs the ZooKeeper that Flink brings; gives the keys by which a job outlives its job manager.
+
+    Args:
+        folder: For its log and its data, and for what job managers keep of their jobs.
+
+    Raises:
+        UnavailableError: It cannot be fetched.
+    """
+    class_path = fetching.flink_cluster_class_path()
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    (folder / "zookeeper.cfg").write_text(f"""\
+dataDir={folder / "zookeeper"}
+clientPort={port}
+clientPortAddress=localhost
+admin.enableServer=false
+""")
+    shaded = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.ZooKeeperServerMain"
+    command = ["java", "-Xmx128m", "-cp", class_path, shaded, folder / "zookeeper.cfg"]
+    with running(Process("zookeeper", command, folder, lambda: answers(port))):
+        yield {
+            "high-availability.type": "zookeeper",
+            "high-availability.zookeeper.quorum": f"localhost:{port}",
+            "high-availability.storageDir": (folder / "jobs").as_uri(),
+            # A job manager that is gone leads until its session has ended.
+            "high-availability.zookeeper.client.session-timeout": 8_000,
+        }
+
+
 # Flink's own scripts work these out; without them each is to be given.
 _TASK_MANAGER = {
     "taskmanager.cpu.cores": 1.0,

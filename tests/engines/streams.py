@@ -17,6 +17,7 @@ from typing import Any
 from tests.engines.flink import FlinkCluster
 from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import Process, running, wait_until
+from tests.support.releasing import ROOT
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
@@ -107,11 +108,14 @@ class StreamOnFlink:
         return self.config.input_kafka
 
     @contextmanager
-    def started(self, flags: Sequence[str], **changes: str) -> Iterator[Process]:
+    def started(
+        self, flags: Sequence[str], build: Path = ROOT, **changes: str
+    ) -> Iterator[Process]:
         """Hands it to Flink for the block.
 
         Args:
             flags: Of Beam.
+            build: The checkout whose tracecloak hands it over.
             changes: Keys of the configuration that are others.
         """
         self._n_starts += 1
@@ -125,7 +129,7 @@ class StreamOnFlink:
             ],
             self._folder,
             lambda: True,
-            {"PYTHONPATH": str(Path(__file__).parents[2])},
+            {"PYTHONPATH": str(build)},
         )  # fmt: skip
         self.client = process
         with running(process):

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.engines.fetching import UnavailableError
 from tests.engines.flink import (
     FlinkCluster,
     JobServer,
     WorkerPool,
     flink_cluster,
     flink_job_server,
+    high_availability,
     worker_pool,
 )
 from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.older import STATE, before_last_change
 from tests.engines.skipping import or_skip
-from tests.engines.streams import Feed, StreamOnFlink, last_checkpoint, stop_with_savepoint
+from tests.engines.streams import (
+    Feed,
+    StreamOnFlink,
+    job_of,
+    last_checkpoint,
+    stop_with_savepoint,
+)
 from tests.support.registry_double import registry_double
+from tests.support.releasing import ROOT
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 
@@ -31,17 +46,19 @@ def broker(place: Path) -> Iterator[KafkaBroker]:
 
 
 @contextmanager
-def cluster_of(folder: Path) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
+def cluster_of(
+    folder: Path, configuration: Mapping[str, object] | None = None
+) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
     """Two task managers, the pool of their workers, and the job server."""
     with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(folder / "cluster", 2)))
+        cluster = stack.enter_context(or_skip(flink_cluster(folder / "cluster", 2, configuration)))
         pool = stack.enter_context(worker_pool(folder / "pool"))
         server = stack.enter_context(flink_job_server(folder / "server", cluster.address))
         yield cluster, pool, server
 
 
 def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
-    """The steps are those of an undisturbed run, in the files and in the topic."""
+    """The steps are those of an undisturbed run, in files and topic, and they were paid once."""
     feed.end()
     found = stream.published()
     assert sorted(found) == list(range(len(found)))
@@ -51,6 +68,9 @@ def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
     sent = stream.sent_steps()
     assert sent == {step: {found[step]} for step in sent}
     assert len(sent) >= len(found) - 1  # a file is there before its message
+    assert stream.config.ledger is not None
+    entries = OfficersLedger(stream.config.ledger).entries()
+    assert [entry.action for entry in entries if entry.action == "reserve"] == ["reserve"]
 
 
 def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
@@ -117,7 +137,7 @@ def test_a_stream_on_a_cluster_survives_the_death_of_each_process(
 
 
 @pytest.mark.slow
-def test_a_stream_goes_on_from_a_savepoint_with_twice_the_tasks_and_from_a_checkpoint(
+def test_a_stream_goes_on_from_savepoints_with_more_and_fewer_tasks_and_from_a_checkpoint(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
     """The checkpoint is the last one before the job manager dies."""
@@ -138,5 +158,88 @@ def test_a_stream_goes_on_from_a_savepoint_with_twice_the_tasks_and_from_a_check
         server.process.start()
         with stream.started([*flags, begin]) as client:
             stream.wait_for_steps(4, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+        with stream.started([*server.flags(1, pool), f"--savepoint_path={saved}"]) as client:
+            stream.wait_for_steps(4, client)
     assert len(stream.published()) > n_before
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_stream_outlives_its_job_manager_where_flink_is_highly_available(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """Twice; nobody hands it over again, and no client and no job server is there any more."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with ExitStack() as stack:
+        keys = stack.enter_context(or_skip(high_availability(tmp_path / "high-availability")))
+        cluster, pool, server = stack.enter_context(cluster_of(tmp_path, keys))
+        with stream.started(server.flags(2, pool)) as client:
+            stream.wait_for_steps(3, client)
+            client.kill_9()
+        server.process.kill_9()
+        job = job_of(cluster)
+        for _ in range(2):
+            cluster.job_manager.kill_9()
+            cluster.restart(cluster.job_manager)
+            stream.wait_for_steps(4, cluster.job_manager)
+        assert job_of(cluster) == job
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_build_goes_on_from_a_savepoint_of_the_one_before_its_state_was_changed_last(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """Workers are threads of the process that hands the stream over: they are of its build."""
+    try:
+        older = before_last_change(tmp_path / "older", *STATE)
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    loaded = [sys.executable, "-c", "import tracecloak; print(tracecloak.__file__)"]
+    of_older = {**os.environ, "PYTHONPATH": str(older)}
+    assert str(older) in subprocess.check_output(loaded, env=of_older, cwd=tmp_path, text=True)
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
+        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
+        with stream.started(server.flags(), older) as client:
+            stream.wait_for_steps(4, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+        n_before = len(stream.published())
+        with stream.started([*server.flags(2), f"--savepoint_path={saved}"]) as client:
+            stream.wait_for_steps(4, client)
+    assert len(stream.published()) > n_before
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_build_that_cannot_read_a_savepoint_says_so_and_the_one_that_left_it_goes_on(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """In the other one the transform that holds open cases has another name."""
+    other = tmp_path / "other"
+    apart = shutil.ignore_patterns(".git", ".venv", "build", "demo", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, other, symlinks=True, ignore=apart)
+    wiring = other / "transforms" / "stream" / "assemble.py"
+    assert wiring.read_text().count('"Assemble"') == 1
+    wiring.write_text(wiring.read_text().replace('"Assemble"', '"AssembleOtherwise"'))
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
+        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
+        with stream.started(server.flags(), other) as client:
+            stream.wait_for_steps(3, client)
+            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
+        before = stream.published()
+        begin = f"--savepoint_path={saved}"
+        with stream.started([*server.flags(), begin]) as client:
+            assert client.wait(240) == 6
+        assert "to the version and configuration that left it" in client.said()
+        assert stream.published() == before
+        with stream.started([*server.flags(), begin], other) as client:
+            stream.wait_for_steps(4, client)
     assert_each_case_counted_once(stream, feed)

@@ -67,7 +67,7 @@ def test_rejects_are_on_the_screen_with_count_reason_place_and_mend(
     assert warnings[1:] == [f"malformed records are left out; {internal} says where each one is"]
     # The error comes after the reservation: it has the limit, and no number of the data.
     assert "max_error_ratio=0.01" in error and internal in error
-    assert re.findall(r"\d+", error.replace(internal, "")) == ["0", "01"]
+    assert re.findall(r"\d+", error.replace(internal, "")) == ["0", "01", "3"]  # its exit code
     # With the format that it is told to set the same command is done.
     assert release(tmp_path, log, *runner, "--timestamp_format", "%d.%m.%Y %H:%M") == 0
     assert warned(capsys)[0] == []

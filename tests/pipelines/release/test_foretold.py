@@ -68,5 +68,6 @@ def test_a_release_that_is_too_large_is_refused(
     assert tracecloak("release", *wanted, "1.5") == 2
     told = capsys.readouterr().err.splitlines()
     assert any(f"WARNING amun: {SAID}" in line for line in told)  # to who watches a terminal
-    assert re.findall(r"\d[\d.]*", told[-1]) == ["1.5"]  # and what anybody may read is public
+    # What anybody may read is public: the parameter, and the exit code.
+    assert re.findall(r"\d[\d.]*", told[-1]) == ["1.5", "2"]
     assert tracecloak("release", *wanted, "10") == 0

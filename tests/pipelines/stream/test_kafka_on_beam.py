@@ -6,7 +6,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
 
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
@@ -14,7 +17,7 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -23,6 +26,10 @@ from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 CHECKPOINTS = "--checkpointing_interval=1000"
+NAMES_OF_STATE = {
+    "ref_AppliedPTransform_AssembleCases-Assemble_25",
+    "ref_AppliedPTransform_PublishSteps-Release_42",
+}
 
 
 @pytest.fixture
@@ -118,6 +125,50 @@ def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_o
             assert "without their state" not in caplog.text
             stream.warn_without_state(anew, in_kafka)
     assert "--savepoint_path" in caplog.text
+
+
+def test_a_failure_after_a_start_with_state_says_whose_the_state_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing that the runner says, which can hold data."""
+    foreign = RuntimeError("No receiver found for timer of case-7")
+
+    def fails(_: beam.Pipeline) -> None:
+        raise foreign
+
+    monkeypatch.setattr(stream, "_run", fails)
+    for is_restored in (True, False):
+        folder = tmp_path / str(is_restored)
+        folder.mkdir()
+        monkeypatch.setattr(stream, "is_restored", lambda _, given=is_restored: given)
+        with pytest.raises(TracecloakError) as caught:
+            run(stream_config(folder), [])
+        assert ("to the version and configuration that left it" in str(caught.value)) == (
+            is_restored
+        )
+        assert "case-7" not in str(caught.value)
+
+
+def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_builds(
+    tmp_path: Path,
+) -> None:
+    """Their numbers change with each transform before them, and then no timer finds its transform.
+
+    Whoever changes them says so on the page about streams on Flink: no savepoint is taken over.
+    """
+    pipeline = beam.Pipeline("BundleBasedDirectRunner")
+    topic = KafkaTopic("broker:9092", "events", None)
+    with paid_epoch(stream_config(tmp_path)) as epoch:
+        source = ReadKafka(topic, "group", "clock", 0)
+        stream.build_stream(pipeline, source, epoch, [PublishToKafka(topic)])
+    transforms = pipeline.to_runner_api().components.transforms
+    stateful = {
+        name
+        for name, transform in transforms.items()
+        if transform.spec.urn == common_urns.primitives.PAR_DO.urn
+        and beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload).timer_family_specs
+    }
+    assert stateful == NAMES_OF_STATE
 
 
 def test_a_drain_publishes_the_steps_that_are_left_only_if_it_was_asked_for(
