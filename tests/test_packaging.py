@@ -325,7 +325,7 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
     ]
     steps = [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
     assert {name for name, _ in steps} <= {
-        *("FROM", "ARG", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT")
+        *("FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "ENTRYPOINT")
     }
     assert steps[0] == ("ARG", "BEAM_DIGEST")  # without a default: it must be given
     (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in steps[1:] if name == "ARG")

@@ -14,7 +14,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import MessagesLost, RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
@@ -144,8 +144,8 @@ def test_a_partition_that_is_added_is_read_from_its_first_message(
 @pytest.mark.parametrize(
     ("code", "kind", "told"),
     [
-        (confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE, TracecloakError, "were deleted"),
-        (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, TracecloakError, "were deleted"),
+        (confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE, MessagesLost, "were deleted"),
+        (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, MessagesLost, "were deleted"),
         (confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, UsageError, "kafka_properties"),
         (confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, TracecloakError, "cannot be read"),
     ],
