@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import tracecloak
 from tracecloak.examination.doctor.setting import Said, Setting
+from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.names import FLINK, IN_MEMORY, LOCAL, is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 
@@ -26,12 +27,11 @@ def look_at_engine(setting: Setting) -> Iterator[Said]:
     """Looks whether what runs the configuration is there, and of a version that goes with ours."""
     ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
     runner = setting.config.runner
+    if runner == IN_MEMORY:
+        driver_of(runner, setting.of_beam).check_ready()
+    elif runner == LOCAL and setting.of_beam:
+        raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {setting.of_beam[0]}")
     if runner in (IN_MEMORY, LOCAL):
-        if setting.of_beam:
-            raise UsageError(
-                f"runner {runner} takes no flags of Beam, got {setting.of_beam[0]}; leave one of "
-                "the two out"
-            )
         yield "ok", f"runner {runner} is this process, of {ours}"
         return
     from tracecloak.pipelines.runners.options import check_ready, version

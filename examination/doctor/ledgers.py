@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.pipelines.budget.opening import out_of_reach
 from tracecloak.pipelines.ledger.caps import added_by, check_caps
 from tracecloak.pipelines.ledger.database import Database, LedgerError
 from tracecloak.pipelines.ledger.declarations import check_answered
@@ -21,7 +22,6 @@ from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.past import VERSION
 from tracecloak.pipelines.ledger.table import TABLE
 from tracecloak.pipelines.runners.names import is_local
-from tracecloak.schemas.errors import UsageError
 
 _LOCK_SECONDS = 5.0
 _KEY = "0" * 64  # a fingerprint that no key has
@@ -29,16 +29,12 @@ _KEY = "0" * 64  # a fingerprint that no key has
 
 def look_at_ledger(setting: Setting) -> Iterator[Said]:
     """Looks whether the ledger can be read and written, and goes with the key store."""
-    config = setting.config
     ledger = setting.ledger
     if ledger is None:
         yield "ok", "there is none yet, and the first run begins it, as new_ledger says"
         return
-    if not ledger.is_shared and not is_local(config.runner):
-        raise UsageError(
-            f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
-            "URL of a shared database with ledger"
-        )
+    if not ledger.is_shared and not is_local(setting.config.runner):
+        raise out_of_reach(setting.config.runner)
     database = Database(ledger.url, _LOCK_SECONDS)
     # A transaction that may write, and writes nothing: it waits for who holds the lock.
     database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)

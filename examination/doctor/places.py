@@ -43,7 +43,10 @@ def look_at_output(setting: Setting) -> Iterator[Said]:
             require_writable(name, folder)
             yield "ok", f"{name} can be written"
         else:
-            yield "ok", f"{name} is on a file system that is known; whether it takes files is tried"
+            yield (
+                "ok",
+                f"{name} is on a known file system; the run tries whether it takes files",
+            )
 
 
 def look_at_staging_area(setting: Setting) -> Iterator[Said]:
@@ -74,8 +77,8 @@ def look_at_disk(setting: Setting) -> Iterator[Said]:
         free, status = shutil.disk_usage(there).free, os.statvfs(there)
         mend = f"on the disk of {name}; free some, or name a folder on another disk with {name}"
         if free < _LEAST_BYTES:
-            raise TracecloakError(f"less than 64 MiB are free {mend}")
-        if status.f_files and status.f_favail < _LEAST_FILES:
+            yield "failure", f"less than 64 MiB are free {mend}"
+        elif status.f_files and status.f_favail < _LEAST_FILES:
             yield "failure", f"fewer than 1,000 further files have room {mend}"
         elif free < _USUAL_BYTES:
             yield "warning", f"less than 1 GiB is free {mend}"

@@ -111,7 +111,7 @@ class Setting:
             if config.accounts is not None:
                 from tracecloak.pipelines.ledger.accounts import load_accounts
 
-                accounts = load_accounts(config.accounts)
+                accounts = load_accounts(config.accounts, config.account)
             return Ledger(url, accounts, _PATIENCE_SECONDS)
         except TracecloakError as error:
             return error

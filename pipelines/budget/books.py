@@ -16,12 +16,7 @@ from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation, windowed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.schemas.errors import (
-    BudgetExhausted,
-    ReleaseTaken,
-    TracecloakError,
-    UsageError,
-)
+from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

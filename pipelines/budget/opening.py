@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.accounts import Account
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
-
 _L = TypeVar("_L", bound=Ledger)
 
 
@@ -90,23 +89,23 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
     if config.accounts is not None:
         from tracecloak.pipelines.ledger.accounts import load_accounts
 
-        accounts = load_accounts(config.accounts)
-        if config.account not in accounts:
-            raise UsageError(
-                f"account {config.account!r} is not in {config.accounts}; name one of "
-                f"{', '.join(sorted(accounts))}"
-            )
+        accounts = load_accounts(config.accounts, config.account)
     if config.ledger is None and config.new_ledger:
         store.make_ledger_file()
     url = config.ledger or store.ledger_url
     ledger = _with_cases(Ledger(url, accounts, new=config.new_ledger, store=store))
     if not ledger.is_shared and not is_local(config.runner):
-        raise UsageError(
-            f"runner {config.runner} leaves this machine, and an SQLite ledger does not; give the "
-            "URL of a shared database with ledger"
-        )
+        raise out_of_reach(config.runner)
     ledger.check_remembered()
     return ledger
+
+
+def out_of_reach(runner: str) -> UsageError:
+    """Returns the error that a ledger is on this machine, and the run is not."""
+    return UsageError(
+        f"runner {runner} leaves this machine, and an SQLite ledger does not; give the "
+        "URL of a shared database with ledger"
+    )
 
 
 def officers_ledger(

@@ -80,11 +80,11 @@ class Account:
                 )
 
 
-def load_accounts(path: str | Path) -> dict[str, Account]:
-    """Returns the accounts of a file by name; see the module for its form.
+def load_accounts(path: str | Path, payer: str | None = None) -> dict[str, Account]:
+    """Returns the accounts of a file by name, a payer among them; see the module for its form.
 
     Raises:
-        UsageError: The file cannot be read, a key is unknown, missing, given twice or wrong.
+        UsageError: It cannot be read or lacks the payer; a key is unknown, missing, twice or wrong.
     """
     try:
         with open(path, "rb") as stream:
@@ -96,9 +96,14 @@ def load_accounts(path: str | Path) -> dict[str, Account]:
             f"accounts file {str(path)!r} is no YAML that can be read: {error}"
         ) from None
     try:
-        return _accounts(body)
+        accounts = _accounts(body)
     except UsageError as error:
         raise UsageError(f"accounts file {str(path)!r}: {error}") from None
+    if payer is not None and payer not in accounts:
+        raise UsageError(
+            f"account {payer!r} is not in {path}; name one of {', '.join(sorted(accounts))}"
+        )
+    return accounts
 
 
 def _accounts(body: Any) -> dict[str, Account]:

@@ -34,9 +34,9 @@ class OperatorConfig(pydantic.BaseModel):
     """Address that the metrics are sent to every minute by OpenTelemetry's protocol, such as
     http://127.0.0.1:4318/v1/metrics; by default none."""
     stuck_after: Duration | None = None
-    """How long a step may be due without being published before the stream ends with exit code 10,
-    so that it is started again; after three starts stuck at one step it stays down. By default it
-    waits for as long as it takes."""
+    """How long a step may be due, with no more messages read on, before the stream ends with exit
+    code 10, so that it is started again; after three starts stuck at one step it stays down. By
+    default it waits for as long as it takes."""
 
     @property
     def is_watched(self) -> bool:

@@ -207,7 +207,7 @@ def _watched(
     config: ReleaseConfig, lineage: str | None
 ) -> AbstractContextManager[Callable[[str], None]]:
     """Returns what sends the events of a window, if they go anywhere; see `lineage_sent`."""
-    if lineage is None:
+    if not lineage:
         return nullcontext(_LOG.debug)
     from tracecloak.pipelines.windows.watched import lineage_sent
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -26,8 +25,11 @@ from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.postgresql import PostgreSql, postgresql
 from tests.engines.processes import free_port
 from tests.engines.skipping import or_skip
-from tests.support.killed_streams import PERIOD_SECONDS, body, flags
+from tests.support.killed_streams import PERIOD_SECONDS, body, flags, n_cases, steps
 from tests.support.rights import drop_overrides
+from tests.support.small_disk import small_disk
+
+__all__ = ["small_disk"]  # a fixture
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 SEEN_SECONDS = 60.0
@@ -76,9 +78,9 @@ class Watched:
                 preexec_fn=drop_overrides,  # so that rights of folders count for root, too
             )
 
-    def send(self, case: int) -> None:
+    def send(self, case: int, partition: int = 0) -> None:
         for number in (0, 1, 2):
-            self.producer.produce(self.topic, body(case, number))
+            self.producer.produce(self.topic, body(case, number), partition=partition)
         assert self.producer.flush(30) == 0
 
     def reasons(self) -> list[str] | None:
@@ -123,17 +125,6 @@ def watched(
         stream.process.wait()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    words = ("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place))
-    if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("no disk can be mounted here")
-    yield place
-    subprocess.run(("umount", "--lazy", str(place)), check=True)
-
-
 def test_a_broker_that_stops_and_comes_back(tmp_path: Path, broker: KafkaBroker) -> None:
     with watched(tmp_path, broker) as stream:
         stream.until_ready()
@@ -152,9 +143,14 @@ def test_a_partition_that_is_added_is_read_and_nothing_has_to_be_mended(
         stream.until_ready()
         client = AdminClient({"bootstrap.servers": broker.servers})
         client.create_partitions([NewPartitions(stream.topic, 2)])[stream.topic].result(10)
+        # One that knows the topic learns of a partition minutes later.
+        stream.producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
         for case in range(1, 5):
-            stream.send(case)
-        time.sleep(2 * PERIOD_SECONDS)
+            stream.send(case, partition=1)
+        end = time.monotonic() + SEEN_SECONDS
+        while not steps(tmp_path) or n_cases(tmp_path) < 5:
+            assert time.monotonic() < end, stream.reasons()
+            time.sleep(0.5)
         stream.until_ready(SEEN_SECONDS)
 
 

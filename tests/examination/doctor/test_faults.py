@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -24,13 +23,14 @@ from tests.support.doctor import faults
 from tests.support.postgres import database, server
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.rights import as_ordinary_user
+from tests.support.small_disk import small_disk
 from tracecloak.examination.doctor import ledgers, setting
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
-__all__ = ["database", "server"]  # fixtures
+__all__ = ["database", "server", "small_disk"]  # fixtures
 
 NAMES = ("A", "B", "C", "D")
 
@@ -164,6 +164,13 @@ def _cap_below(house: House) -> None:
     house.set(accounts=str(house.folder / "accounts.yaml"))
 
 
+def _account_not_in_file(house: House) -> None:
+    (house.folder / "accounts.yaml").write_text(
+        "accounts:\n  other: {unit: case, epsilon: 3, delta: null}\n"
+    )
+    house.set(accounts=str(house.folder / "accounts.yaml"))
+
+
 def _withdrawn(house: House) -> None:
     flags = (
         "--output",
@@ -221,6 +228,7 @@ PLANTED: list[tuple[Plant, str, int, str]] = [
     (_ledger_of_last_week, "ledger", 6, "older backup"),
     (_ledger_changed, "ledger", 6, "ledger verify"),
     (_cap_below, "budget", 4, "epsilon cap 1.5"),
+    (_account_not_in_file, "ledger", 2, "is not in"),
     (_withdrawn, "release", 2, "choose another release_id"),
     (_of_another_store, "release", 2, "another key store"),
     (_signing_key_gone, "keys", 2, "gone.pem"),
@@ -286,17 +294,6 @@ def test_a_disk_that_takes_nothing_is_told_by_a_probe(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert line.exit_code == 6 and "staging_area" in line.text
     assert not (house.folder / "_incomplete-out").exists()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "small"
-    place.mkdir()
-    words = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place))
-    if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("no disk can be mounted here")
-    yield place
-    subprocess.run(("umount", str(place)), check=True)
 
 
 def test_a_disk_that_is_nearly_full_is_told(house: House, small_disk: Path) -> None:
