@@ -19,7 +19,7 @@ EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
     "azure": ["apache-beam[azure]>=2.77,<2.78"],
     "delta": ["deltalake>=1.6,<2"],
-    "embedding": ["gensim>=4.3,<5"],
+    "embedding": ["gensim>=4.3,<5; python_version < '3.14'"],  # it has no wheel for a newer one
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
     "iceberg": ["pyiceberg[pyarrow,pyiceberg-core,sql-sqlite]>=0.12,<0.13"],
     "kafka": ["confluent-kafka>=2.12,<3"],
@@ -96,7 +96,7 @@ setup(
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
-        *(f"Programming Language :: Python :: {version}" for version in ("3.11", "3.12", "3.13")),
+        *(f"Programming Language :: Python :: {version}" for version in ("3.11", "3.12", "3.13", "3.14")),
         "Topic :: Scientific/Engineering :: Information Analysis",
         "Topic :: Security",
         "Typing :: Typed",

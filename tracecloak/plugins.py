@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.noise.randomness import cell_numbers as cell_numbers
     from tracecloak.anonymizers.noise.release_key import ReleaseKey as ReleaseKey
     from tracecloak.anonymizers.noise.samplers import CellStream as CellStream
+    from tracecloak.anonymizers.rigorous.budget import Sums as Sums
+    from tracecloak.anonymizers.rigorous.counts_part import counts_part as counts_part
     from tracecloak.anonymizers.rigorous.params import Exact as Exact
     from tracecloak.anonymizers.rigorous.params import RigorousParams as RigorousParams
     from tracecloak.anonymizers.rigorous.params import drawable as drawable
     from tracecloak.anonymizers.rigorous.params import guarantee_of as guarantee_of
+    from tracecloak.anonymizers.rigorous.parts_method import PartsMethod as PartsMethod
     from tracecloak.anonymizers.streams.continual import ContinualNoise as ContinualNoise
     from tracecloak.anonymizers.streams.continual import continual_noise as continual_noise
     from tracecloak.anonymizers.streams.count_steps import CountSteps as CountSteps
@@ -99,7 +102,10 @@ else:
             "anonymizers.noise.randomness": "Randomness cell_numbers",
             "anonymizers.noise.release_key": "ReleaseKey",
             "anonymizers.noise.samplers": "CellStream",
+            "anonymizers.rigorous.budget": "Sums",
+            "anonymizers.rigorous.counts_part": "counts_part",
             "anonymizers.rigorous.params": "Exact RigorousParams drawable guarantee_of",
+            "anonymizers.rigorous.parts_method": "PartsMethod",
             "anonymizers.streams.continual": "ContinualNoise continual_noise",
             "anonymizers.streams.count_steps": "CountSteps spent",
             "anonymizers.streams.params": "StreamParams",
