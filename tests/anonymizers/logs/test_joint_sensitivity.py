@@ -32,7 +32,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateLog()
 DAY = 24 * 60 * MINUTE
-FIRST_US = 1_704_067_200_000_000  # 2024-01-01
+# 1970-03-01, which lies in the range that `Fixed` chooses where one is bought.
+FIRST_US = 59 * DAY
 GAPS = (0, MINUTE, 40 * DAY)
 ATTRIBUTES = {
     "org:resource": {"values": ["R1", "R2"]},
@@ -43,8 +44,8 @@ PUBLIC: dict[str, Any] = {
     "epsilon": "1",
     "vocabulary": ("A", "B"),
     "max_trace_length": 6,
-    "first_date": "2024-01-01",
-    "last_date": "2024-12-31",
+    "first_date": "1970-01-01",
+    "last_date": "1970-12-31",
     "l2_clip": "2",
     "n_duration_bins": 4,
     "attributes": ATTRIBUTES,
@@ -104,11 +105,13 @@ OTHERS = {
 }
 # Of one activity and pace: as many counts as there can be are in one cell.
 LONG = Case(tuple(("A", MINUTE * i) for i in range(6)))
+# The same with as much time as there can be on one pair.
+SLOW = Case(tuple(("A", 40 * DAY * i) for i in range(6)))
 
 
 def units_of(max_cases: int) -> Iterator[list[Case]]:
-    """All cases of up to 2 events and a long one; or pairs of some of them."""
-    cases = [LONG]
+    """All cases of up to 2 events and two long ones; or pairs of some of them."""
+    cases = [LONG, SLOW]
     for n in (1, 2):
         for names in itertools.product("ABX", repeat=n):
             for gaps in itertools.product(GAPS, repeat=n - 1):
@@ -117,7 +120,7 @@ def units_of(max_cases: int) -> Iterator[list[Case]]:
     if max_cases == 1:
         yield from ([case] for case in cases)
     else:
-        some = [LONG, *cases[1::5]]
+        some = [LONG, SLOW, *cases[2::5]]
         yield from (list(two) for two in itertools.combinations_with_replacement(some, 2))
 
 
