@@ -14,6 +14,13 @@ def _version() -> str:
     return str(version)
 
 
+def _long_description() -> str:
+    """The README as an index shows it, beside which there is no file to link or to draw."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    without_picture = re.sub(r"!\[[^]]*\]\([^)]*\)\n\n\*[^*]*\*\n\n", "", text)
+    return re.sub(r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", without_picture)
+
+
 # What one command, runner or method needs, each by the name to install it by.
 EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
@@ -69,6 +76,7 @@ DEVELOPMENT = [
     "r4pm>=0.6",
     "ruff>=0.6",
     "setuptools>=77",  # tests read what this file gives it
+    "twine>=6",  # checks the distributions as an index does
     "types-PyYAML",
     "types-jsonschema",
 ]
@@ -77,7 +85,7 @@ setup(
     name="tracecloak",
     version=_version(),
     description="Anonymises process-mining event logs with Apache Beam",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=_long_description(),
     long_description_content_type="text/markdown",
     author="The tracecloak authors",
     license="Apache-2.0",
@@ -96,7 +104,7 @@ setup(
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
-        *(f"Programming Language :: Python :: {version}" for version in ("3.11", "3.12", "3.13", "3.14")),
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)),
         "Topic :: Scientific/Engineering :: Information Analysis",
         "Topic :: Security",
         "Typing :: Typed",

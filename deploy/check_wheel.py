@@ -1,9 +1,10 @@
 """Builds the distributions, and tries the wheel where nothing else is.
 
 `python -m deploy.check_wheel` builds the sdist and the wheel of the files of the checkout, and a
-second wheel of the sdist; the wheels must hold every file of the package's folders that git knows,
-as `tracecloak/…`, and nothing else. The wheel is then installed in a fresh environment and used in
-a folder in which somebody else has packages with the names of our folders.
+second wheel of the sdist. Both distributions are checked as an index checks them, and the wheels
+must hold every file of the package's folders that git knows, as `tracecloak/…`, and nothing else.
+The wheel is then installed in a fresh environment and used in a folder in which somebody else has
+packages with the names of our folders.
 """
 
 from __future__ import annotations
@@ -89,6 +90,20 @@ def _build(source: Path, folder: Path, *forms: str) -> None:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"the build of {' '.join(forms)} failed:\n{done.stderr[-4000:]}")
+
+
+def check_index(folder: Path) -> None:
+    """Asks of the distributions what a package index asks: metadata, and a README that renders.
+
+    Raises:
+        SystemExit: One would be refused.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *sorted(folder.iterdir())],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"an index would refuse the distributions:\n{done.stdout[-4000:]}")
 
 
 def _contents(wheel: Path) -> dict[str, bytes]:
@@ -247,6 +262,7 @@ def main() -> None:
         temporary = Path(name)
         names = copied(temporary / "source")
         wheel = built(temporary / "source", folder, temporary)
+        check_index(folder)
         check_contents(wheel, names, temporary / "source")
         check_use(environment(wheel, temporary / "venv"), temporary / "elsewhere")
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -16,7 +16,9 @@ import nbformat
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
-_NEEDS = {"pandas": "pandas", "pm4py": "pm4py"}
+_NEEDS = {"analyst": "pandas", "engineer": "pyarrow", "researcher": "pandas"}
+# What they import of ours: the names that others may use.
+_OURS = {"tracecloak", "tracecloak.plugins"}
 _RUN = """
 import json, sys
 names = {"__name__": "__main__"}
@@ -39,6 +41,15 @@ def test_a_notebook_is_valid_and_holds_nothing_of_a_run(path: Path) -> None:
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
     text = "".join("".join(cell["source"]) for cell in body["cells"])
     assert not re.search(r"[\"'(](/|[A-Z]:\\|~)\w", text)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_imports_the_public_names_alone(path: Path) -> None:
+    """Also in what it writes into a file, and runs."""
+    body = json.loads(path.read_text(encoding="utf-8"))
+    text = "".join("".join(cell["source"]) for cell in body["cells"] if cell["cell_type"] == "code")
+    imported = set(re.findall(r"^ *(?:import|from) (tracecloak[.\w]*)", text, re.MULTILINE))
+    assert "tracecloak" in imported <= _OURS
 
 
 @pytest.mark.slow

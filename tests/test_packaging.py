@@ -259,6 +259,15 @@ def test_the_readme_is_short_and_its_picture_is_there() -> None:
     assert pictures and all((ROOT / picture).is_file() for picture in pictures)
 
 
+def test_the_page_of_an_index_links_no_file_and_has_the_words_of_the_readme() -> None:
+    shown = str(SETUP.get_long_description())
+    links = re.findall(r"\]\(([^)]*)\)", shown)
+    assert links and all(link.startswith("https://") for link in links)
+    assert "[" not in re.sub(r"\[[^]]*\]\(|```.*?```", "", shown, flags=re.DOTALL)
+    for words in ("your first release", "`pip install .`", "## What it promises"):
+        assert words in shown
+
+
 def test_the_version_of_a_checkout_and_an_editable_install_is_that_of_its_sources(
     tmp_path: Path,
 ) -> None:

@@ -30,6 +30,7 @@ IN_CI = (
     "test_an_error_on_flink_is_told_as_everywhere_and_nothing_is_released",
     "tests/pipelines/runners/test_failures.py",
     "tests/statistical/test_audit_controls.py::test_right_noise_is_passed",
+    "tests/test_notebooks.py",
 )  # fmt: skip
 
 
