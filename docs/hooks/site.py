@@ -103,7 +103,10 @@ def navigation(nav: Any) -> Any:
     """Returns a navigation with the pages of each folder of pages in place of the folder."""
     folders = {
         _METHODS: [_METHODS + name for name, _ in methods.pages()],
-        _RESULTS: [results.INDEX, *(_RESULTS + name for name, _ in results.pages())],
+        _RESULTS: [
+            results.INDEX,
+            *(_RESULTS + name for name, _ in results.pages() if name != results.BOARD),
+        ],
     }
 
     def with_pages(part: Any) -> Any:

@@ -58,7 +58,8 @@ def test_the_share_is_that_of_a_search_case_by_case(
 
 def test_ten_of_many_events_are_known_and_the_same_ten_each_time() -> None:
     """Two cases differ in the last of 40 events: who knows ten of them knows it in a quarter."""
-    first, second = ((tuple((1 + i % 3, i) for i in range(39)) + ((code, 40),)) for code in (1, 2))
+    beginning = [(1 + i % 3, i) for i in range(39)]
+    first, second = ((*beginning, (code, 40)) for code in (1, 2))
     known, again = (SingledOut(table([first, second]), "relative") for _ in range(2))
     share = known.share(table([first, second]))
     assert share == pytest.approx(0.25, abs=0.05)
