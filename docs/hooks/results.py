@@ -22,7 +22,7 @@ FILE = Path(__file__).parents[1] / "results" / "comparison.json"
 # The page whose tables are made, and where each stands in it.
 INDEX = "results/index.md"
 # The page of charts, as `tracecloak compare` writes it.
-BOARD = "board.html"
+BOARD = "results/board.html"
 _SUMMARY = "<!-- table of comparison.json: at a glance -->"
 _LOGS = "<!-- table of comparison.json: the logs -->"
 _MEASURES = "<!-- table of comparison.json: what is measured -->"
@@ -47,9 +47,8 @@ def comparison() -> Results:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yields the name of each log's page, and its text; and the board."""
+    """Yields the name of each log's page, and its text."""
     results = comparison()
-    yield BOARD, board(results).decode()
     for log in results.logs:
         lines = (
             f"# {log.name}",
@@ -59,6 +58,11 @@ def pages() -> Iterator[tuple[str, str]]:
             *log_lines(results, log, "## Epsilon"),
         )
         yield f"{log.name}.md", "\n".join(lines) + "\n"
+
+
+def charts() -> str:
+    """Returns the board: a page by itself, and none of the site's own."""
+    return board(comparison()).decode()
 
 
 def with_tables(markdown: str) -> str:

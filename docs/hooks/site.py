@@ -59,9 +59,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the generated pages, and the schemas to download."""
+    """Adds the generated pages, the board, and the schemas to download."""
     for path, text in generated():
         files.append(File.generated(config, path, content=text))
+    files.append(File.generated(config, results.BOARD, content=results.charts()))
     for path in sorted(schemas.FILES.iterdir()):
         if path.suffix in (".json", ".avsc"):
             files.append(File.generated(config, f"reference/{path.name}", abs_src_path=str(path)))
@@ -103,10 +104,7 @@ def navigation(nav: Any) -> Any:
     """Returns a navigation with the pages of each folder of pages in place of the folder."""
     folders = {
         _METHODS: [_METHODS + name for name, _ in methods.pages()],
-        _RESULTS: [
-            results.INDEX,
-            *(_RESULTS + name for name, _ in results.pages() if name != results.BOARD),
-        ],
+        _RESULTS: [results.INDEX, *(_RESULTS + name for name, _ in results.pages())],
     }
 
     def with_pages(part: Any) -> Any:

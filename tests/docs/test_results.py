@@ -26,7 +26,7 @@ from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = results.comparison()
 PAGES = {path: text for path, text in site.generated() if path.startswith("results/")}
-BOARD = PAGES.pop("results/board.html")
+BOARD = results.charts()
 
 
 def rows_of(text: str) -> Iterator[list[str]]:

@@ -25,7 +25,8 @@
 
   // --- What was chosen ---------------------------------------------------------------------------
 
-  const chosen = {};
+  // Epsilon 1 first, where it is there: at the ends of a range little differs.
+  const chosen = { epsilon: "1" };
 
   const select = (name, label, options, redraw) => {
     const before = chosen[name];
@@ -118,7 +119,7 @@
         width: Math.max(300, Math.min(640, width)),
         height: 64 + 24 * rows.length,
         marginLeft: 136,
-        marginRight: 52,
+        marginRight: 56,
         marginBottom: 44,
         x: { label: measures[measure].title, labelOffset: 40, grid: true, ticks: 4, ...scaled(measure) },
         y: { axis: null, domain: rows.map((row) => row.name) },
@@ -141,7 +142,7 @@
             title: (row) => `${row.name}: ${spread(row.figures[measure])}, of ${row.n}`,
           }),
           Plot.text(rows, {
-            y: "name", frameAnchor: "right", dx: 6, textAnchor: "start", fill: "currentColor",
+            y: "name", frameAnchor: "right", dx: 10, textAnchor: "start", fill: "currentColor",
             text: (row) => number(median(row, measure)),
           }),
         ],
@@ -216,10 +217,11 @@
   // All methods on all logs at one epsilon: one of them, or the best of each log, stands out.
   const byLog = (epsilon, kind, measure, method) => {
     const dots = logs.flatMap((log) => {
-      const rows = rowsOf(log, epsilon, kind).filter((row) => median(row, measure) !== null);
+      const rows = rowsOf(log, epsilon, kind);
       const methods = rows.filter((row) => row.group === "method");
       const first = methods.length === 1 ? methods : best(rows, measure, log);
-      return rows.map((row) => ({
+      const known = rows.filter((row) => median(row, measure) !== null);
+      return known.map((row) => ({
         log: log.name,
         group: row.group,
         name: row.name,
@@ -381,7 +383,7 @@
     place("chosen").textContent =
       `${log.name}: ${log.n_cases.toLocaleString("en-US")} cases, ${log.n_events.toLocaleString("en-US")} events, ` +
       `${log.n_variants.toLocaleString("en-US")} variants, ${log.n_activities} activities; cases are cut at ${log.max_trace_length} events. ` +
-      `At epsilon ${epsilon} a guess of 50 % that some case is in the log becomes ${percent(after)} at most, but for delta.`;
+      `At epsilon ${epsilon} a guess of 50 % that some case is in the log becomes ${percent(after)} at most, delta aside.`;
     const at = `${log.name}, ${kind.title}, epsilon ${epsilon}`;
     byMethod("by-method", measure, rows, log, `${measures[measure].title}: ${at}`);
     const measured = data.disclosure.filter((one) => kind.measures.includes(one));
