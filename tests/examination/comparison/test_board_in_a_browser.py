@@ -53,7 +53,13 @@ def with_disclosure() -> Results:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("boards")
-    for name, compared in {"recorded": RECORDED, "disclosed": with_disclosure()}.items():
+    empty = RECORDED.logs[0].model_copy(update={"releases": (), "lines": ()})
+    boards = {
+        "recorded": RECORDED,
+        "disclosed": with_disclosure(),
+        "empty": RECORDED.model_copy(update={"logs": (empty,), "recorded": ()}),
+    }
+    for name, compared in boards.items():
         (place / f"{name}.html").write_bytes(board(compared))
     return place
 
@@ -185,6 +191,7 @@ def test_disclosure_stands_beside_utility_in_the_same_order(opened: Open) -> Non
 
 
 def test_what_is_missing_is_said(opened: Open) -> None:
+    assert "the time was short" in opened("empty").locator("#chosen").text_content()
     page = opened("disclosed")
     choose(page, EPSILON, "0.1")
     said = page.locator("#figures p").all_text_contents()

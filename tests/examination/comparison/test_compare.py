@@ -9,8 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pydantic
 import pytest
 
 from tests.support.keys import release_key
@@ -278,6 +280,27 @@ def test_methods_without_a_true_epsilon_stand_apart_with_what_holds(log: Path) -
     for section in ("add", "cite", "measured"):
         assert f'<h2 id="{section}">' in text
     assert "@misc{tracecloak-board," in text and "{{The tracecloak authors}}" in text
+
+
+def test_a_method_of_others_without_an_example_is_named_all_the_same(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a page that fails at its end, when all is computed."""
+
+    class Params(pydantic.BaseModel):
+        k: int
+
+    other = SimpleNamespace(
+        Params=Params,
+        examples=({},),
+        summary="hides cases",
+        guarantee_kind="syntactic",
+        guarantee=None,
+    )
+    monkeypatch.setattr("tracecloak.examination.comparison.report.METHODS", {"other": other})
+    assert run(log, "--methods", "privtree", "--epsilons", "1", "--repetitions", 1) == 0
+    text = (log.parent / "page.html").read_text(encoding="utf-8")
+    assert "<tr><td>other</td><td>hides cases</td><td>syntactic</td></tr>" in text
 
 
 def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:

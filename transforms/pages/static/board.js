@@ -398,6 +398,10 @@
     bestOf(kind, measure);
   };
 
+  if (!data.kinds.length) {
+    place("chosen").textContent = "Nothing was released: the time was short. The same command goes on.";
+    return;
+  }
   redraw();
   let width = innerWidth;
   addEventListener("resize", () => {
