@@ -17,7 +17,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
 from tracecloak.examination.comparison.recorded import caveat, recordings, source_of
-from tracecloak.examination.comparison.results import DISCLOSURE, LogResults, Results
+from tracecloak.examination.comparison.results import COLUMNS, DISCLOSURE, LogResults, Results
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.transforms.pages.page import Page, rendered
 
@@ -58,6 +58,7 @@ def board(results: Results) -> bytes:
     """Returns the page."""
     kinds = [kind for kind in KINDS if any(_names(results, kind))]
     measured = {name for kind in kinds for name in results.columns(kind)}
+    asked = {name for kind in kinds for name in COLUMNS[kind]}
     legend = [one for one in MEASURES.values() if one.name in measured]
     context = {
         "internal": INTERNAL,
@@ -65,7 +66,7 @@ def board(results: Results) -> bytes:
         "baseline": BASELINE,
         "apart": list(_apart()),
         "legend": legend,
-        "unmeasured": [MEASURES[name] for name in DISCLOSURE if name not in measured],
+        "unmeasured": [MEASURES[name] for name in DISCLOSURE if name in asked - measured],
         "recorded": [(name, caveat(name)) for name in results.recorded],
     }
     data = {
