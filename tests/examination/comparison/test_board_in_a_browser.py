@@ -46,7 +46,9 @@ def with_disclosure() -> Results:
         releases[5] = releases[5].model_copy(
             update={"figures": {}, "n_releases": 0, "refused": "epsilon is too small"}
         )
-        logs.append(log.model_copy(update={"releases": (*releases[:10], *releases[11:])}))
+        of_log = {**log.of_log, "singled_out": 0.25}
+        changes = {"releases": (*releases[:10], *releases[11:]), "of_log": of_log}
+        logs.append(log.model_copy(update=changes))
     return RECORDED.model_copy(update={"logs": tuple(logs)})
 
 
@@ -180,7 +182,8 @@ def test_disclosure_stands_beside_utility_in_the_same_order(opened: Open) -> Non
     for figure in ("#by-method", "#disclosed"):
         texts = page.locator(f"{figure} svg text").all_text_contents()
         assert [text for text in texts if text in METHODS] == methods
-    assert "in the same order; less is better" in page.locator("#disclosed").text_content()
+    said = page.locator("#disclosed").text_content()
+    assert "in the same order; less is better; the log itself has 0.250" in said
     assert page.locator("#disclosed-in-time").is_hidden()
     choose(page, KIND, "log")
     assert "nothing was measured" in page.locator("#disclosed").text_content()

@@ -111,23 +111,23 @@
     }
     const low = (row) => row.figures[measure][1];
     const high = (row) => row.figures[measure][2];
-    const ownOfLog = log.of_log[measure];
+    // What the log itself has is worth a line where that need not be the best.
+    const isLined = measures[measure].better === "log" || data.disclosure.includes(measure);
+    const ofLog = (isLined && log.of_log[measure]) ?? false;
     draw(
       id,
-      `${caption}; ${measures[measure].better === "log" && ownOfLog !== undefined ? `the log itself has ${number(ownOfLog)}` : words(measure)}`,
+      `${caption}; ${words(measure)}${ofLog === false ? "" : `; the log itself has ${number(ofLog)} (dashed line)`}`,
       (width) => ({
         width: Math.max(300, Math.min(640, width)),
         height: 64 + 24 * rows.length,
         marginLeft: 136,
         marginRight: 56,
         marginBottom: 44,
-        x: { label: measures[measure].title, labelOffset: 40, grid: true, ticks: 4, ...scaled(measure) },
+        x: { label: measures[measure].title, labelOffset: 40, grid: true, ticks: width < 420 ? 2 : 4, ...scaled(measure) },
         y: { axis: null, domain: rows.map((row) => row.name) },
         marks: [
           Plot.axisY({ label: null, tickSize: 0, lineWidth: 10.5 }),
-          ...(measures[measure].better === "log" && ownOfLog !== undefined
-            ? [Plot.ruleX([ownOfLog], { stroke: QUIET, strokeDasharray: "4 4" })]
-            : []),
+          ...(ofLog === false ? [] : [Plot.ruleX([ofLog], { stroke: QUIET, strokeDasharray: "4 4" })]),
           Plot.ruleY(rows, {
             y: "name", x1: low, x2: high, stroke: colour, strokeWidth: 7, strokeOpacity: 0.35,
           }),
