@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 SOAK_SOURCE ?= pubsub
 
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
-  bench bench-scale comparison schema oldest check-wheel release clean
+  bench bench-scale board schema oldest check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
@@ -143,25 +143,28 @@ bench: .venv/dev $(CORE)
 bench-scale: .venv/dev $(CORE)
 	$(BIN)/python -m tests.benchmarks.scale $(SCALE) --json $(BENCH_JSON)
 
-# docs/results/comparison.json, of which the site's pages of results are made: methods and peers at
-# the same true epsilon on public research logs, which are not part of the project; about an hour. A
-# run that was cut off goes on where it was. Private-PGM is compared where
-# its library is: .venv/bin/pip install mbi, then make comparison
-# COMPARISON_PEERS=travas,private-pgm,palsyn. Mined models take seconds a release: COMPARISON_MORE='--mine 1'.
-COMPARISON_LOGS ?= sepsis.xes.gz,coselog_receipt.xes.gz,unrineweginfectie.xes.gz,bpic2013_closed.xes.gz,bpic2013_incidents.xes.gz,traffic_fines.parquet,hospital_billing.parquet,bpic2012.xes.gz
-COMPARISON_PEERS ?= travas,palsyn
-COMPARISON_EPSILONS ?= 0.1,0.5,1,2,4
-COMPARISON_REPETITIONS ?= 10
-COMPARISON_RESULTS ?= docs/results/comparison.json
-comparison: .venv/dev $(CORE)
+# The board: methods and peers at the same true epsilon on every log of the folder that
+# TRACECLOAK_LOGS names, in XES or Parquet; public research logs are not part of the project. It writes
+# build/board/board.html, and docs/results/comparison.json, of which the site's pages of results are
+# made. A log has BOARD_MINUTES; the same command goes on where it was, until nothing is missing. Of
+# one log alone, whose releases later runs find: make board BOARD_LOGS=sepsis.xes.gz. Private-PGM is
+# compared where its library is: .venv/bin/pip install mbi, then make board
+# BOARD_PEERS=travas,private-pgm,palsyn. Mined models take seconds a release: BOARD_MORE='--mine 1'.
+BOARD_LOGS ?= $(shell cd "$(TRACECLOAK_LOGS)" && ls | grep -E '\.(xes|xes\.gz|parquet)$$' | paste -sd, -)
+BOARD_PEERS ?= travas,palsyn
+BOARD_EPSILONS ?= 0.1,0.5,1,2,4
+BOARD_REPETITIONS ?= 10
+BOARD_MINUTES ?= 10
+BOARD_RESULTS ?= docs/results/comparison.json
+board: .venv/dev $(CORE)
 	test -n "$(TRACECLOAK_LOGS)"  # names the folder of the logs
-	mkdir -p build/comparison
+	mkdir -p build/board
 	cd "$(TRACECLOAK_LOGS)" && "$(CURDIR)/$(BIN)/tracecloak" compare \
-	  --log $(COMPARISON_LOGS) \
-	  --epsilons $(COMPARISON_EPSILONS) --delta 1e-6 --repetitions $(COMPARISON_REPETITIONS) \
-	  --peers $(COMPARISON_PEERS) $(COMPARISON_MORE) \
-	  --output "$(CURDIR)/build/comparison/comparison.md"
-	cp build/comparison/comparison.json $(COMPARISON_RESULTS)
+	  --log $(BOARD_LOGS) \
+	  --epsilons $(BOARD_EPSILONS) --delta 1e-6 --repetitions $(BOARD_REPETITIONS) \
+	  --peers $(BOARD_PEERS) --max_minutes $(BOARD_MINUTES) $(BOARD_MORE) \
+	  --output "$(CURDIR)/build/board/board.html"
+	$(if $(filter file,$(origin BOARD_LOGS)),cp build/board/board.json $(BOARD_RESULTS))
 
 # The sdist and the wheel, in build/dist, and the wheel used where nothing else is.
 check-wheel: .venv/dev $(CORE)

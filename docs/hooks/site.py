@@ -59,9 +59,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the generated pages, and the schemas to download."""
+    """Adds the generated pages, the board, and the schemas to download."""
     for path, text in generated():
         files.append(File.generated(config, path, content=text))
+    files.append(File.generated(config, results.BOARD, content=results.charts()))
     for path in sorted(schemas.FILES.iterdir()):
         if path.suffix in (".json", ".avsc"):
             files.append(File.generated(config, f"reference/{path.name}", abs_src_path=str(path)))

@@ -21,8 +21,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--output",
         required=True,
-        help="Markdown page to write; its results go to .json beside it, and rows to .jsonl, where "
-        "those that are there are kept",
+        help="page of charts to write, which ends in .html; its results go to .json beside it, and "
+        "rows to .jsonl, where those that are there are kept",
     )
     parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
     parser.add_argument(
@@ -42,6 +42,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
     )
     parser.add_argument(
+        "--max_minutes",
+        type=float,
+        help="of each log, after which no release of it is begun; the same command goes on where "
+        "it was (default: no end)",
+    )
+    parser.add_argument(
         "--mine",
         type=int,
         nargs="?",
@@ -54,7 +60,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 
 def run(given: Given) -> int:
-    """Compares, and writes a page, its results and its rows."""
+    """Compares, and writes a page of charts, its results and its rows."""
     from tracecloak.examination.comparison import compare, report, results
     from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
     from tracecloak.examination.comparison.original import Original
@@ -67,8 +73,8 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     command = report.command_line(flags)
     page = file_to_write("output", flags.pop("output"))
-    if page.suffix in (".json", ".jsonl"):
-        raise UsageError(f"output {page.name!r} is a Markdown page: let its name end in .md")
+    if page.suffix != ".html":
+        raise UsageError(f"output {page.name!r} is a page of HTML: let its name end in .html")
     summary, rows = page.with_suffix(".json"), page.with_suffix(".jsonl")
     inputs = listed(flags.pop("log"))
     methods = flags.pop("methods", None)
@@ -80,6 +86,7 @@ def run(given: Given) -> int:
         "delta": flags.pop("delta", compare.DEFAULT_DELTA),
         "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
         "mined": flags.pop("mine", 0),
+        "max_minutes": flags.pop("max_minutes", None),
     }
     names = [Path(path).name.split(".")[0] for path in inputs]
     compare.check(names, chosen, **settings)
@@ -91,10 +98,10 @@ def run(given: Given) -> int:
     with showing_progress(given.form):
         made = compare.run(comparison, rows)
         compared = results.results_of(comparison, made, command, recorded_peers(peers))
-        lines = report.markdown_lines(compared)
-        for path, text in ((summary, compared.to_text()), (page, "\n".join(lines) + "\n")):
+        texts = {summary: compared.to_text().encode(), page: report.board(compared)}
+        for path, text in texts.items():
             keep_private(path)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text)
     shown = [
         ("page", f"{page} (not private: for the operator only)"),
         ("results", f"{summary}, what the page is made of"),

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tracecloak.examination.comparison.contenders import Contender, Outcome
+from tracecloak.examination.comparison.contenders import Cell, Contender, Outcome
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure import measures
 from tracecloak.examination.measure.bootstrap import bootstrap
@@ -64,6 +64,7 @@ def check(
     delta: str = DEFAULT_DELTA,
     repetitions: int = DEFAULT_REPETITIONS,
     mined: int = 0,
+    max_minutes: float | None = None,
 ) -> None:
     """Checks what is known of a comparison before its logs are read, which can take long.
 
@@ -74,6 +75,7 @@ def check(
         delta: See there.
         repetitions: See there.
         mined: See there.
+        max_minutes: See there.
 
     Raises:
         UsageError: One of them is out of range, a name comes twice, or a library that is needed is
@@ -83,6 +85,8 @@ def check(
         raise UsageError(f"repetitions must be at least 1, got {repetitions}")
     if mined < 0:
         raise UsageError(f"mine must be at least 0, got {mined}")
+    if max_minutes is not None and not 0 < max_minutes <= 10**6:
+        raise UsageError(f"max_minutes must be above 0 and at most 10^6, got {max_minutes:g}")
     for what, given in (("log", names), ("epsilons", epsilons)):
         twice = sorted({one for one in given if given.count(one) > 1})
         if twice:
@@ -106,6 +110,8 @@ class Comparison:
         delta: As text; methods that need none spend none.
         repetitions: Releases of each method on each log at each epsilon.
         mined: Of so many of them a process is mined.
+        max_minutes: Of each log, after which no release of it is begun: a public bound on the time
+            that a comparison takes. None: there is no end.
 
     Raises:
         UsageError: As `check` raises it.
@@ -117,6 +123,7 @@ class Comparison:
     delta: str = DEFAULT_DELTA
     repetitions: int = DEFAULT_REPETITIONS
     mined: int = 0
+    max_minutes: float | None = None
 
     def __post_init__(self) -> None:
         check(
@@ -126,95 +133,114 @@ class Comparison:
             self.delta,
             self.repetitions,
             self.mined,
+            self.max_minutes,
         )
 
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
 
-        A row whose method refuses its parameters has `refused` in place of figures: the reason.
+        All methods release once, then all once more, and so on: where the time ends, there is about
+        as much of each. A row whose method refuses its parameters has `refused` in place of
+        figures: the reason.
         """
         known_rows = {_key(row): row for row in known}
         version = code_version()
-        n_cells = len(self.originals) * len(self.methods) * len(self.epsilons)
-        number = 0
-        for original in self.originals:
+        n_cells = len(self.methods) * len(self.epsilons)
+        total = len(self.originals) * self.repetitions * n_cells
+        for number, original in enumerate(self.originals):
             head = {"version": version, **original.identity()}
-            yield from self._lines(original, head, known_rows)
-            for name, method in self.methods.items():
-                for epsilon in self.epsilons:
-                    number += 1
-                    cell = {
-                        **head,
-                        "method": name,
-                        "kind": method.kind,
-                        "epsilon": epsilon,
-                        "delta": method.delta(self.delta),
-                    }
-                    _LOG.info(
-                        "compare: %s, %s, epsilon %s (%d of %d)",
-                        original.name, name, epsilon, number, n_cells,
-                        extra={"stage": "compare", "done": number - 1, "total": n_cells},
-                    )  # fmt: skip
-                    yield from self._of_cell(original, method, cell, known_rows)
-
-    def _lines(
-        self, original: Original, head: Row, known: Mapping[tuple[Any, ...], Row]
-    ) -> Iterator[tuple[Row, bool]]:
-        """The rows of the lines, of which there are as many as repetitions."""
-        for name in LINES:
+            seconds = math.inf if self.max_minutes is None else 60 * self.max_minutes
+            run = _OfLog(original, known_rows, time.monotonic() + seconds, self.mined)
+            cells = [
+                _Cell({**head, "method": name, "kind": method.kind, "epsilon": epsilon,
+                       "delta": method.delta(self.delta)}, method)
+                for name, method in self.methods.items()
+                for epsilon in self.epsilons
+            ]  # fmt: skip
             for repetition in range(self.repetitions):
-                line = {
-                    **head,
-                    "method": name,
-                    "kind": "line",
-                    "epsilon": NO_BUDGET,
-                    "delta": NO_BUDGET,
-                    "repetition": repetition,
-                }
-                before = known.get(_key(line))
-                if before is not None:
-                    yield before, False
-                    continue
-                yield {**line, **_line_figures(original, name, repetition)}, True
+                for line in LINES:
+                    yield from run.line(head, line, repetition)
+                for place, cell in enumerate(cells):
+                    done = (number * self.repetitions + repetition) * n_cells + place
+                    yield from run.release(cell, repetition, done, total)
 
-    def _of_cell(
-        self,
-        original: Original,
-        method: Contender,
-        head: Row,
-        known: Mapping[tuple[Any, ...], Row],
+
+@dataclass
+class _Cell:
+    """One method on one log at one epsilon: what its rows begin with, and what releases it."""
+
+    head: Row
+    method: Contender
+    releasing: Cell | None = None
+    is_refused: bool = False
+
+
+@dataclass(frozen=True)
+class _OfLog:
+    """The releases of one log, up to the end of its time."""
+
+    original: Original
+    known: Mapping[tuple[Any, ...], Row]
+    end: float
+    mined: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no release is begun any more."""
+        return time.monotonic() >= self.end
+
+    def line(self, head: Row, name: str, repetition: int) -> Iterator[tuple[Row, bool]]:
+        """Yields the row of one draw of a line; none where the time is over."""
+        line = {
+            **head,
+            "method": name,
+            "kind": "line",
+            "epsilon": NO_BUDGET,
+            "delta": NO_BUDGET,
+            "repetition": repetition,
+        }
+        before = self.known.get(_key(line))
+        if before is not None:
+            yield before, False
+        elif not self.is_over:
+            yield {**line, **_line_figures(self.original, name, repetition)}, True
+
+    def release(
+        self, cell: _Cell, repetition: int, done: int, total: int
     ) -> Iterator[tuple[Row, bool]]:
-        cell = None
-        for repetition in range(self.repetitions):
-            row = {**head, "repetition": repetition}
-            is_mined = repetition < self.mined and method.kind != "graph"
-            before = known.get(_key(row))
-            if before is not None and ("refused" in before or is_mined <= before["is_mined"]):
-                yield before, False
-                if "refused" in before:
-                    return
-                continue
-            try:
-                cell = cell or method.cell(original, row["epsilon"], row["delta"])
-                begun = time.perf_counter()
-                released = cell.release()
-                seconds = time.perf_counter() - begun
-            except UsageError as error:
-                yield {**row, "refused": str(error)}, True
-                return
-            quality = None
-            if is_mined and released.variants is not None:
-                quality = original.process.of(released.variants, original.vocabulary)
-            yield (
-                {
-                    **row,
-                    **_figures(original, released),
-                    "seconds": seconds,
-                    "is_mined": is_mined,
-                    **_of_model(quality_figures(quality)),
-                },
-                True,
-            )
+        """Yields the row of one release; none after a refusal, or where the time is over."""
+        row = {**cell.head, "repetition": repetition}
+        is_mined = repetition < self.mined and cell.method.kind != "graph"
+        before = self.known.get(_key(row))
+        if cell.is_refused:
+            return
+        if before is not None and ("refused" in before or is_mined <= before["is_mined"]):
+            cell.is_refused = "refused" in before
+            yield before, False
+            return
+        if self.is_over:
+            return
+        _LOG.info(
+            "compare: %s, %s, epsilon %s (%d of %d)",
+            row["log"], row["method"], row["epsilon"], done + 1, total,
+            extra={"stage": "compare", "done": done, "total": total},
+        )  # fmt: skip
+        try:
+            if cell.releasing is None:
+                cell.releasing = cell.method.cell(self.original, row["epsilon"], row["delta"])
+            begun = time.perf_counter()
+            released = cell.releasing.release()
+            seconds = time.perf_counter() - begun
+        except UsageError as error:
+            cell.is_refused = True
+            yield {**row, "refused": str(error)}, True
+            return
+        quality = None
+        if is_mined and released.variants is not None:
+            quality = self.original.process.of(released.variants, self.original.vocabulary)
+        figures = _figures(self.original, released)
+        of_model = _of_model(quality_figures(quality))
+        yield {**row, **figures, "seconds": seconds, "is_mined": is_mined, **of_model}, True
 
 
 def _figures(original: Original, released: Outcome) -> Row:
@@ -259,7 +285,7 @@ def code_version() -> str:
         ValueError: A place that figures depend on has no code: it was moved.
     """
     root = Path(__file__).parents[2]
-    rooms = ("comparison", "experiments", "measure")
+    rooms = ("comparison", "experiments", "linkage", "measure")
     places = ("schemas", "anonymizers", *(f"examination/{room}" for room in rooms))
     digest = hashlib.sha256()
     for place in places:

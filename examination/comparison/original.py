@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.examination.linkage.singled_out import SingledOut
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.case_times import CaseTimes
 from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
@@ -29,6 +30,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, Knowledge
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -116,6 +118,16 @@ class Original:
         return Sequences.of(fifth_of(self.traces.recode(self.vocabulary)))
 
     @cached_property
+    def singled_out(self) -> SingledOut:
+        """What may be known of cases: activities in their order."""
+        return SingledOut(_known_variants(self.variants), "sequence")
+
+    @cached_property
+    def singled_out_in_time(self) -> SingledOut:
+        """What may be known of cases: activities, each with the hours since the case began."""
+        return SingledOut(_known_in_time(self.traces.recode(self.vocabulary)), "relative")
+
+    @cached_property
     def process(self) -> MinedProcess:
         """What mined models are judged by."""
         return MinedProcess(self.variants, self.vocabulary)
@@ -145,6 +157,7 @@ class Original:
                 "edge_relative_error": utility.relative_error(*edges),
                 "next_activity_accuracy": self.next_activity(released),
                 "relative_size": released.n_cases / self.traces.n_cases,
+                "singled_out": self.singled_out.share(_known_variants(released)),
             }
         )
 
@@ -155,7 +168,8 @@ class Original:
 
     def figures_of_times(self, released: TraceBatch) -> Figures:
         """Returns the measures of the times of a released log, in the codes of `vocabulary`."""
-        return checked(self.times.figures(released))
+        in_time = self.singled_out_in_time.share(_known_in_time(released))
+        return checked({**self.times.figures(released), "singled_out_in_time": in_time})
 
     def figures_of_graph(self, released: ReleasedGraph, half_width: float | None) -> Figures:
         """Returns the measures of a released graph and of its intervals.
@@ -184,6 +198,18 @@ class Original:
 def _edges(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> measures.EdgeWeights:
     graph = DirectlyFollows.from_variants(variants, vocabulary)
     return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+
+
+def _known_variants(variants: VariantHistogram) -> CaseTable:
+    words = (variants.codes.astype(np.int64) + 1) << TIME_BITS
+    nothing_sensitive = np.zeros((variants.n_variants, 0), np.int64)
+    return CaseTable(variants.offsets, words, variants.counts, nothing_sensitive)
+
+
+def _known_in_time(traces: TraceBatch) -> CaseTable:
+    words = Knowledge("relative", "activity", "hours").words(traces)
+    ones, nothing_sensitive = np.ones(traces.n_cases, np.int64), np.zeros((traces.n_cases, 0), int)
+    return CaseTable(traces.offsets, words, ones, nothing_sensitive)
 
 
 def _distribution(variants: VariantHistogram) -> measures.VariantDistribution:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from importlib import resources
 from typing import Annotated
@@ -111,32 +111,24 @@ def recorded_at(
     }
 
 
-def source_lines(names: Sequence[str], log: LogResults) -> Iterator[str]:
-    """Yields, for each peer, where its figures on a log are from, or that there are none.
-
-    Args:
-        names: Of recorded peers.
-        log: The log that the page is about.
-    """
-    for name in names:
-        recording = recordings()[name]
-        here = recording.of_log(log)
-        yield ""
-        if not here:
-            logs = ", ".join(sorted({one.log for one in recording.figures}))
-            yield (
-                f"`{name}` cannot run in this process, and no figures of it are recorded for this "
-                f"log: they are for {logs}."
-            )
-            continue
-        runs = ", ".join(f"{one.n_runs} at epsilon {one.epsilon}" for one in here)
-        n_failed = sum(one.n_failed for one in here)
-        failed = f" Trainings that ended in an error of that code: {n_failed}." if n_failed else ""
-        yield (
-            f"`{name}` is recorded, not run here. The releases of this log are {runs}, each of a "
-            f"training of its own, made on {recording.date.isoformat()} by {recording.code}, with "
-            f"{recording.parameters}.{failed} The method is of {recording.paper}."
+def source_of(name: str, log: LogResults) -> str:
+    """Returns where a peer's figures on a log are from, or that there are none, in sentences."""
+    recording = recordings()[name]
+    here = recording.of_log(log)
+    if not here:
+        logs = ", ".join(sorted({one.log for one in recording.figures}))
+        return (
+            f"`{name}` cannot run in this process, and no figures of it are recorded for this "
+            f"log: they are for {logs}."
         )
+    runs = ", ".join(f"{one.n_runs} at epsilon {one.epsilon}" for one in here)
+    n_failed = sum(one.n_failed for one in here)
+    failed = f" Trainings that ended in an error of that code: {n_failed}." if n_failed else ""
+    return (
+        f"`{name}` is recorded, not run here. The releases of this log are {runs}, each of a "
+        f"training of its own, made on {recording.date.isoformat()} by {recording.code}, with "
+        f"{recording.parameters}.{failed} The method is of {recording.paper}."
+    )
 
 
 def caveat(name: str) -> str:

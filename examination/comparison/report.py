@@ -1,50 +1,45 @@
-"""The page of a comparison, as Markdown: tables of medians with quartiles, one for each epsilon.
+"""The page of a comparison, the board: charts of medians and quartiles by log, epsilon and measure.
 
-Variants, logs with times, and graphs stand in tables of their own, each with the lines. All of it
-is made of `results`: the logs are not needed.
+It is made of `results` alone: the logs are not needed. A script of the page (`static/board.js`)
+draws what somebody chooses.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
+import pydantic
+
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.contenders import KINDS, Kind
-from tracecloak.examination.comparison.recorded import (
-    RecordedFigures,
-    caveat,
-    recorded_at,
-    recordings,
-    source_lines,
-)
-from tracecloak.examination.comparison.results import (
-    COLUMNS,
-    LogResults,
-    Quartiles,
-    QuartilesByMeasure,
-    ReleaseFigures,
-    Results,
-)
-from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
-from tracecloak.transforms.pages.text_templates import from_template
+from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
+from tracecloak.examination.comparison.recorded import caveat, recordings, source_of
+from tracecloak.examination.comparison.results import COLUMNS, DISCLOSURE, LogResults, Results
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.transforms.pages.page import Page, rendered
 
 INTERNAL = (
     "Computed on unprotected logs: every figure is exact about their data. For the operator, not "
     "for publication unless the logs are public anyway."
 )
-NOTHING = "-"
-
-
-_TITLES: Mapping[Kind, str] = {
+TITLE = "Releases at the same true epsilon"
+TITLES: Mapping[Kind, str] = {
     "variants": "variants",
     "log": "logs with times",
     "graph": "directly-follows graphs",
 }
-_OF_LOG = "the log itself"
-_BASELINE = "laplace-levels"
+BASELINE = "laplace-levels"
+_SECTIONS = (
+    ("charts", "Charts"),
+    ("compared", "What is compared"),
+    ("apart", "What is not compared"),
+    ("measured", "What is measured"),
+    ("add", "Add a method or a log"),
+    ("cite", "Cite"),
+)
 
 
 def command_line(flags: Mapping[str, Any]) -> str:
@@ -59,175 +54,65 @@ def command_line(flags: Mapping[str, Any]) -> str:
     return shlex.join(parts)
 
 
-def markdown_lines(results: Results) -> list[str]:
-    """Returns the operator's page, line by line."""
-    return from_template(
-        "tracecloak.examination.comparison",
-        "report.md.j2",
-        results=results,
-        internal=INTERNAL,
-        nothing=NOTHING,
-        baseline=_BASELINE,
-        summary=list(summary_lines(results)),
-        log_lines=log_lines,
-        measure_lines=measure_lines,
-    )
-
-
-def measure_lines(results: Results) -> Iterator[str]:
-    """Yields what the columns are: formula, range, direction and source of each measure."""
-    kinds = {*results.kinds, *(recordings()[name].kind for name in results.recorded)}
-    of_tables = (kind for kind in KINDS if kind in kinds)
-    yield from legend_lines(name for kind in of_tables for name in results.columns(kind))
-
-
-def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
-    """Yields the size of a log, what is recorded of it, and a table for each epsilon and kind.
-
-    Args:
-        results: The comparison.
-        log: One of its logs.
-        heading: What stands before the epsilon in the heading of a table, such as "## Epsilon".
-    """
-    yield from _size_lines(log)
-    yield from source_lines(results.recorded, log)
-    for epsilon in results.epsilons:
-        for kind in KINDS:
-            at = [r for r in log.releases if (r.epsilon, r.kind) == (epsilon, kind)]
-            recorded = recorded_at(results.recorded, log, epsilon, kind)
-            if not at and not recorded:
-                continue
-            yield ""
-            yield f"{heading} {epsilon}: {_TITLES[kind]}"
-            yield ""
-            columns = [MEASURES[name] for name in results.columns(kind)]
-            yield from _table(at, log, columns, recorded)
-
-
-def summary_lines(results: Results) -> Iterator[str]:
-    """Yields a table of the nearest method of each log and epsilon, beside the query of the papers.
-
-    It is empty where that query, or any other method for variants, was not compared.
-    """
-    emd = MEASURES["variant_emd"]
-    of_variants = {r.method for log in results.logs for r in log.releases if r.kind == "variants"}
-    if _BASELINE not in of_variants or len(of_variants) == 1:
-        return
-    yield f"| log | epsilon | nearest by {emd.title} | its {emd.title} | {_BASELINE} | {LINES[0]} |"
-    yield "|---|---:|---|---:|---:|---:|"
-    for log in results.logs:
-        of_line = [_median(line.figures, emd) for line in log.lines if line.name == LINES[0]]
-        for epsilon in results.epsilons:
-            medians = {
-                release.method: _median(release.figures, emd)
-                for release in log.releases
-                if release.kind == "variants"
-                and release.epsilon == epsilon
-                and release.refused is None
-            }
-            known = {name: median for name, median in medians.items() if median is not None}
-            if known and len(known) == len(medians):
-                nearest = min(known, key=lambda name: known[name])
-                cells = (known[nearest], known.get(_BASELINE), *of_line)
-                yield f"| {log.name} | {epsilon} | {nearest} | {' | '.join(map(_number, cells))} |"
-            elif medians:
-                yield f"| {log.name} | {epsilon} | not computed for all | - | - | - |"
-
-
-def _median(figures: QuartilesByMeasure, measure: Measure) -> float | None:
-    """The median of what a method or a line got; None if it was not computed."""
-    quartiles = figures.get(measure.name)
-    return None if quartiles is None else quartiles[0]
-
-
-def _size_lines(log: LogResults) -> Iterator[str]:
-    named = (MEASURES[name] for name in COLUMNS["variants"] if name != "relative_size")
-    yield (
-        f"{log.n_cases:,} cases, {log.n_events:,} events, {log.n_variants:,} variants, "
-        f"{log.n_activities} activities; cut at {log.max_trace_length} events. Cutting alone, "
-        "without noise, gives "
-        + ", ".join(f"{one.title} {_number(log.of_cut_log.get(one.name))}" for one in named)
-        + "."
-    )
-    if log.models is not None:
-        of = log.models
-        yield ""
-        yield (
-            f"F-score of the model of the log itself {of['f_score']:.3f} (fitness "
-            f"{of['fitness']:.3f}), of a model that allows everything "
-            f"{of['flower_f_score']:.3f} (fitness {of['flower_fitness']:.3f})."
-        )
-
-
-def _table(
-    releases: Sequence[ReleaseFigures],
-    log: LogResults,
-    columns: Sequence[Measure],
-    recorded: Mapping[str, RecordedFigures],
-) -> Iterator[str]:
-    """The methods in the order of the first column, what is recorded, the lines; refusals last.
-
-    What is recorded is never the best: its epsilon is one that others do not have.
-    """
-    figures = {
-        release.method: [release.figures.get(measure.name) for measure in columns]
-        for release in releases
-        if release.refused is None
+def board(results: Results) -> bytes:
+    """Returns the page."""
+    kinds = [kind for kind in KINDS if any(_names(results, kind))]
+    measured = {name for kind in kinds for name in results.columns(kind)}
+    asked = {name for kind in kinds for name in COLUMNS[kind]}
+    legend = [one for one in MEASURES.values() if one.name in measured]
+    context = {
+        "internal": INTERNAL,
+        "results": results,
+        "baseline": BASELINE,
+        "apart": list(_apart()),
+        "legend": legend,
+        "unmeasured": [MEASURES[name] for name in DISCLOSURE if name in asked - measured],
+        "recorded": [(name, caveat(name)) for name in results.recorded],
     }
-    deltas = {release.method: release.delta for release in releases}
-    best = [
-        _best([row[i] for row in figures.values()], measure, log.of_log)
-        for i, measure in enumerate(columns)
+    data = {
+        "epsilons": results.epsilons,
+        "wanted": results.n_repetitions,
+        "kinds": [
+            {"name": kind, "title": TITLES[kind], "measures": results.columns(kind)}
+            for kind in kinds
+        ],
+        "measures": {one.name: one.to_json() for one in legend},
+        "disclosure": [name for name in DISCLOSURE if name in measured],
+        "lines": LINES,
+        "logs": [_log(results, log) for log in results.logs],
+    }
+    page = Page(
+        "board.html.j2", TITLE, _SECTIONS, context, data, ("chart.js", "board.js"),
+        ("D3", "Observable Plot"), styles=("board.css",),
+    )  # fmt: skip
+    return rendered(page)
+
+
+def _names(results: Results, kind: Kind) -> Iterator[str]:
+    """What releases a kind of thing in some results, or is recorded as doing so."""
+    yield from (one.method for log in results.logs for one in log.releases if one.kind == kind)
+    yield from (name for name in results.recorded if recordings()[name].kind == kind)
+
+
+def _log(results: Results, log: LogResults) -> dict[str, Any]:
+    """Returns what the script reads of a log."""
+    recorded = [
+        {"method": name, "kind": recordings()[name].kind, **one.model_dump(mode="json")}
+        for name in results.recorded
+        for one in recordings()[name].of_log(log)
     ]
-
-    def rank(name: str) -> float:
-        first = figures[name][0]
-        return float("inf") if first is None else first[0]
-
-    yield f"| method | delta | {' | '.join(measure.title for measure in columns)} |"
-    yield f"|---|---:|{'---:|' * len(columns)}"
-    for name in sorted(figures, key=rank):
-        cells = [_cell(value, chosen) for value, chosen in zip(figures[name], best, strict=True)]
-        yield f"| {name} | {deltas[name]} | {' | '.join(cells)} |"
-    for name, one in recorded.items():
-        cells = [_cell(one.figures.get(measure.name), None) for measure in columns]
-        yield f"| {name} (recorded) | {one.delta} | {' | '.join(cells)} |"
-    for line in log.lines:
-        of_line = [line.figures.get(measure.name) for measure in columns]
-        if any(value is not None for value in of_line):
-            yield f"| *{line.name}* | | {' | '.join(_cell(value, None) for value in of_line)} |"
-    near = [log.of_log.get(m.name) if m.better in ("log", "more") else None for m in columns]
-    if any(value is not None for value in near):
-        yield f"| *{_OF_LOG}* | | {' | '.join(map(_number, near))} |"
-    for name in recorded:
-        yield ""
-        yield caveat(name)
-    for release in releases:
-        if release.refused is not None:
-            yield ""
-            yield f"{release.method} refused: {release.refused}."
+    notes = [source_of(name, log) for name in results.recorded]
+    return {**log.model_dump(mode="json"), "recorded": recorded, "notes": notes}
 
 
-def _best(values: Sequence[Quartiles | None], measure: Measure, of_log: Figures) -> str | None:
-    """The best median as it is shown, or None: none is better than others, or one is not known."""
-    target = of_log.get(measure.name)
-    medians = [value[0] for value in values if value is not None]
-    if measure.better == "none" or not 1 < len(medians) == len(values):
-        return None
-    if measure.better == "log" and target is None:
-        return None
-    return _number(min(medians, key=lambda median: measure.distance(median, target)))
-
-
-def _cell(value: Quartiles | None, best: str | None) -> str:
-    if value is None:
-        return NOTHING
-    median, low, high = map(_number, value)
-    shown = f"**{median}**" if median == best else median
-    return shown if low == high else f"{shown} ({low}-{high})"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value:.3f}" if value < 10 else f"{value:,.0f}"
+def _apart() -> Iterator[tuple[str, str, str]]:
+    """Yields the methods that are not compared: name, what they are, and what they promise."""
+    compared = candidates()
+    for name, method in sorted(METHODS.items()):
+        if name in compared:
+            continue
+        try:
+            promise = method.guarantee(method.Params(**method.examples[0])).short
+        except pydantic.ValidationError:  # of another distribution, without an example
+            promise = method.guarantee_kind
+        yield name, method.summary, promise

@@ -6,6 +6,7 @@ the results alone (`report`), so that a page can be made again without the logs.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -27,18 +28,21 @@ from tracecloak.examination.measure.registry import Figures
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "variants": (
         "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
-        "edge_relative_error", "next_activity_accuracy", "relative_size",
+        "edge_relative_error", "next_activity_accuracy", "relative_size", "singled_out",
     ),
     "log": (
         "variant_emd", "edge_relative_error", "case_duration_distance",
         "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
-        "next_activity_accuracy", "relative_size",
+        "next_activity_accuracy", "relative_size", "singled_out", "singled_out_in_time",
     ),
     "graph": (
         "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
         "interval_coverage", "interval_width",
     ),
 }  # fmt: skip
+# Those that say what somebody could learn of a case; all others say what a release is good for. A
+# graph has no cases to single out.
+DISCLOSURE = ("singled_out", "singled_out_in_time")
 _OF_MODELS = ("mined_f_score", "mined_fitness")
 # Six significant digits are more than any table shows, and differ by what the figures mean.
 _DIGITS = 6
@@ -61,18 +65,21 @@ class ReleaseFigures(Values):
     """What the releases of one method at one epsilon got.
 
     Attributes:
-        method: Its name, or that of a peer.
-        kind: What it releases.
-        epsilon: That it spent, as text.
-        delta: That it spent, as text.
-        refused: Why the method refused these parameters; None if it did not.
-        figures: Of its releases; empty if it refused.
+        method: Name of the method, or of the peer.
+        kind: What it releases: `variants`, `log` or `graph`.
+        epsilon: Epsilon that each release spent, as text.
+        delta: Delta that each release spent, as text.
+        n_releases: How many releases the quartiles are of; 0 if the method refused.
+        refused: Why the method refused these parameters; null if it did not.
+        figures: By measure the median, the first and the third quartile, or null if none was
+            computed; empty if the method refused.
     """
 
     method: str
     kind: Kind
     epsilon: str
     delta: str
+    n_releases: _Count
     refused: str | None = None
     figures: QuartilesByMeasure = {}
 
@@ -81,11 +88,13 @@ class LineFigures(Values):
     """The figures of a line, which spends no budget and protects nobody.
 
     Attributes:
-        name: Of `compare.LINES`.
-        figures: Of its draws.
+        name: What the line is, such as the bootstrap of the log.
+        n_draws: How many draws the quartiles are of.
+        figures: By measure the quartiles, as of releases.
     """
 
     name: str
+    n_draws: Annotated[int, pydantic.Field(ge=1)]
     figures: QuartilesByMeasure
 
 
@@ -93,18 +102,18 @@ class LogResults(Values):
     """One log, and what was released of it.
 
     Attributes:
-        name: As pages call it.
-        n_cases: Of the whole log.
-        n_events: Likewise.
-        n_variants: Likewise.
-        n_activities: Likewise, all public.
+        name: Name of the log: that of its file without its ending.
+        n_cases: Cases of the whole log.
+        n_events: Events of the whole log.
+        n_variants: Variants of the whole log.
+        n_activities: Activities of the whole log, all public.
         max_trace_length: The public length at which cases are cut, in events.
-        of_log: What the log itself gets, of the measures for which that is neither 0 nor 1.
-        of_cut_log: What cutting alone gets, without noise.
+        of_log: What the log itself gets, by measure, where that need not be the best.
+        of_cut_log: What cutting alone gets, without noise, by measure.
         models: Fitness and F-score of the model of the log, and of one that allows everything;
-            None if no model was mined.
-        releases: By method and epsilon, in the order of the comparison.
-        lines: Likewise.
+            null if no model was mined.
+        releases: What each method got at each epsilon, without those for which the time was short.
+        lines: What each line got, which spends nothing and protects nobody.
     """
 
     name: str
@@ -124,20 +133,23 @@ class Results(Values):
     """A comparison, and what came of it.
 
     Attributes:
-        command: That makes it, in the folder of the logs.
-        version: Of tracecloak; where the command wrote it, with the digest of the code.
-        epsilons: Of each method, as texts.
-        delta: Of methods that need one, as text.
-        n_repetitions: Releases of each method, log and epsilon, each under a fresh key.
+        command: Command that makes the file, in the folder of the logs.
+        version: Version of tracecloak, with a digest of its code.
+        date: When the results were written, in UTC.
+        epsilons: Epsilons of each method, as texts.
+        delta: Delta of methods that need one, as text.
+        n_repetitions: Releases that are wanted of each method, log and epsilon, each under a
+            fresh key; `n_releases` says how many there are.
         n_mined: Of so many of them a model was mined.
-        length_share: So many of the cases have at most `max_trace_length` events.
+        length_share: Share of the cases that have at most `max_trace_length` events.
         max_emd_cells: A distance of variants that needs a larger table was not computed.
-        recorded: Peers that cannot run in this process; `comparison.recorded` has their figures.
-        logs: In the order of the command.
+        recorded: Peers that were recorded elsewhere; tracecloak has their figures.
+        logs: One for each log, in the order of the command.
     """
 
     command: str
     version: str
+    date: datetime.date
     epsilons: tuple[str, ...]
     delta: str
     n_repetitions: Annotated[int, pydantic.Field(ge=1)]
@@ -154,9 +166,12 @@ class Results(Values):
         return tuple(kind for kind in KINDS if kind in kinds)
 
     def columns(self, kind: Kind) -> tuple[str, ...]:
-        """Returns the measures of a kind's table."""
+        """Returns the measures of a kind's table: those that its releases have figures of."""
         mined = _OF_MODELS if self.n_mined and kind != "graph" else ()
-        return (*COLUMNS[kind], *mined, "seconds")
+        names = (*COLUMNS[kind], *mined, "seconds")
+        of_kind = [one for log in self.logs for one in log.releases if one.kind == kind]
+        measured = {name for release in of_kind for name in release.figures}
+        return tuple(name for name in names if name in measured or not measured)
 
     def to_text(self) -> str:
         """Returns the JSON, each figure on a line of its own, so that versions can be compared."""
@@ -177,6 +192,7 @@ def results_of(
     return Results(
         command=command,
         version=code_version(),
+        date=datetime.datetime.now(datetime.UTC).date(),
         epsilons=comparison.epsilons,
         delta=comparison.delta,
         n_repetitions=comparison.repetitions,
@@ -212,13 +228,16 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
                 **original.figures_of_times(original.traces.recode(original.vocabulary)),
                 "relative_size": 1.0,
                 "next_activity_accuracy": original.next_activity(original.variants),
+                "singled_out": original.figures(original.variants)["singled_out"],
             }
         ),
         of_cut_log=_rounded(original.figures(original.cut)),
         models=_models(original) if comparison.mined else None,
         releases=tuple(_release(comparison, at) for at in releases.values()),
         lines=tuple(
-            LineFigures(name=name, figures=_quartiles(at, sorted(every & at[0].keys())))
+            LineFigures(
+                name=name, n_draws=len(at), figures=_quartiles(at, sorted(every & at[0].keys()))
+            )
             for name, at in lines.items()
         ),
     )
@@ -238,11 +257,12 @@ def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:
     first = rows[0]
     head = {name: first[name] for name in ("method", "kind", "epsilon", "delta")}
     if "refused" in first:
-        return ReleaseFigures(**head, refused=first["refused"])
+        return ReleaseFigures(**head, n_releases=0, refused=first["refused"])
     names = [*COLUMNS[first["kind"]], "seconds"]
     if comparison.mined and first["kind"] != "graph":
         names += _OF_MODELS
-    return ReleaseFigures(**head, figures=_quartiles(rows, names))
+    n_releases = sum("refused" not in row for row in rows)
+    return ReleaseFigures(**head, n_releases=n_releases, figures=_quartiles(rows, names))
 
 
 def _quartiles(rows: Sequence[Row], names: Iterable[str]) -> QuartilesByMeasure:

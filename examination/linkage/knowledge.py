@@ -258,12 +258,12 @@ class KnownVictims:
             )
         table, words = _canonical(original, elements, kind, unit)
         victims = table.filled()
-        targets = [_target(original, table, words, words, f"{kind} of {_name(perspective)}")]
+        targets = [target_of(original.name, table, words, words, f"{kind} of {_name(perspective)}")]
         for log in releases:
             reduced, useful = _reduced(log, elements, kind)
             if reduced is None:
                 targets.append(
-                    _target(log, *_canonical(log, elements, kind, unit), None, "nothing")
+                    target_of(log.name, *_canonical(log, elements, kind, unit), None, "nothing")
                 )
                 continue
             codes, times = codes_of_words(words), times_of_words(words)
@@ -271,7 +271,8 @@ class KnownVictims:
                 codes = elements.activity_codes(codes)
             sought = (codes << TIME_BITS) + (times if useful == "relative" else 0)
             known_as = f"{useful} of {_name(reduced.perspective)}"
-            targets.append(_target(log, *_canonical(log, reduced, useful, unit), sought, known_as))
+            reduced_rows = _canonical(log, reduced, useful, unit)
+            targets.append(target_of(log.name, *reduced_rows, sought, known_as))
         return cls(victims, words, tuple(targets))
 
     def pieces(self, size: int, settings: Settings, randomness: Randomness, purpose: str) -> Pieces:
@@ -367,13 +368,22 @@ def _canonical(
     return cases.canonical(kind, longest)
 
 
-def _target(
-    log: LinkedLog,
+def target_of(
+    log: str,
     table: CaseTable,
     elements: np.ndarray,
     sought: np.ndarray | None,
     known_as: str,
 ) -> Target:
+    """Returns a log as a place where pieces are looked for.
+
+    Args:
+        log: Its name.
+        table: Its canonical rows.
+        elements: int64[n], ascending, the words of its elements; the rows have their places.
+        sought: int64[m], the victims' elements as words of this log; None: nothing is of use.
+        known_as: The knowledge that is of use there.
+    """
     item_of = None
     if sought is not None:
         place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
@@ -383,4 +393,4 @@ def _target(
         np.bincount(column, table.counts, 1).astype(np.int64) for column in table.sensitive.T
     )
     index = MatchIndex(table, len(elements))
-    return Target(log.name, known_as, index, item_of, totals, table.n_cases)
+    return Target(log, known_as, index, item_of, totals, table.n_cases)

@@ -108,6 +108,7 @@ _AMUN_VARIANTS = "Elkoumy, Pankova, Dumas: Amun, Table 6"
 _TLKC = "Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques, section 6"
 _PRETSA = "Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA"
 _DPIM = "Schulze et al.: Differentially Private Inductive Miner, section VI"
+_UNIQUENESS = "after Nuñez von Voigt et al. 2020"
 _TV = "total variation; Levin, Peres 2017, section 4.1"
 _WASSERSTEIN = "first Wasserstein distance; as in Chapela-Campa et al. 2023"
 
@@ -399,6 +400,18 @@ _ALL = (
         "mined_f_score", "F-score of it",
         "harmonic mean of the two; a model of few variants is precise, so more need not be better",
         "van Rijsbergen 1979", 0, 1, "none", ("variants",),
+    ),
+    # Disclosure.
+    Measure(
+        "singled_out", "singled out",
+        "share of the log's cases of which ten events, drawn at random and known in their order, "
+        "fit exactly one released case; of a shorter case all are known",
+        _UNIQUENESS, 0, 1, "less", ("variants",),
+    ),
+    Measure(
+        "singled_out_in_time", "singled out with times",
+        "the same where the whole hours since the case began are known of each event",
+        _UNIQUENESS, 0, 1, "less", ("variants", "times"),
     ),
     Measure(
         "seconds", "seconds",

@@ -11,12 +11,13 @@ import pytest
 import yaml
 from markdown.extensions.toc import slugify
 
-from docs.hooks import site
+from docs.hooks import results, site
 from tests.support.documents import DOCUMENTS, ROOT
 
 LINKING = sorted({*DOCUMENTS, *site.DOCUMENTS})
 # Pages that docs/hooks generates, as if they lay in docs/.
 GENERATED = {f"docs/{path}": text for path, text in site.generated()}
+GENERATED[f"docs/{results.BOARD}"] = results.charts()
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,14 +12,21 @@ import pydantic
 import pytest
 
 from docs.hooks import commands, results, site
+from docs.hooks.comparison_tables import log_lines
 from tests.support.documents import ROOT
 from tracecloak.examination.comparison import report
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.results import COLUMNS, LogResults, Results
+from tracecloak.examination.comparison.results import (
+    COLUMNS,
+    DISCLOSURE,
+    LogResults,
+    Results,
+)
 from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = results.comparison()
 PAGES = {path: text for path, text in site.generated() if path.startswith("results/")}
+BOARD = results.charts()
 
 
 def rows_of(text: str) -> Iterator[list[str]]:
@@ -54,13 +62,30 @@ def test_every_release_has_every_figure_in_its_range() -> None:
         assert set(runs) == {(m, epsilon) for m in methods for epsilon in COMPARED.epsilons}
         for release in log.releases:
             columns = () if release.refused else (*COLUMNS[release.kind], "seconds")
-            assert tuple(release.figures) == columns
+            # What somebody could learn was measured in later runs alone.
+            assert tuple(release.figures) == tuple(c for c in columns if c not in DISCLOSURE)
+            assert release.n_releases == (0 if release.refused else COMPARED.n_repetitions)
         for figures in (one.figures for one in (*log.releases, *log.lines)):
             for name, quartiles in figures.items():
                 if quartiles is not None:
                     median, low, high = map(MEASURES[name].checked, quartiles)
                     assert low is not None and high is not None and median is not None
                     assert low <= median <= high, (log.name, name)
+
+
+def test_the_board_is_of_the_same_results_and_says_what_they_lack() -> None:
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', BOARD)
+    logs = {log["name"]: log for log in json.loads(data)["logs"]}
+    assert list(logs) == [log.name for log in COMPARED.logs]
+    for log in COMPARED.logs:
+        assert logs[log.name]["releases"] == log.model_dump(mode="json")["releases"]
+        recorded = {one["method"] for one in logs[log.name]["recorded"]}
+        assert recorded == ({"palsyn"} if log.name in ("sepsis", "bpic2013_closed",
+                                                       "coselog_receipt") else set())  # fmt: skip
+    assert (
+        "Not measured in this run: <em>singled out</em>, <em>singled out with times</em>" in BOARD
+    )
+    assert COMPARED.command in BOARD and str(COMPARED.date) in BOARD
 
 
 def test_the_command_is_one_that_can_be_typed_now() -> None:
@@ -84,6 +109,8 @@ def test_the_command_is_one_that_can_be_typed_now() -> None:
         ('"kind": "graph"', '"kind": "map"'),
         ("0.407351,", "NaN,"),
         (', "n_mined": 0', ""),
+        (f'"date": "{COMPARED.date}"', '"date": "today"'),
+        ('"n_releases": 10', '"n_releases": -1'),
     ],
 )
 def test_other_json_is_refused(old: str, new: str) -> None:
@@ -113,6 +140,43 @@ def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:
                 assert shown == pytest.approx(expected, rel=0.05, abs=6e-4), (heading, row)
             n_rows += 1
         assert n_rows == 14 * 5
+
+
+def test_tables_are_tables_the_best_is_bold_and_lines_never_are() -> None:
+    for name in ("sepsis", "bpic2012"):
+        blocks = re.findall(r"(?:^\|.*\|$\n)+", PAGES[f"results/{name}.md"], re.MULTILINE)
+        assert len(blocks) == 3 * len(COMPARED.epsilons)
+        for block in blocks:
+            assert len({line.count("|") for line in block.splitlines()}) == 1
+        rows = [line.split("|") for line in blocks[0].splitlines()[2:]]
+        lines = [row for row in rows if "*" in row[1]]
+        assert [row[1].strip(" *") for row in lines] == [*LINES, "the log itself"]
+        assert not any("**" in cell for row in lines for cell in row)
+        is_bold = ["**" in row[3] for row in rows]
+        if name == "bpic2012":  # of which a distance of variants is not known for all
+            assert not any(is_bold)
+            continue
+        emds = [float(row[3].split("(")[0].replace("*", "")) for row in rows if row not in lines]
+        assert emds == sorted(emds)
+        assert is_bold[: len(emds)] == [emd == min(emds) for emd in emds]
+
+
+def test_what_the_time_did_not_allow_is_said() -> None:
+    [sepsis, *_] = COMPARED.logs
+    fewer = sepsis.releases[0].model_copy(update={"n_releases": 3})
+    log = sepsis.model_copy(update={"releases": (fewer, *sepsis.releases[1:])})
+    [said] = [line for line in log_lines(COMPARED, log, "## Epsilon") if "the time" in line]
+    assert said == f"Of {fewer.method} the time allowed 3 releases."
+
+
+def test_every_key_of_the_file_is_explained() -> None:
+    explained = dict(results.keys())
+    assert all(text.endswith(".") for text in explained.values())
+    names = {re.split(r"[.>]", key)[-2].removesuffix("</code") for key in explained}
+    written = json.loads(results.FILE.read_text(encoding="utf-8"))
+    [log, *_] = written["logs"]
+    for part in (written, log, log["releases"][0], log["lines"][0]):
+        assert names >= part.keys()
 
 
 def test_the_page_above_them_has_its_tables() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pydantic
 import pytest
 
 from tests.support.keys import release_key
@@ -22,7 +25,7 @@ from tracecloak.examination.comparison.compare import LINES, Comparison, quartil
 from tracecloak.examination.comparison.compare import read_rows as all_rows
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.comparison.report import INTERNAL, command_line, markdown_lines
+from tracecloak.examination.comparison.report import INTERNAL, board, command_line
 from tracecloak.examination.comparison.results import Results
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.schemas.errors import UsageError
@@ -52,7 +55,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def run(log: Path, *flags: object) -> int:
-    return tracecloak("compare", "--log", log, "--output", log.parent / "page.md", *flags)
+    return tracecloak("compare", "--log", log, "--output", log.parent / "page.html", *flags)
 
 
 def without_lines(rows: Iterable[Any]) -> list[Any]:
@@ -126,6 +129,8 @@ def test_the_log_itself_is_at_no_distance() -> None:
     found = log.figures(log.variants)
     assert (found.pop("true_variant_mass"), found.pop("relative_size")) == (1, 1)
     assert found.pop("next_activity_accuracy") == log.next_activity(log.cut)
+    # The one case of nine events, all of which are known.
+    assert found.pop("singled_out") == pytest.approx(1 / 361)
     assert list(found.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
 
 
@@ -225,35 +230,77 @@ def test_quartiles_are_of_what_is_known() -> None:
 # --- the command ----------------------------------------------------------------------------------
 
 
+def data_of(page: Path) -> dict[str, Any]:
+    """What the script of a page draws."""
+    text = page.read_text(encoding="utf-8")
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    return dict(json.loads(data))
+
+
 def test_the_page_says_what_it_is_and_how_it_is_made(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilons", "0.5,4"]
     assert run(log, *flags, "--repetitions", 3) == 0
-    text = (log.parent / "page.md").read_text(encoding="utf-8")
+    text = (log.parent / "page.html").read_text(encoding="utf-8")
     rows = read_rows(log.parent / "page.jsonl")
     assert len(rows) == 3 * 2 * 3
     assert INTERNAL in text
     assert (
-        "    tracecloak compare --log hospital.csv --output page.md "
-        "--methods laplace-levels,privtree,variant-histogram --epsilons 0.5,4 --repetitions 3"
-    ) in text.splitlines()
+        ">tracecloak compare --log hospital.csv --output page.html "
+        "--methods laplace-levels,privtree,variant-histogram --epsilons 0.5,4 --repetitions 3<"
+    ) in text
     assert "read from the logs themselves, for the comparison only" in text
-    assert "361 cases, 989 events, 4 variants, 3 activities; cut at 3 events" in text
     printed = capsys.readouterr()
-    assert "not private" in printed.out and "(6 of 6)" in printed.err
+    assert "not private" in printed.out and "(18 of 18)" in printed.err
     for hidden in (str(log.parent), "secret-"):
         assert hidden not in text + json.dumps(rows)
-    for epsilon in ("0.5", "4"):
-        for method in ("laplace-levels", "privtree", "variant-histogram"):
-            own = [row for row in rows if (row["method"], row["epsilon"]) == (method, epsilon)]
-            found = quartiles(row["variant_emd"] for row in own)
-            assert found is not None
-            section = text.split(f"### hospital, epsilon {epsilon}: variants\n")[1].split("#")[0]
-            [line] = [line for line in section.splitlines() if line.startswith(f"| {method} ")]
-            shown = line.split("|")[3].replace("*", "").strip()
-            middle, low, high = (f"{value:.3f}" for value in found)
-            assert shown == (middle if low == high else f"{middle} ({low}-{high})")
+    data = data_of(log.parent / "page.html")
+    [of_log] = data["logs"]
+    sizes = ("n_cases", "n_events", "n_variants", "n_activities", "max_trace_length")
+    assert [of_log[size] for size in sizes] == [361, 989, 4, 3, 3]
+    assert [kind["name"] for kind in data["kinds"]] == ["variants"]
+    assert set(data["measures"]) == set(data["kinds"][0]["measures"])
+    assert data["disclosure"] == ["singled_out"] and "Not measured in this run" not in text
+    for release in of_log["releases"]:
+        cell = (release["method"], release["epsilon"])
+        emds = [row["variant_emd"] for row in rows if (row["method"], row["epsilon"]) == cell]
+        assert release["n_releases"] == 3
+        assert release["figures"]["variant_emd"] == pytest.approx(quartiles(emds), rel=1e-5)
+
+
+def test_methods_without_a_true_epsilon_stand_apart_with_what_holds(log: Path) -> None:
+    assert run(log, "--methods", "privtree", "--epsilons", "1", "--repetitions", 1) == 0
+    text = (log.parent / "page.html").read_text(encoding="utf-8")
+    apart = text.split('<h2 id="apart">')[1].split("<h2")[0]
+    named = re.findall(r"<tr><td>([\w-]+)</td>", apart)
+    assert named == sorted(METHODS.keys() - candidates().keys())
+    [amun] = re.findall(r"<tr><td>amun</td>(.*)</tr>", apart)
+    assert "No finite epsilon holds" in amun
+    for section in ("add", "cite", "measured"):
+        assert f'<h2 id="{section}">' in text
+    assert "@misc{tracecloak-board," in text and "{{The tracecloak authors}}" in text
+
+
+def test_a_method_of_others_without_an_example_is_named_all_the_same(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a page that fails at its end, when all is computed."""
+
+    class Params(pydantic.BaseModel):
+        k: int
+
+    other = SimpleNamespace(
+        Params=Params,
+        examples=({},),
+        summary="hides cases",
+        guarantee_kind="syntactic",
+        guarantee=None,
+    )
+    monkeypatch.setattr("tracecloak.examination.comparison.report.METHODS", {"other": other})
+    assert run(log, "--methods", "privtree", "--epsilons", "1", "--repetitions", 1) == 0
+    text = (log.parent / "page.html").read_text(encoding="utf-8")
+    assert "<tr><td>other</td><td>hides cases</td><td>syntactic</td></tr>" in text
 
 
 def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
@@ -263,8 +310,7 @@ def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
     text = (log.parent / "page.json").read_text(encoding="utf-8")
     results = Results.model_validate_json(text)
     assert results.to_text() == text
-    page = (log.parent / "page.md").read_text(encoding="utf-8")
-    assert "\n".join(markdown_lines(results)) + "\n" == page
+    assert board(results) == (log.parent / "page.html").read_bytes()
     rows = read_rows(log.parent / "page.jsonl")
     [of_log] = results.logs
     assert {(r.method, r.epsilon) for r in of_log.releases} == {
@@ -274,52 +320,41 @@ def test_the_page_is_made_of_the_results_beside_it(log: Path) -> None:
         own = [r for r in rows if (r["method"], r["epsilon"]) == (release.method, release.epsilon)]
         assert release.refused == own[0].get("refused")
         assert (release.refused is None) == bool(release.figures)
+        assert release.n_releases == sum("refused" not in row for row in own)
         for name, value in release.figures.items():
             assert value == pytest.approx(quartiles(row[name] for row in own), rel=1e-5), name
+    assert [line.n_draws for line in of_log.lines] == [2] * len(LINES)
     assert (log.parent / "page.json").stat().st_mode & 0o077 == 0
     assert "secret-" not in text and str(log.parent) not in text
 
 
-def test_tables_are_tables_and_the_best_is_bold(log: Path) -> None:
-    assert run(log, "--epsilons", "1", "--repetitions", 1) == 0
-    text = (log.parent / "page.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"(?:^\|.*\|$\n)+", text, re.MULTILINE)
-    assert len(blocks) == 4  # at a glance, variants, logs and graphs
-    for block in blocks:
-        assert len({line.count("|") for line in block.splitlines()}) == 1
-    rows = [line.split("|") for line in blocks[1].splitlines()[2:]]
-    methods = [row for row in rows if "*" not in row[1]]
-    assert len(methods) == len([m for m in candidates().values() if m.kind == "variants"])
-    emds = [float(row[3].replace("*", "")) for row in methods]
-    assert emds == sorted(emds)
-    assert [("**" in row[3]) for row in methods] == [emd == min(emds) for emd in emds]
-    nearest = blocks[0].splitlines()[2].split("|")
-    assert (nearest[3].strip(), float(nearest[4])) == (methods[0][1].strip(), emds[0])
-    # The lines stand below the methods, and are never bold.
-    lines = [row for row in rows if "*" in row[1]]
-    assert [row[1].strip() for row in lines] == [f"*{name}*" for name in (*LINES, "the log itself")]
-    assert not any("**" in cell for row in lines for cell in row)
-    assert "| private-log |" in blocks[2] and "eta squared" in blocks[2]
-    assert "| private-dfg |" in blocks[3] and "coverage" in blocks[3]
-    assert "Source: " in text.split("## What is measured")[1]
-
-
-def test_where_a_distance_is_not_known_none_is_the_best(
+def test_where_the_time_ends_there_is_as_much_of_each_and_the_next_run_goes_on(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a bold figure among those of methods that release few variants, known alone.
+    """Catches a method that takes all of the time, and a page that hides that some are missing."""
+    minutes = iter(range(1000))
+    clock = Clock(lambda: 60.0 * next(minutes))  # whoever asks for the time makes it a minute later
+    flags = ["--methods", "laplace-levels,privtree", "--epsilons", "1,2", "--repetitions", 3]
+    with monkeypatch.context() as patch:
+        patch.setattr(compare, "time", clock)
+        # Four lines and four cells have a minute each, and so have four lines and two of the cells.
+        assert run(log, *flags, "--max_minutes", 15) == 0
+    first = read_rows(log.parent / "page.jsonl")
+    assert Counter(row["repetition"] for row in first) == {0: 4, 1: 2}
+    results = Results.model_validate_json((log.parent / "page.json").read_text())
+    assert [release.n_releases for release in results.logs[0].releases] == [2, 2, 1, 1]
+    assert run(log, *flags) == 0
+    assert read_rows(log.parent / "page.jsonl")[: len(first)] == first
+    results = Results.model_validate_json((log.parent / "page.json").read_text())
+    assert [release.n_releases for release in results.logs[0].releases] == [3] * 4
 
-    The log has 4 variants, of which one comes once; privtree invents others.
-    """
-    monkeypatch.setattr("tracecloak.examination.comparison.original.MAX_EMD_CELLS", 12)
-    flags = ["--methods", "laplace-levels,privtree,variant-histogram", "--epsilons", "0.5"]
-    assert run(log, *flags, "--repetitions", 1) == 0
-    rows = {row["method"]: row["variant_emd"] for row in read_rows(log.parent / "page.jsonl")}
-    assert rows["privtree"] is None and rows["variant-histogram"] is not None
-    text = (log.parent / "page.md").read_text(encoding="utf-8")
-    assert "| hospital | 0.5 | not computed for all | - | - | - |" in text
-    [line] = [line for line in text.splitlines() if line.startswith("| variant-histogram ")]
-    assert "**" not in line.split("|")[3]
+
+class Clock:
+    """The module time with another monotonic clock."""
+
+    def __init__(self, monotonic: Any) -> None:
+        self.monotonic = monotonic
+        self.perf_counter = time.perf_counter
 
 
 def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
@@ -353,7 +388,7 @@ def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
     log.write_text(log.read_text() + "new,A,2026-01-01T10:00:00+00:00\n")
     assert run(log, *flags, "--repetitions", 1) == 0
     assert read_rows(path)[:12] == after and len(read_rows(path)) == 14
-    assert "362 cases" in (log.parent / "page.md").read_text()
+    assert data_of(log.parent / "page.html")["logs"][0]["n_cases"] == 362
 
 
 def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +408,8 @@ def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.Mo
 
 def test_code_that_was_moved_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest that a place no longer adds to would take rows of other code for rows of this."""
-    places = ("schemas", "anonymizers", "examination/comparison", "examination/measure")
+    rooms = ("comparison", "linkage", "measure")
+    places = ("schemas", "anonymizers", *(f"examination/{room}" for room in rooms))
     for place in (*places, "examination/experiments"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "code.py").write_text("A = 1\n")
@@ -404,7 +440,8 @@ def test_a_file_that_holds_no_rows_is_not_touched(
         (["--epsilons", "-1"], "epsilon"),
         (["--repetitions", "0"], "repetitions must be at least 1"),
         (["--seed", "1"], "unknown flag --seed"),
-        (["--output", "page.json"], "output 'page.json' is a Markdown page"),
+        (["--max_minutes", "0"], "max_minutes must be above 0"),
+        (["--output", "page.md"], "output 'page.md' is a page of HTML: let its name end in .html"),
     ],
 )
 def test_a_wrong_flag_is_refused(
@@ -412,7 +449,7 @@ def test_a_wrong_flag_is_refused(
 ) -> None:
     assert run(log, *flags) == 2
     assert said in capsys.readouterr().err
-    assert not (log.parent / "page.md").exists()
+    assert not (log.parent / "page.html").exists()
 
 
 @pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -427,11 +464,13 @@ def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None
     assert [row["is_mined"] for row in rows] == [False] * 4 + [True] * 2
     mined = rows[-1]
     assert 0 < mined["mined_precision"] <= 1 and 0.9 < mined["mined_fitness"] <= 1
-    text = (log.parent / "page.md").read_text()
-    assert "The mined models are of 1 of them" in text
-    assert "F-score of the model of the log itself" in text
-    section = text.split("### hospital, epsilon 4: variants\n")[1]
-    assert f"{mined['mined_f_score']:.3f} | {mined['mined_fitness']:.3f} |" in section
+    text = (log.parent / "page.html").read_text()
+    assert "Mined models</strong> are of 1 of the releases" in text
+    data = data_of(log.parent / "page.html")
+    assert data["kinds"][0]["measures"][-3:-1] == ["mined_f_score", "mined_fitness"]
+    assert 0 < data["logs"][0]["models"]["f_score"] <= 1
+    [own] = [one for one in data["logs"][0]["releases"] if one["method"] == mined["method"]]
+    assert own["figures"]["mined_f_score"][0] == pytest.approx(mined["mined_f_score"], rel=1e-5)
     assert run(log, *flags, "--repetitions", 2, "--mine", 1) == 0
     assert read_rows(log.parent / "page.jsonl") == rows
 
@@ -439,12 +478,12 @@ def test_mined_models_are_judged_on_as_many_releases_as_asked(log: Path) -> None
 def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
     flags = {
         "log": "/data/logs/a.xes.gz, /data/my log.csv",
-        "output": "/home/x/page.md",
+        "output": "/home/x/page.html",
         "where": ["activity = A", "a ^= b"],
         "mine": 3,
     }
     assert command_line(flags) == (
-        "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.md "
+        "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.html "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )
 

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 from docs.hooks import results as pages_of_results
+from docs.hooks.comparison_tables import log_lines, measure_lines
 from tests.support.documents import ROOT
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
 from tracecloak.examination.comparison.peers import PEERS, RECORDED
 from tracecloak.examination.comparison.recorded import RecordedFigures, recorded_at, recordings
-from tracecloak.examination.comparison.report import log_lines, measure_lines
-from tracecloak.examination.comparison.results import COLUMNS, LogResults, Results
+from tracecloak.examination.comparison.results import (
+    COLUMNS,
+    DISCLOSURE,
+    LogResults,
+    Results,
+)
 from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = pages_of_results.comparison().model_copy(update={"recorded": ("palsyn",)})
@@ -50,7 +55,7 @@ def test_every_recorded_peer_has_its_source_and_every_figure_in_its_range() -> N
         assert len(set(cells)) == len(cells) > 0
         for one in recording.figures:
             assert one.n_runs > 1 and float(one.epsilon) > 0 and 0 < float(one.delta) < 0.01
-            assert one.figures.keys() >= set(COLUMNS[recording.kind])
+            assert one.figures.keys() >= set(COLUMNS[recording.kind]) - set(DISCLOSURE)
             for name, quartiles in one.figures.items():
                 if quartiles is not None:
                     median, low, high = map(MEASURES[name].checked, quartiles)
@@ -101,7 +106,7 @@ def test_a_row_stands_beside_those_of_its_log_and_epsilon(one: RecordedFigures) 
     section = section_of(page_of(LOGS[one.log]), f"{one.epsilon}: logs with times")
     cells = cells_of(section, "palsyn (recorded)")
     assert cells[1] == one.delta and cells[-1] == "-"  # seconds are of another machine
-    for cell, name in zip(cells[2:-1], COLUMNS["log"], strict=True):
+    for cell, name in zip(cells[2:-1], COMPARED.columns("log")[:-1], strict=True):
         quartiles = one.figures[name]
         assert quartiles is not None
         shown = float(cell.split(" ")[0].replace(",", ""))
@@ -182,10 +187,11 @@ def test_a_recorded_peer_is_asked_for_by_name_and_not_run(tmp_path: Path) -> Non
               for i in range(30) for step, name in enumerate("AB")]  # fmt: skip
     log = csv_log(tmp_path / "hospital.csv", events)
     flags = ("--methods", "privtree", "--peers", "palsyn", "--epsilons", 1, "--repetitions", 1)
-    assert tracecloak("compare", "--log", log, "--output", tmp_path / "page.md", *flags) == 0
+    assert tracecloak("compare", "--log", log, "--output", tmp_path / "page.html", *flags) == 0
     results = Results.model_validate_json((tmp_path / "page.json").read_text(encoding="utf-8"))
     assert results.recorded == ("palsyn",)
     assert {release.method for release in results.logs[0].releases} == {"privtree"}
-    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "`palsyn` cannot run in this process, and no figures of it are recorded" in page
-    assert ROW not in page
+    assert '"recorded":[],' in page
+    assert "palsyn is recorded, not run here, and stands at the epsilon that it declares" in page

@@ -413,10 +413,10 @@ def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
     tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--log", log, "--methods", "privtree", "--epsilons", "1", "--repetitions", "1"]
-    assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.md") == 0
-    assert (tmp_path / "new" / "page.md").read_text().startswith("# Releases at the same")
+    assert tracecloak("compare", *flags, "--output", tmp_path / "new" / "page.html") == 0
+    assert (tmp_path / "new" / "page.html").read_text().startswith("<!doctype html>")
     (tmp_path / "file").write_text("")
-    wrong = tmp_path / "file" / "page.md"
+    wrong = tmp_path / "file" / "page.html"
     for command in (
         ["compare", *flags, "--output", wrong],
         ["evaluate", "--log", log, tmp_path, "--output", wrong],

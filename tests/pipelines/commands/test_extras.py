@@ -19,8 +19,8 @@ _ASKS = "release --query SELECT --method amun --output o --release_id r"
 LACKING = [
     ("evaluate --log LOG OUT --output page.json", "ot", "measures"),
     ("report OUT --log LOG --output page.html", "ot", "measures"),
-    ("compare --log LOG --methods privtree --output page.md", "ot", "measures"),
-    ("compare --log LOG --methods privtree --output page.md --mine", "pm4py", "mining"),
+    ("compare --log LOG --methods privtree --output page.html", "ot", "measures"),
+    ("compare --log LOG --methods privtree --output page.html --mine", "pm4py", "mining"),
     ("mine OUT --miner inductive --output tree", "pm4py", "mining"),
     ("experiment pretsa --log LOG --output page", "ot", "measures"),
     ("experiment sacofa-sapa --log LOG --output page", "sklearn.ensemble", "mining"),
@@ -90,7 +90,7 @@ def test_with_all_libraries_logs_are_opened(folder: Path, opened: list[str]) -> 
 def test_a_comparison_that_cannot_be_made_opens_no_log(
     folder: Path, opened: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = typed("compare --log LOG --methods privtree --output page.md")
+    line = typed("compare --log LOG --methods privtree --output page.html")
     assert tracecloak(*line, "--epsilons", "1,0") == 2
     assert tracecloak(*line, "--repetitions", "0") == 2
     assert "repetitions must be at least 1" in capsys.readouterr().err
