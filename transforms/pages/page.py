@@ -148,6 +148,7 @@ def _policy(digests: Iterable[str]) -> str:
             f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
             "style-src 'unsafe-inline'",  # charts and the map style what they draw
             "img-src data: blob:",
+            "worker-src blob:",  # Graphviz, begun by these scripts alone, under this policy
             "base-uri 'none'",
             "form-action 'none'",
         ]
