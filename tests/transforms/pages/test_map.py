@@ -5,7 +5,10 @@ The graphs are made up, so that they have what a map could leave out or draw bad
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +225,41 @@ def test_six_hundred_activities_are_drawn_by_a_worker_while_the_page_answers(sho
     page.locator("#activities").fill("4")  # given up for this, which is soon there
     page.wait_for_selector("#map:not([aria-busy])")
     assert page.locator("#map g.node.activity").count() == 4
+
+
+def test_a_worker_is_under_the_policy_of_its_page(browser: Any, page: Any) -> None:
+    """Catches a browser in which a script that got in could ask a server by way of a worker."""
+    asked: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        other = browser.new_page()
+        other.goto(page.url)
+        said = other.evaluate(WORKER, f"http://127.0.0.1:{server.server_port}/")
+        other.close()
+        server.shutdown()
+    assert [name for name in said if not re.search("Error|refused", name)] == []
+    assert len(said) == 4 and asked == []
+
+
+WORKER = """(url) => new Promise((done) => {
+  const body = async (url) => {
+    const tries = [
+      () => fetch(url), () => importScripts(url), () => eval("1"),
+      () => new Promise((_, no) => { new Worker(url).onerror = () => no("refused"); }),
+    ];
+    const said = [];
+    for (const act of tries)
+      try { await act(); said.push("went"); } catch (error) { said.push(String(error)); }
+    postMessage(said);
+  };
+  const worker = new Worker(URL.createObjectURL(new Blob([`(${body})("${url}")`])));
+  worker.onmessage = ({ data }) => done(data);
+})"""
 
 
 @pytest.mark.parametrize("n", [4, 16])
