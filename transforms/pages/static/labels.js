@@ -87,6 +87,7 @@ tracecloak.placesOf = (labels, boxes) => {
 // begins where the loop is farthest from its box.
 tracecloak.moveLabels = (svg, weightOf, isLoop) => {
   const SIZE = 11;
+  const FREE = 3; // around a label, which would else seem to be crossed
   const cornersOf = (shape) => {
     if (shape.tagName === "ellipse") {
       const [x, y, a, b] = ["cx", "cy", "rx", "ry"].map((name) => Number(shape.getAttribute(name)));
@@ -108,7 +109,8 @@ tracecloak.moveLabels = (svg, weightOf, isLoop) => {
       const text = g.querySelector("text");
       const points = tracecloak.pointsOf(g.querySelector("path").getAttribute("d"));
       const width = 0.64 * SIZE * text.textContent.trim().length;
-      return { text, points: isLoop(g) ? [besideLoop(points, width)] : points, width, height: SIZE };
+      const at = isLoop(g) ? [besideLoop(points, width)] : points;
+      return { text, points: at, width: width + 2 * FREE, height: SIZE + FREE };
     });
   tracecloak.placesOf(labels, boxes).forEach(([x, y], k) => {
     labels[k].text.setAttribute("x", x.toFixed(1));

@@ -129,21 +129,29 @@ tracecloak.mapReady = (() => {
     return Math.min(most, Math.max(wanted, width - most - factor * width));
   };
 
+  // What is on the map, by which rule, and what is not.
   const tell = (part) => {
-    const n = nInner() - (part.nodes.length - 2);
-    const nMissing = map.edges.length + map.n_left_out - part.edges.length;
-    const nConnecting = part.edges.length - part.nFrequent;
     const of = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
-    const lacking = [
-      of(n + map.n_activities_left_out, "activity", "activities"),
-      of(nMissing, "path", "paths"),
-    ].join(" and ");
+    const counted = (nActivities, nPaths) =>
+      `${of(nActivities, "activity", "activities")} and ${of(nPaths, "path", "paths")}`;
+    const nActivities = part.nodes.length - 2;
+    const nPaths = part.edges.length;
+    const frequent =
+      part.nFrequent === part.nPossible
+        ? "all between these activities"
+        : `the ${number(part.nFrequent)} most frequent between these activities, loops and ways back ` +
+          "among them";
+    const nJoining = nPaths - part.nFrequent;
+    const joining =
+      `${of(nJoining, "rarer one that joins", "rarer ones that join")} an activity to the start or ` +
+      "the end";
+    const reasons = [...(part.nFrequent ? [frequent] : []), ...(nJoining ? [joining] : [])];
+    const missing = counted(
+      nInner() - nActivities + map.n_activities_left_out,
+      map.edges.length - nPaths + map.n_left_out,
+    );
     byId("map-shown").textContent =
-      `On the map are ${of(part.nodes.length - 2, "activity", "activities")} and ` +
-      `${of(part.edges.length, "path", "paths")}: of the paths between these activities the ` +
-      `${number(part.nFrequent)} most frequent, loops and ways back among them` +
-      (nConnecting ? `, and ${number(nConnecting)} rarer that join an activity to the start or the end. ` : ". ") +
-      `Not on the map: ${lacking}` +
+      `On the map are ${counted(nActivities, nPaths)}: ${reasons.join(", and ")}. Not on the map: ${missing}` +
       (map.n_left_out ? `, of which ${of(map.n_left_out, "path is", "paths are")} in the files alone.` : ".");
   };
 
