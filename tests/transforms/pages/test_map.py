@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tiers import few_examples
+from tests.support.tiers import at_night, few_examples
 from tracecloak.transforms.pages.page import Page, rendered
 
 Graph = dict[str, Any]
@@ -175,7 +175,7 @@ BOXES = """() => [...document.querySelectorAll("#map g.node > path, #map g.node 
   (shape) => { const b = shape.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })"""
 
 
-@pytest.mark.parametrize("n", [12, 20])
+@pytest.mark.parametrize("n", [at_night(12), 20])
 def test_numbers_stand_on_their_arrows_and_not_on_boxes_or_on_one_another(
     show: Show, n: int
 ) -> None:
@@ -262,7 +262,7 @@ WORKER = """(url) => new Promise((done) => {
 })"""
 
 
-@pytest.mark.parametrize("n", [4, 16])
+@pytest.mark.parametrize("n", [at_night(4), 16])
 def test_a_phone_shows_all_of_the_map_and_leaves_no_third_of_it_blank(show: Show, n: int) -> None:
     page = show(line_with_rework(n), viewport={"width": 375, "height": 740}, is_mobile=True)
     frame = page.locator("#map").bounding_box()
