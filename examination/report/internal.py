@@ -250,7 +250,7 @@ def _page(
     }
     scripts = [
         "chart.js",
-        *(["layout.js", "bpmn.js", "map.js"] if shown.map is not None else []),
+        *(["graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js"] if shown.map else []),
         *(["variants.js"] if shown.variants is not None else []),
         "charts.js",
         "assessment.js",

@@ -3,7 +3,9 @@
 Where pages share their libraries, a page names those by their digests instead; see `shared`.
 
 A page asks no server for anything, and its policy lets it ask none: scripts run that have the
-digests in its head, and no others. The libraries are kept as their packages have them
+digests in its head, and no others. A page that carries Graphviz may also begin a worker of a blob,
+in which it lays maps out: only these scripts can make one, and it is under the policy of its page,
+so it asks no server either. The libraries are kept as their packages have them
 (`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function of
 what it is given, so equal releases have equal pages.
 """
@@ -80,7 +82,8 @@ class PagePart:
 
 def policy_of(page: Page) -> str:
     """Returns the content security policy of a page, which a server should say in a header, too."""
-    more = ["connect-src 'self'"] if page.asks_its_server else []
+    more = ["worker-src blob:"] if "Viz.js" in page.libraries and not page.shares else []
+    more += ["connect-src 'self'"] if page.asks_its_server else []
     digests = [f"'{_digest(script)}'" for script in _scripts_of(page)]
     if _shared_of(page):
         digests += [f"'{library['integrity']}'" for library in _shared_of(page)]

@@ -96,6 +96,7 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
         "end": int(places[-1]),
         "edges": edges,
         "n_left_out": len(graph.counts) - len(rows),
+        "n_activities_left_out": int(np.count_nonzero(np.delete(passed, used))),
     }
 
 

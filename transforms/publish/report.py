@@ -233,10 +233,9 @@ class _Shown:
                 if log is not None:
                     mark_modelled_times(shown.map)
             if shown.map["n_left_out"]:
-                shown.map_told += (
-                    f" {shown.map['n_left_out']:,} rarer paths are in the files and not on this "
-                    "page."
-                )
+                n_paths, n_boxes = shown.map["n_left_out"], shown.map["n_activities_left_out"]
+                also = f" and {n_boxes:,} activities" if n_boxes else ""
+                shown.map_told += f" {n_paths:,} rarer paths{also} are in the files alone."
         groups: ReleasedGroups | None = _first(products, "groups")
         if groups is not None and shown.map is not None:
             from tracecloak.transforms.publish.figures_data import folded_map
@@ -304,9 +303,9 @@ class _Shown:
         is_charted = is_charted or self.times is not None
         needs_map = self.map is not None or self.tree is not None
         scripts = (
-            *(["layout.js"] if needs_map else []),
+            *(["graphviz.js", "layout.js"] if needs_map else []),
             *(["figures.js"] if self.map is not None and self.has_kinds else []),
-            *(["bpmn.js", "map.js"] if self.map is not None and self.map["nodes"] else []),
+            *(["labels.js", "bpmn.js", "map.js"] if self.map is not None else []),
             *(["groups.js"] if self.groups is not None else []),
             *(["tree.js"] if self.tree is not None else []),
             *(["variants.js"] if self.variants is not None else []),

@@ -18,14 +18,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.releasing import csv_log, fix_key, tracecloak
 from tests.support.tiers import at_night
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
 
 Page = Any
 WORDS = ("RTD", "RTPD", "RTPXPD", "RTLPD", "RTPLLPAD", "RTNG", "RTNPD", "RTPG")
@@ -84,14 +83,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright_api.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
 Open = Callable[..., Page]
 
 
@@ -110,7 +101,7 @@ def opened(browser: Any, pages: Path) -> Iterator[Open]:
             page.on("request", lambda sent: asked(sent.url))
             page.goto((pages / f"run_id={name}" / "report.html").as_uri())
             if context.get("java_script_enabled", True) and page.locator("#map").count():
-                page.wait_for_selector("#map svg")
+                drawn(page)
             return page
 
         def asked(url: str) -> None:
@@ -119,6 +110,16 @@ def opened(browser: Any, pages: Path) -> Iterator[Open]:
 
         yield open_page
     assert wrong == []
+
+
+def drawn(page: Page) -> None:
+    """Waits for what the map was told to show."""
+    page.wait_for_selector("#map:not([aria-busy]) svg")
+
+
+def move(page: Page, slider: str, to: str | int) -> None:
+    page.locator(slider).fill(str(to))
+    drawn(page)
 
 
 def n_paths(page: Page) -> int:
@@ -158,14 +159,13 @@ def test_indicators_are_drawn_without_scripts_and_fit_every_window(
 def test_sliders_show_more_and_less_and_keep_activities_on_their_ways(opened: Open) -> None:
     page = opened("log")
     data = json.loads(page.locator("#data").text_content())
-    sliders = page.locator("#paths"), page.locator("#activities")
-    sliders[0].fill(sliders[0].get_attribute("max"))
+    move(page, "#paths", page.locator("#paths").get_attribute("max"))
     assert n_paths(page) == len(data["map"]["edges"])
-    sliders[0].fill(sliders[0].get_attribute("min"))
+    move(page, "#paths", page.locator("#paths").get_attribute("min"))
     fewest = n_paths(page)
     assert fewest < len(data["map"]["edges"])
     for n in (3, 5, len(data["map"]["nodes"]) - 2):
-        sliders[1].fill(str(n))
+        move(page, "#activities", n)
         nodes = ids_of(page, "node")
         assert len(nodes) == n + 2
         edges = data["map"]["edges"]
@@ -195,7 +195,7 @@ def reached(start: int, pairs: set[tuple[int, int]]) -> set[int]:
 def test_a_path_tells_its_numbers_and_whether_it_is_doubtful(opened: Open) -> None:
     page = opened("graph")
     data = json.loads(page.locator("#data").text_content())["map"]
-    page.locator("#paths").fill(page.locator("#paths").get_attribute("max"))
+    move(page, "#paths", page.locator("#paths").get_attribute("max"))
     for i in sorted(ids_of(page, "edge")):
         edge, g = data["edges"][i], page.locator(f"#edge-{i}")
         g.focus()
@@ -213,18 +213,20 @@ def test_times_take_the_place_of_counts(opened: Open) -> None:
     page = opened("log")
     counts = page.locator("#map g.edge text").all_text_contents()
     page.locator("#metric-time").click()
+    drawn(page)
     assert page.locator("#metric-time").get_attribute("aria-pressed") == "true"
     times = [text for text in page.locator("#map g.edge text").all_text_contents() if text.strip()]
     assert times
     assert all(re.search(r"second|minute|hour|day|month|year|at once", text) for text in times)
     page.locator("#metric-count").click()
+    drawn(page)
     assert page.locator("#map g.edge text").all_text_contents() == counts
 
 
 def test_a_release_and_its_log_are_shown_one_beside_the_other(opened: Open) -> None:
     page = opened("internal")
     data = json.loads(page.locator("#data").text_content())["map"]
-    page.locator("#paths").fill(page.locator("#paths").get_attribute("max"))
+    move(page, "#paths", page.locator("#paths").get_attribute("max"))
     shown = sorted(ids_of(page, "edge"))
     for metric, said in (
         ("count", lambda e: f"{e['count']:,}"),
@@ -232,6 +234,7 @@ def test_a_release_and_its_log_are_shown_one_beside_the_other(opened: Open) -> N
         ("difference", lambda e: f"{e['count'] - e['original']:+,}".replace("+0", "0")),
     ):
         page.locator(f"#metric-{metric}").click()
+        drawn(page)
         for i in shown[:12]:
             label = page.locator(f"#edge-{i} text").text_content().strip()
             assert label == said(data["edges"][i])
@@ -399,13 +402,30 @@ def test_the_button_changes_light_to_dark(opened: Open) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 31)"
 
 
-def test_it_prints_without_its_controls(opened: Open) -> None:
-    page = opened("log", color_scheme="dark")
+@pytest.mark.parametrize(
+    "name", [n if n in ("graph", "variants") else at_night(n) for n in (*KINDS, "internal")]
+)
+def test_it_prints_all_of_its_map_and_nothing_to_press_and_leaves_no_page_half_empty(
+    opened: Open, name: str
+) -> None:
+    """Catches a map that is cut as on the screen, or that takes the page before it for itself."""
+    pdfium = pytest.importorskip("pypdfium2", reason="pypdfium2 is not installed")
+    page = opened(name, color_scheme="dark")
+    if page.locator("#map").count():
+        for _ in range(3):
+            page.locator("#zoom-in").click()  # where it was moved to is no matter
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.locator("#paths").is_visible()
-    assert page.locator("#map svg").is_visible()
-    assert page.pdf()[:5] == b"%PDF-"
+    pressed = "button:not(.row), input, select, summary, .tip"
+    assert [
+        e.evaluate("e => e.outerHTML") for e in page.locator(pressed).all() if e.is_visible()
+    ] == []
+    with contextlib.closing(pdfium.PdfDocument(page.pdf(format="A4"))) as printed:
+        first = printed[0].render(scale=0.5, grayscale=True).to_numpy()
+        texts = [sheet.get_textpage().get_text_bounded() for sheet in printed]
+    assert np.flatnonzero((first < 200).any(axis=1))[-1] > 0.7 * len(first)
+    boxes = page.locator("#map g.node text:first-of-type").all_text_contents()
+    assert any(all(box in text for box in boxes) for text in texts)
 
 
 def test_without_scripts_the_numbers_are_there(opened: Open) -> None:
@@ -432,7 +452,7 @@ def test_a_page_that_shares_its_scripts_draws_from_a_disk_and_from_a_server_and_
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    def drawn(url: str) -> tuple[int, str]:
+    def shown(url: str) -> tuple[int, str]:
         page = browser.new_page()
         page.goto(url)
         with contextlib.suppress(playwright_api.TimeoutError):
@@ -445,10 +465,10 @@ def test_a_page_that_shares_its_scripts_draws_from_a_disk_and_from_a_server_and_
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         served = f"http://127.0.0.1:{server.server_port}/out/run_id=r/report.html"
-        assert drawn(file.as_uri()) == (1, "") and drawn(served) == (1, "")
+        assert shown(file.as_uri()) == (1, "") and shown(served) == (1, "")
         for script in static.iterdir():
             script.write_bytes(script.read_bytes() + b"\n")
-        assert "could not be read from the folder _static" in drawn(served)[1]
+        assert "could not be read from the folder _static" in shown(served)[1]
         shutil.rmtree(static)
-        assert "Viz.js, D3, Observable Plot could not be read" in drawn(file.as_uri())[1]
+        assert "Viz.js, D3, Observable Plot could not be read" in shown(file.as_uri())[1]
         server.shutdown()

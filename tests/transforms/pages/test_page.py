@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tracecloak.transforms.pages.document import Chart, document
-from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.pages.page import Page, policy_of, rendered
 
 VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
 LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())
@@ -98,6 +98,8 @@ def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
     assert len(digests) == len(LIBRARIES) + 2
     assert b"default-src &#39;none&#39;" in policy[1]
     assert b"connect-src" not in policy[1]
+    workers = policy_of(Page("page.html.j2", "t", (), {}, libraries=("Viz.js",))).split("; ")
+    assert "worker-src blob:" in workers and b"worker-src" not in page(libraries=("D3",))
 
 
 def test_a_page_carries_the_notices_of_its_libraries_alone() -> None:

@@ -3,7 +3,7 @@
 
 // An activity with several ways in gets an exclusive gateway before it, one with several ways out
 // one behind it: what the map says, and no more. It knows no parallel work.
-tracecloak.bpmnOf = (map, part, viz) => {
+tracecloak.bpmnOf = async (map, part) => {
   const escape = (text) =>
     text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`).replace(/[\x00-\x1f]/g, " ");
   const size = { task: [120, 62], gateway: [40, 40], event: [34, 34] };
@@ -34,7 +34,7 @@ tracecloak.bpmnOf = (map, part, viz) => {
   for (const e of part.edges) flows.push([outOf.get(map.edges[e].source), into.get(map.edges[e].target)]);
 
   const drawn = JSON.parse(
-    viz.renderString(
+    await tracecloak.layOut(
       {
         directed: true,
         graphAttributes: { rankdir: "LR", splines: "polyline", nodesep: 0.4, ranksep: 0.5 },
@@ -45,7 +45,7 @@ tracecloak.bpmnOf = (map, part, viz) => {
         })),
         edges: flows.map(([tail, head]) => ({ tail, head })),
       },
-      { format: "json0" },
+      "json0",
     ),
   );
   const top = Number(drawn.bb.split(",")[3]);

@@ -58,7 +58,10 @@
           label: "from the first event to the last",
           labelOffset: 42,
           domain: [low, high],
-          ticks: ticks.map(log).filter((t) => t >= low && t <= high),
+          ticks: ticks.map(log).reduce((shown, t) => {
+            const isApart = !shown.length || t - shown.at(-1) >= (high - low) / 7;
+            return t >= low && t <= high && isApart ? [...shown, t] : shown;
+          }, []),
           tickFormat: (t) => duration(Math.exp(t)),
         },
         y: { label: "cases", grid: true, tickFormat: number },

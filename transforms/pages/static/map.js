@@ -1,15 +1,14 @@
 // The process map: sliders, frequency or time, search, what a path is, and files to save.
 "use strict";
 
-tracecloak.mapReady = (async () => {
+tracecloak.mapReady = (() => {
   const { data, element, number, duration, save } = tracecloak;
   let { map } = data;
   const place = document.getElementById("map");
   if (!place) return null;
-  const viz = await Viz.instance();
   const byId = (id) => document.getElementById(id);
   const [activities, paths] = [byId("activities"), byId("paths")];
-  const state = { metric: "count", chosen: null, part: null, isMoved: false };
+  const state = { metric: "count", chosen: null, part: null, drawing: null, isMoved: false };
   const tip = element("div", { class: "tip", hidden: true, role: "status" });
   const nInner = () => map.nodes.length - 2;
 
@@ -95,43 +94,106 @@ tracecloak.mapReady = (async () => {
   // Pixels for a point of the drawing: smaller words cannot be read, larger ones look silly.
   const LEAST = 0.8;
   const MOST = 1.4;
+  // On a phone, which two fingers enlarge, all of a map is worth more than its words.
+  const LEAST_OF_PHONES = 0.3;
+  const isNarrow = () => matchMedia("(width < 40rem)").matches;
 
-  // The whole map where its words can be read then, else its upper part.
+  // Where its words can be read then, the place is as wide as the map, and high enough for it: on a
+  // phone, where only the page scrolls, for all of it, else for as much as fits the window. What is
+  // too large begins at its start.
   const begin = (svg) => {
     const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
-    const fitted = Math.min(place.clientWidth / width, place.clientHeight / height);
-    const wanted = Math.min(Math.max(fitted, LEAST), MOST);
+    const across = place.clientWidth / width;
+    place.style.height = "";
+    const most = place.clientHeight;
+    const wanted = isNarrow()
+      ? Math.min(Math.max(across, LEAST_OF_PHONES), MOST)
+      : Math.min(Math.max(Math.min(across, most / height), LEAST), MOST);
+    const isWhole = isNarrow() && across >= wanted;
+    place.style.height = `${Math.ceil(isWhole ? wanted * height : Math.min(most, wanted * height)) + 2}px`;
+    const fitted = Math.min(across, place.clientHeight / height);
     const factor = wanted / fitted;
-    const fits = wanted * height <= place.clientHeight + 1;
-    const down = fits ? (height / 2) * (1 - factor) : (height - place.clientHeight / fitted) / 2;
-    return d3.zoomIdentity.translate((width / 2) * (1 - factor), down).scale(factor);
+    const isHigh = wanted * height > place.clientHeight;
+    const down = isHigh ? (height - place.clientHeight / fitted) / 2 : (height / 2) * (1 - factor);
+    const isWide = wanted * width > place.clientWidth;
+    const right = isWide ? middleOf(svg, factor, width, place.clientWidth / fitted) : (width / 2) * (1 - factor);
+    return d3.zoomIdentity.translate(right, down).scale(factor);
+  };
+
+  // How far to the right a map goes that is too wide, so that its start is in the middle.
+  const middleOf = (svg, factor, width, seen) => {
+    const start = svg.querySelector(`#node-${map.start} ellipse`);
+    const { e: aside } = svg.querySelector("g.graph").transform.baseVal.consolidate().matrix;
+    const wanted = width / 2 - factor * (Number(start.getAttribute("cx")) + aside);
+    const most = (width - seen) / 2;
+    return Math.min(most, Math.max(wanted, width - most - factor * width));
+  };
+
+  // What is on the map, by which rule, and what is not.
+  const tell = (part) => {
+    const of = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
+    const counted = (nActivities, nPaths) =>
+      `${of(nActivities, "activity", "activities")} and ${of(nPaths, "path", "paths")}`;
+    const nActivities = part.nodes.length - 2;
+    const nPaths = part.edges.length;
+    const frequent =
+      part.nFrequent === part.nPossible
+        ? "all between these activities"
+        : `the ${number(part.nFrequent)} most frequent between these activities, loops and ways back ` +
+          "among them";
+    const nJoining = nPaths - part.nFrequent;
+    const joining =
+      `${of(nJoining, "rarer one that joins", "rarer ones that join")} an activity to the start or ` +
+      "the end";
+    const reasons = [...(part.nFrequent ? [frequent] : []), ...(nJoining ? [joining] : [])];
+    const missing = counted(
+      nInner() - nActivities + map.n_activities_left_out,
+      map.edges.length - nPaths + map.n_left_out,
+    );
+    byId("map-shown").textContent =
+      `On the map are ${counted(nActivities, nPaths)}: ${reasons.join(", and ")}. Not on the map: ${missing}` +
+      (map.n_left_out ? `, of which ${of(map.n_left_out, "path is", "paths are")} in the files alone.` : ".");
   };
 
   const draw = () => {
-    state.part = tracecloak.part(map, state.nActivities, state.nPaths);
-    const { part } = state;
+    const drawing = redraw();
+    state.drawing = drawing;
+    place.setAttribute("aria-busy", "true");
+    place.dataset.busy = `Drawing ${byId("n-activities").textContent} activities, ${byId("n-paths").textContent} paths …`;
+    drawing.finally(() => {
+      if (state.drawing === drawing) place.removeAttribute("aria-busy");
+    });
+  };
+
+  const redraw = async () => {
+    const part = tracecloak.part(map, state.nActivities, state.nPaths);
+    const shown = map;
     activities.max = nInner();
     activities.value = Math.min(state.nActivities, nInner());
-    paths.min = part.nNeeded;
+    paths.min = 0;
     paths.max = part.nPossible;
-    paths.value = part.edges.length;
+    paths.value = Math.min(state.nPaths, part.nPossible);
     byId("n-activities").textContent = `${Math.min(state.nActivities, nInner())} of ${nInner()}`;
     byId("n-paths").textContent = `${part.edges.length} of ${part.nPossible}`;
 
-    const svg = viz.renderSVGElement(tracecloak.graphOf(map, part, labelOf));
-    svg.querySelectorAll("title").forEach((title) => title.remove());
+    const svg = await tracecloak.drawn(tracecloak.graphOf(map, part, labelOf), "map");
+    // What came after it may be of another map, whose numbers are not those of this drawing.
+    if (svg === null || shown !== map) return;
+    state.part = part;
+    const indexOf = (g) => Number(g.id.split("-")[1]);
+    const edgeOf = (g) => map.edges[indexOf(g)];
+    const isLoop = (g) => edgeOf(g).source === edgeOf(g).target;
+    tracecloak.moveLabels(svg, (g) => labelOf.width(edgeOf(g)), isLoop);
     svg.setAttribute("role", "group");
     svg.setAttribute("aria-label", "Process map");
-    svg.removeAttribute("width");
-    svg.removeAttribute("height");
     const busiest = Math.max(...part.nodes.map((i) => map.nodes[i].count), 1);
     const slowest = part.edges
       .map((i) => map.edges[i].median_s)
       .filter((s) => s !== null)
       .sort((a, b) => b - a)[Math.floor(part.edges.length / 10)];
     for (const g of svg.querySelectorAll(".node, .edge")) {
-      const [kind, text] = g.id.split("-");
-      const i = Number(text);
+      const kind = g.id.split("-")[0];
+      const i = indexOf(g);
       g.setAttribute("tabindex", "0");
       g.setAttribute("role", "button");
       g.setAttribute("aria-label", about[kind](i));
@@ -176,6 +238,7 @@ tracecloak.mapReady = (async () => {
       choose(null);
     });
     d3.select(svg).call(zoom.transform, begin(svg));
+    tell(part);
     fillTable();
     const query = byId("search").value;
     if (query) search(query);
@@ -223,7 +286,8 @@ tracecloak.mapReady = (async () => {
     const svg = place.querySelector("svg");
     const copy = svg.cloneNode(true);
     copy.querySelector("g").removeAttribute("transform");
-    const names = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size"];
+    const names = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order"];
+    names.push("font-size", "font-style");
     const [from, to] = [svg, copy].map((s) => [...s.querySelectorAll("path, polygon, ellipse, text")]);
     from.forEach((shape, k) => {
       const style = getComputedStyle(shape);
@@ -252,7 +316,7 @@ tracecloak.mapReady = (async () => {
     state.nActivities = Number(activities.value);
     // More activities come with paths of their own.
     const all = tracecloak.part(map, state.nActivities, Infinity);
-    state.nPaths = Math.max(all.nNeeded, Math.min(state.nPaths, all.nPossible));
+    state.nPaths = Math.min(state.nPaths, all.nPossible);
     draw();
   });
   paths.addEventListener("input", () => {
@@ -283,22 +347,20 @@ tracecloak.mapReady = (async () => {
   );
   const file = data.file_name;
   byId("save-svg").addEventListener("click", () => save(`${file}.svg`, svgText(), "image/svg+xml"));
-  byId("save-dot").addEventListener("click", () =>
-    save(
-      `${file}.dot`,
-      viz.renderString(tracecloak.graphOf(map, state.part, labelOf), { format: "canon" }),
-      "text/vnd.graphviz",
-    ),
-  );
-  byId("save-bpmn").addEventListener("click", () =>
-    save(`${file}.bpmn`, tracecloak.bpmnOf(map, state.part, viz), "application/xml"),
+  byId("save-dot").addEventListener("click", async () => {
+    const graph = tracecloak.graphOf(map, state.part, labelOf);
+    save(`${file}.dot`, await tracecloak.layOut(graph, "canon"), "text/vnd.graphviz");
+  });
+  byId("save-bpmn").addEventListener("click", async () =>
+    save(`${file}.bpmn`, await tracecloak.bpmnOf(map, state.part), "application/xml"),
   );
 
   if (map) show(map);
   return {
     show,
     // Shows the way of a variant, given as codes, with all its activities and paths.
-    follow: (codes) => {
+    follow: async (codes) => {
+      await state.drawing;
       const way = [map.start, ...codes, map.end];
       const pairs = new Set(way.slice(1).map((code, k) => `${way[k]} ${code}`));
       const edges = new Set(

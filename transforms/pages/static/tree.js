@@ -5,9 +5,8 @@
   const { tree } = tracecloak.data;
   const place = document.getElementById("tree");
   if (!tree || !place) return;
-  const viz = await Viz.instance();
   const signs = { sequence: "→", exclusive: "×", parallel: "∧", loop: "↻", silent: "τ" };
-  const svg = viz.renderSVGElement({
+  const svg = await tracecloak.drawn({
     directed: true,
     graphAttributes: { rankdir: "TB", bgcolor: "transparent", nodesep: 0.25, ordering: "out", pad: 0.1 },
     nodeAttributes: { fontname: "Helvetica", fontsize: 13, style: "filled" },
@@ -27,9 +26,6 @@
       node.parent === null ? [] : [{ tail: `t${node.parent}`, head: `t${i}` }],
     ),
   });
-  svg.querySelectorAll("title").forEach((title) => title.remove());
-  svg.removeAttribute("width");
-  svg.removeAttribute("height");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", "Process tree");
   place.replaceChildren(svg);
