@@ -145,7 +145,8 @@ def example_config(
         given["column"] = _COLUMNS[name]
     if "indicators" in params:  # which say themselves what they read
         read = METHODS[method].attributes(METHODS[method].Params(**example))
-        params["attribute_columns"] = {own.name: _COLUMNS[own.name] for own in read}
+        if read:
+            params["attribute_columns"] = {own.name: _COLUMNS[own.name] for own in read}
     if params.pop("service_times", False):
         columns["start_timestamp"] = "begun"
     words = params.pop("vocabulary", None)
