@@ -20,6 +20,7 @@ WORDS = {
     "earth-movers-distance": "earth mover.s distance",
     "epoch": "epochs?",
     "epsilon": "epsilons?",
+    "guarantee": "rigorous|syntactic",
     "horizon": "horizon",
     "individual": "individuals?",
     "k-anonymity": "k-anonym(?:ity|ous)",
