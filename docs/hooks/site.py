@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, notebooks, python, results, schemas, speed, tiers
+from docs.hooks import commands, methods, notebooks, python, results, schemas, speed, terms, tiers
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
@@ -74,6 +74,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     with_tables = _TABLES.get(page.file.src_uri)
     markdown = markdown if with_tables is None else with_tables(markdown)
     return mended(markdown, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links the first use of each term to the page that explains it."""
+    if page.file.src_uri == terms.PAGE:
+        return html
+    explained = files.get_file_from_path(terms.PAGE)
+    if explained is None:
+        return html
+    return terms.with_links(html, explained.url_relative_to(page.file))
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -23,6 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help=f"file to write, of the format that its ending tells: {plain}, each also with .gz; "
         f"or {packed}",
     )
+    parser.add_argument("--patients", type=int, help="number of people whose cases these are")
     parser.add_argument(
         "--vocabulary",
         help="file to write its activities to, which are public, one a line; by default none",
@@ -34,7 +35,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.demo.hospital_file import write_sample, write_vocabulary
 
     path, vocabulary = given.flags["output"], given.flags.get("vocabulary")
-    write_sample(given.flags["cases"], path)
+    write_sample(given.flags["cases"], path, given.flags.get("patients"))
     rows = [("sample", f"{path} ({quantity(given.flags['cases'], 'made-up case')})")]
     if vocabulary is not None:
         write_vocabulary(vocabulary)

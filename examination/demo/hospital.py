@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 
 # What is public about the log, for methods that want it as a flag or a file. Exactly one of
 # END_ACTIVITIES occurs in a case, as its last event; the first event is ACTIVITIES[0].
@@ -46,6 +46,8 @@ MIN_EVENTS_PER_CASE = 3
 MAX_EVENTS_PER_CASE = 120
 FIRST_DAY = np.datetime64("2021-01-01", "D")  # the first day on which a case can start
 START_DAYS = 3 * 365  # all cases start within this many days
+
+WITH_PATIENTS = released_schema({"patient": pa.string()})
 
 _BLOOD = ("Leucocytes", "CRP", "Lactic acid", "Blood culture")
 
@@ -395,3 +397,22 @@ def hospital_log(n_cases: int, batch_cases: int = 20_000) -> Iterator[pa.RecordB
         _cases(process, first, min(batch_cases, n_cases + 1 - first))
         for first in range(1, n_cases + 1, batch_cases)
     )
+
+
+def with_patients(rows: pa.RecordBatch, n_patients: int) -> pa.RecordBatch:
+    """Adds to cases of `hospital_log` whose they are: a column `patient`, such as `N000042`.
+
+    The patient of case i is a pure function of i and of `n_patients`. Each case is equally likely
+    to be of any of them, so some patients have no case, and others several.
+
+    Args:
+        rows: A batch of `hospital_log`.
+        n_patients: How many patients there are, at least 1.
+
+    Returns:
+        A batch of WITH_PATIENTS.
+    """
+    numbers = pc.utf8_slice_codeunits(rows.column(0), 1).cast(pa.uint64()).to_numpy()
+    drawn = pa.array(_mix(numbers * np.uint64(_GAMMA)) % np.uint64(n_patients))
+    names = pc.binary_join_element_wise("N", pc.utf8_lpad(drawn.cast(pa.string()), 6, "0"), "")
+    return pa.RecordBatch.from_arrays([*rows.columns, names], schema=WITH_PATIENTS)

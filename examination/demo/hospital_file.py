@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any
 
-from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
+from tracecloak.examination.demo import hospital
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 
 
-def write_sample(n_cases: int, path: str) -> None:
-    """Streams a log of `n_cases` cases into a file; the same number gives the same bytes.
+def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None:
+    """Streams a log of `n_cases` cases into a file; the same numbers give the same bytes.
+
+    With `n_patients` there is a column `patient`, which says whose of so many people a case is.
 
     Raises:
-        UsageError: The ending of the file's name tells no format that can be written, or the number
-            is not positive.
+        UsageError: The ending of the file's name tells no format that can be written, or none with
+            that column; or a number is not positive.
     """
     name = SourceFormat().name_of(path)
     form = FORMATS[name]
@@ -25,21 +28,19 @@ def write_sample(n_cases: int, path: str) -> None:
         raise UsageError(f"{name} is compressed inside; leave out .gz in {path!r}")
     if form.writer is None:
         raise UsageError(f"{name} can be read only; end {path!r} otherwise")
-    batches = hospital_log(n_cases)
-    with Path(path).open("wb") as raw:
-        if path.endswith(".gz"):
-            # No time of writing in the header.
-            stream = cast(BinaryIO, gzip.GzipFile("", "wb", 6, raw, mtime=0))
-        else:
-            stream = cast(BinaryIO, raw)
-        writer = form.open_writer(stream, RELEASED_SCHEMA)
-        for batch in batches:
-            writer.write(batch)
+    if n_patients is not None and (n_patients < 1 or name in ("avro", "jsonl")):
+        raise UsageError("patients must be at least 1, in a file of csv, xes or parquet")
+    with contextlib.ExitStack() as files:
+        stream: Any = files.enter_context(Path(path).open("wb"))
+        if path.endswith(".gz"):  # without a time of writing in the header
+            stream = files.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+        schema = RELEASED_SCHEMA if n_patients is None else hospital.WITH_PATIENTS
+        writer = form.open_writer(stream, schema)
+        for rows in hospital.hospital_log(n_cases):
+            writer.write(rows if n_patients is None else hospital.with_patients(rows, n_patients))
         writer.close()
-        if stream is not raw:
-            stream.close()
 
 
 def write_vocabulary(path: str) -> None:
     """Writes the activities that the log can have, one a line; they are public."""
-    Path(path).write_text("".join(f"{name}\n" for name in sorted(ACTIVITIES)), encoding="utf-8")
+    Path(path).write_text("\n".join([*sorted(hospital.ACTIVITIES), ""]), encoding="utf-8")

@@ -100,9 +100,8 @@ class Lake:
     @cached_property
     def _events(self) -> tuple[pa.Table, list[int]]:
         """All events in the order of time, and where each day begins among them, and the end."""
-        batches = [_moved(batch, self.first_day, self.n_days) for batch in
-                   hospital_log(self.n_cases)]  # fmt: skip
-        table = pa.Table.from_batches(batches)
+        log = hospital_log(self.n_cases)
+        table = pa.Table.from_batches(_moved(rows, self.first_day, self.n_days) for rows in log)
         times_us = np.asarray(table.column(TIMESTAMP).cast(pa.int64()))
         order = np.argsort(times_us, kind="stable")  # tests of one draw of blood share their stamp
         begins = ((self.first_day - _EPOCH).days + np.arange(self.n_days + 1)) * _DAY_US

@@ -78,6 +78,23 @@ def test_a_parameter_that_no_page_explains_is_listed_with_a_decision() -> None:
             assert owners[param] & named, param
 
 
+def test_a_method_is_chosen_by_five_questions() -> None:
+    """Each answer ends at a method, or at a later question; none leads round in a circle."""
+    page = (ROOT / "docs" / "how-to" / "choose-a-method.md").read_text()
+    questions = re.findall(r"^## (\d)\. .*\? \{ #([a-z]+) \}\n\n((?:\* .*\n)+)", page, re.MULTILINE)
+    places = {anchor: int(number) for number, anchor, _ in questions}
+    assert list(places.values()) == [1, 2, 3, 4, 5]
+    for number, _, listed in questions:
+        answers = listed.splitlines()
+        assert 2 <= len(answers) <= 3, number
+        for answer in answers:
+            later = [places[anchor] for anchor in re.findall(r"\]\(#([a-z]+)\)", answer)]
+            named = set(re.findall(r"\[`([a-z -]+)`\]", answer))
+            assert bool(later) != bool(named), answer
+            assert all(place > int(number) for place in later), answer
+            assert named <= {*METHODS.ours, "tracecloak stream"}, answer
+
+
 def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
     listed = [name for names in python.SECTIONS.values() for name in names]
     assert len(listed) == len(set(listed))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -65,23 +67,51 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(built: Path) -> None
                 assert unquote(parts.fragment) in pages[target].anchors, (path, link)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_read_it(built: Path, scheme: str) -> None:
-    """Catches a contrast too low, and a control or a dialog without a name."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no Chromium on the PATH")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.mark.slow
+def test_what_is_searched_for_is_found_without_a_server(built: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((built / "tutorials" / "first-release.html").as_uri())
+    page.click(".md-search__input")
+    page.keyboard.type("epsilon")
+    page.click(".md-search-result__link >> nth=0")
+    page.wait_for_url("**h=epsilon*")
+    assert page.url.startswith(built.as_uri())
+    assert "epsilon" in page.inner_text("article").lower()
+    page.close()
+
+
+@pytest.mark.slow
+def test_whether_a_number_can_be_trusted_is_one_click_away(built: Path) -> None:
+    for path in built.rglob("*.html"):
+        if path.name != "404.html":
+            links = Links(path.read_text(encoding="utf-8")).links
+            targets = {(path.parent / urlsplit(link).path).resolve() for link in links}
+            assert built / "how-to" / "trust-a-number.html" in targets, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(built: Path, browser: Any, scheme: str) -> None:
+    """Catches a contrast too low, and a control or a dialog without a name."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
     names = ("index", "explanation/promise", "reference/commands", "reference/methods/private-log",
              "reference/python")  # fmt: skip
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(color_scheme=scheme).new_page()
-        for name in names:
-            page.goto((built / f"{name}.html").as_uri())
-            found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
-            seen = [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
-            assert seen == [], name
-        browser.close()
+    page = browser.new_context(color_scheme=scheme).new_page()
+    for name in names:
+        page.goto((built / f"{name}.html").as_uri())
+        found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
+        seen = [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
+        assert seen == [], name
+    page.close()

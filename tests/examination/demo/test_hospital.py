@@ -239,3 +239,17 @@ def test_no_cases():
 def test_wrong_arguments_are_named_at_once(arguments, message):
     with pytest.raises(UsageError, match=message):
         hospital_log(*arguments)
+
+
+def test_every_case_is_of_one_patient_whatever_the_batches():
+    def patients_of(batch_cases):
+        batches = (sample.with_patients(rows, 40) for rows in hospital_log(60, batch_cases))
+        return pa.Table.from_batches(batches).select(["case_id", "patient"]).to_pylist()
+
+    rows = patients_of(7)
+    assert rows == patients_of(60)
+    of_case = {row["case_id"]: row["patient"] for row in rows}
+    assert all(of_case[row["case_id"]] == row["patient"] for row in rows)
+    n_cases = Counter(of_case.values())
+    assert set(n_cases) <= {f"N{number:06d}" for number in range(40)}
+    assert max(n_cases.values()) > 1  # some come back

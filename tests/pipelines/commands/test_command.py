@@ -235,6 +235,8 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["release", "--guesing_advantage", "1"], "unknown flag --guesing_advantage"),
         (["release", "missing.yaml"], "cannot be read"),
         (["sample", "--cases", "3", "--output", "x.txt"], "format"),
+        (["sample", "--cases", "3", "--patients", "0", "--output", "x.csv"], "patients must be"),
+        (["sample", "--cases", "3", "--patients", "2", "--output", "x.jsonl"], "a file of csv"),
         (["evaluate", "--log", "x"], "required: RELEASE"),
         (["key", "make", "--output", "pyproject.toml"], "never overwritten"),
     ],
