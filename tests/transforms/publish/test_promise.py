@@ -131,6 +131,7 @@ def test_the_unit_and_the_change_are_those_of_the_promise() -> None:
     assert person["change"].endswith(
         "at most: of a person, at most 3 cases count, and of a case, the first 40 events count."
     )
+    assert "for one person who is added or removed" in person["scope"]
     assert "of a person" not in words()["change"]
     assert "which of two courses that one took" in words(adjacency="replace_one")["headline"]
     assert "replaced by another" in words(adjacency="replace_one")["scope"]
