@@ -40,7 +40,7 @@ from tracecloak.transforms.publish.statement import (
 )
 from tracecloak.transforms.publish.statement import publishable_statement as statement_with
 
-PAGE_LINES, PAGE_COLUMNS = 98, 100
+PAGE_LINES, PAGE_COLUMNS = 100, 100
 
 RIGOROUS = Guarantee(
     "rigorous",
