@@ -7,6 +7,7 @@ Kenthapadi, McSherry, Mironov, Naor 2006). The smaller epsilon that they keep to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -180,13 +181,27 @@ class Spend:
         }
 
 
+def noise_of(part: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Returns how wide the noise of a part is on each of its counts, from `Spend.to_json`.
+
+    Returns:
+        (what is counted; the standard deviation in occurrences, of a joint mechanism alone; how
+        many times what one unit changes the standard deviation is, to two digits). Nothing where
+        no scale is listed.
+    """
+    # The variance of Laplace noise is twice the square of its scale.
+    factor = math.sqrt(2) if part["mechanism"] == "discrete_laplace" else 1.0
+    noise = []
+    for block in part.get("blocks", [part] if part.get("scale") else []):
+        scale, clip = Fraction(block["scale"]), " times the clip" * block.get("is_per_clip", False)
+        times = float(f"{factor * (scale / Fraction(block['sensitivity'])):.2g}")
+        noise.append((block["what"], f"{float(scale / block.get('units', 1)):.3g}{clip}", times))
+    return noise
+
+
 def joint_sentence(part: Mapping[str, Any]) -> str:
     """Returns what a joint mechanism is made of, from `Spend.to_json`: the noise of each block."""
-    blocks = [
-        f"{block['what']} {float(Fraction(block['scale']) / block['units']):.3g}"
-        + (" times the clip" if block["is_per_clip"] else "")
-        for block in part["blocks"]
-    ]
+    blocks = [f"{what} {deviation}" for what, deviation, _ in noise_of(part)]
     sentence = f"The noise has these standard deviations: {', '.join(blocks)}."
     if part["choices"]:
         chosen = [f"{choice['what']} {choice['epsilon']}" for choice in part["choices"]]

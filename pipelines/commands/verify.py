@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tracecloak.pipelines.commands.flags import file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
-from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.errors import GuaranteeError, UsageError
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.verification.verify import Verification
 
 UNSURE_EXIT_CODE = 8
 """No check failed, and there is one that this installation cannot decide."""
@@ -25,6 +31,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="public key (PEM file, env:NAME or command:WORDS) of who must have signed; by default "
         "nobody must, and a signature is checked by the key beside it",
     )
+    parser.add_argument(
+        "--sign_off",
+        metavar="FILE",
+        help="page of HTML to write, outside of the release: what is released and promised, for a "
+        "privacy officer to print, decide and sign, who needs the release alone; by default none",
+    )
 
 
 def run(given: Given) -> int:
@@ -40,8 +52,26 @@ def run(given: Given) -> int:
         rows.append(("promise", verified.sentence))
     if verified.caution:
         rows.append(("caution", verified.caution))
+    if "sign_off" in given.flags:
+        rows.append(("sign-off", _sign_off(verified, given.flags["sign_off"])))
     show(Result(rows, verified.to_json(), below=[_VERDICTS[verified.verdict]]), given.form)
     return _EXIT_CODES[verified.verdict]
+
+
+def _sign_off(verified: Verification, path: str) -> str:
+    """Writes the page to sign, and says where it is, or why there is none."""
+    from tracecloak.pipelines.verification.sign_off import sign_off_html
+
+    if verified.received is None or verified.verdict == "failed":
+        return "not written: nobody should sign for a release of which something does not hold"
+    if Path(verified.folder).resolve() in Path(path).resolve().parents:
+        raise UsageError(
+            f"sign_off {path!r} is in the folder of the release, of which it is no part; name a "
+            "file outside of it"
+        )
+    place = file_to_write("sign_off", path)
+    place.write_bytes(sign_off_html(verified, verified.received))
+    return f"{place}, to open in a browser, print and sign"
 
 
 _EXIT_CODES = {"ok": 0, "failed": GuaranteeError.exit_code, "unsure": UNSURE_EXIT_CODE}

@@ -48,12 +48,14 @@ class Verification:
         findings: Of each check, in their order.
         sentence: The promise of the release, as its manifest has it; None: that is not valid.
         caution: How little its epsilon promises; empty where that is small, or there is none.
+        received: The release with its manifest, if that is valid.
     """
 
     folder: str
     findings: tuple[Finding, ...]
     sentence: str | None
     caution: str = ""
+    received: Received | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -124,7 +126,7 @@ def verify(path: str, key: str | None = None) -> Verification:
         else:
             look(check, does)
     sentence = release.body["guarantee"]["sentence"]
-    return Verification(folder.path, tuple(findings), sentence, _caution(release))
+    return Verification(folder.path, tuple(findings), sentence, _caution(release), release)
 
 
 def _caution(release: Received) -> str:

@@ -19,9 +19,10 @@ MANIFEST_NAME = "manifest.json"
 SIGNATURE_NAMES = (f"{MANIFEST_NAME}.sig", f"{MANIFEST_NAME}.pub")
 """The signature of the manifest's bytes, and the public key of its signer; both are optional."""
 
-TOOL_VERSION = "0.1.0"
+TOOL_VERSION = "0.2.0.dev0"
 """The version of tracecloak, which `setup.py` reads here: a checkout, an editable install, an sdist
-and a wheel have the one of their sources, whatever metadata of a package lies about."""
+and a wheel have the one of their sources, whatever metadata of a package lies about. Between two
+versions it is the next one's with `.dev0`: whose words are others is not the version before."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME
+from tracecloak.transforms.publish.names import DFG_NAME, REPORT_NAME, STATEMENT_NAME
 
 _EXACT = {
     DFG_NAME: "directly-follows graph: activities, and paths with their counts",
     "figures.parquet": "totals, with their intervals, and the most that a path not shown can have",
-    STATEMENT_NAME: "the promise in words, on a page, for the file of a privacy officer",
+    REPORT_NAME: "everything on one page, for a browser",
+    STATEMENT_NAME: "the promise in words, for the file of a privacy officer",
 }
 _BY_NAME = {
     "figures": "numbers with their kinds and 95 % intervals",

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+import jinja2
+
+from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.published.guarantee import Guarantee, at_most
+from tracecloak.schemas.published.manifest import ReleaseManifest
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 """Guesses of which pages say to what they can rise."""
@@ -121,6 +124,11 @@ class Promise:
     presence: Bound | None
     content: Bound | None
 
+    @property
+    def asked(self) -> Bound | None:
+        """The bound on the question that the promise answers."""
+        return self.presence or self.content
+
     @classmethod
     def of(cls, guarantee: Guarantee) -> Promise | None:
         """Returns None where no finite epsilon holds."""
@@ -150,3 +158,23 @@ class Promise:
             presence=presence,
             content=content,
         )
+
+
+_WORDS = jinja2.Environment(
+    loader=jinja2.PackageLoader("tracecloak.transforms.publish"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # the pages that print these texts escape them
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def in_words(manifest: ReleaseManifest) -> dict[str, str]:
+    """Returns what a release promises as an officer says it, by the names in `words.txt.j2`."""
+    text = _WORDS.get_template("words.txt.j2").render(
+        manifest=manifest,
+        guarantee=manifest.guarantee,
+        promise=Promise.of(manifest.guarantee),
+        times=[times for part in manifest.spends for _, _, times in noise_of(part)],
+    )
+    return dict(line.split(": ", 1) for line in text.splitlines())

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.guarantee import at_most
-from tracecloak.schemas.published.manifest import MANIFEST_NAME, OutputFile, ReleaseManifest
+from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
@@ -30,13 +29,13 @@ from tracecloak.transforms.publish.map_data import (
     tree_data,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
-from tracecloak.transforms.publish.promise import Bound, Promise, caution, exact, posterior
+from tracecloak.transforms.publish.promise import Promise, caution, exact, in_words, posterior
 from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.wording import (
+    MECHANISMS,
     operations_in_words,
+    params_in_words,
     printable,
-    protected_by,
-    value_in_words,
 )
 
 if TYPE_CHECKING:
@@ -81,19 +80,14 @@ def report_html(
     ]
     files = sorted(files, key=lambda file: file.path)
     context = {
-        **_of_manifest(manifest),
+        **facts_of(manifest),
+        "at_most": at_most,
+        "is_compared": False,
+        "bound": _bound(manifest),
+        "references": references_beside(manifest),
         **shown.context(manifest.time_caveats),
         "page_parts": [(part.template, part.context) for part in parts],
-        "files": [
-            {
-                "path": file.path,
-                "link": quote(file.path),
-                "what": what_is(file.path),
-                "n_bytes": file.n_bytes,
-                "sha256": file.sha256,
-            }
-            for file in files
-        ],
+        "files": files,
         "openings": openings_of([file.path for file in files]),
     }
     data = {
@@ -102,7 +96,7 @@ def report_html(
         "variants": shown.variants,
         "times": shown.times,
         "tree": shown.tree,
-        "guess": _curve(manifest),
+        "guess": _curve(manifest.guarantee.epsilon or 0.0) if context["bound"] else None,
     }
     if shown.groups is not None:
         data["groups"] = shown.groups["map"]
@@ -123,55 +117,24 @@ def report_html(
 def _styles_of(parts: list[PagePart], *, has_kinds: bool) -> tuple[str, ...]:
     """Each style sheet once."""
     names = [name for part in parts for name in part.styles]
-    return tuple(dict.fromkeys([*(["figures.css"] if has_kinds else []), *names]))
+    return tuple(dict.fromkeys(["promise.css", *(["figures.css"] if has_kinds else []), *names]))
 
 
-def _of_manifest(manifest: ReleaseManifest) -> dict[str, Any]:
-    guarantee, about = manifest.guarantee, manifest.about
+def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
+    """Returns what templates print of a release's manifest and of the promise in it."""
+    guarantee = manifest.guarantee
     return {
-        "release_id": manifest.release_id,
-        "method": manifest.method,
-        "about": {"title": about.get("title", "")},
-        "declared": [(label, about[key]) for key, label in _DECLARED.items() if about.get(key)],
-        "released_on": manifest.released_on,
-        "kind": guarantee.kind,
-        "sentence": guarantee.sentence,
+        "manifest": manifest,
+        "guarantee": guarantee,
+        "said": in_words(manifest),
         "caution": caution(guarantee),
         "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
-        "cards": _cards(manifest),
-        "is_compared": False,
-        "claim": _claim(manifest),
-        "reality": guarantee.reality,
-        "unit": guarantee.unit,
-        "question": "is in the input" if guarantee.adjacency == "add_remove" else "is this one",
-        "bound": _bound(manifest),
-        "references": references_beside(manifest),
-        "not_covered": guarantee.not_covered,
-        "made": _making(manifest),
-        "parts": [
-            {
-                "what": part["what"],
-                "epsilon": part["epsilon"],
-                "delta": part["delta"],
-                "by": protected_by(part),
-            }
-            for part in manifest.spends
-        ],
-        "params": [
-            (name, value_in_words(name, value))
-            for name, value in manifest.params.items()
-            if value not in (None, [], {}) and value is not False
-        ],
+        "operations": operations_in_words(manifest.operations),
+        "mechanisms": MECHANISMS,
+        "what_is": what_is,
+        "noise_of": noise_of,
+        "params": params_in_words(manifest.params),
     }
-
-
-_DECLARED = {
-    "data_subjects": "Whose data",
-    "data_period": "Period",
-    "controller": "Responsible",
-    "contact": "Contact",
-    "purpose": "Purpose",
-}
 
 
 @dataclass
@@ -378,36 +341,17 @@ _NOT_FOUND = (
 )
 
 
-def _claim(manifest: ReleaseManifest) -> str:
-    guarantee = manifest.guarantee
-    if guarantee.kind == "published":
-        return f"What was published about this method: {guarantee.claim} What really holds:"
-    return guarantee.claim or guarantee.sentence
-
-
-def _asked(manifest: ReleaseManifest) -> Bound | None:
-    """The bound on the question that the promise answers."""
+def _bound(manifest: ReleaseManifest) -> dict[str, Any] | None:
     promise = Promise.of(manifest.guarantee)
     if promise is None:
         return None
-    is_presence = manifest.guarantee.adjacency == "add_remove"
-    return promise.presence if is_presence else promise.content
-
-
-def _bound(manifest: ReleaseManifest) -> dict[str, Any] | None:
-    asked, promise = _asked(manifest), Promise.of(manifest.guarantee)
-    if asked is None or promise is None or manifest.guarantee.epsilon is None:
-        return None
-    epsilon = exact(manifest.guarantee.epsilon)
+    epsilon = exact(manifest.guarantee.epsilon or 0.0)
     rows = [(f"{decimal_text(prior * 100)} %", posterior(prior, epsilon)) for prior in _PRIORS]
     return {"rows": rows, "odds": promise.odds, "epsilon": promise.epsilon}
 
 
-def _curve(manifest: ReleaseManifest) -> list[dict[str, float]] | None:
+def _curve(epsilon: float) -> list[dict[str, float]]:
     """The guesses before and after, for a picture: not rounded up as the table's are."""
-    if _asked(manifest) is None:
-        return None
-    epsilon = manifest.guarantee.epsilon or 0.0
     priors = np.arange(_N_CURVE + 1) / _N_CURVE
     decay = max(float(elementary.exp(-epsilon)), _LEAST)  # a guess of 0 stays one
     after = priors / (priors + (1 - priors) * decay)
@@ -415,24 +359,6 @@ def _curve(manifest: ReleaseManifest) -> list[dict[str, float]] | None:
         {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
         for before, to in zip(priors, after, strict=True)
     ]
-
-
-def _cards(manifest: ReleaseManifest) -> list[tuple[str, str]]:
-    guarantee, came_out = manifest.guarantee, manifest.came_out
-    cards = []
-    if guarantee.kind != "syntactic":
-        epsilon = "none holds" if guarantee.epsilon is None else at_most(guarantee.epsilon)
-        cards.append((f"epsilon for each {guarantee.unit}", epsilon))
-    if came_out is not None:
-        counted = {
-            "cases": None if came_out.lacks_starts else came_out.n_cases,
-            "activities": came_out.n_activities,
-            "variants": came_out.n_variants,
-            "paths": came_out.n_edges,
-            "figures": came_out.n_figures,
-        }
-        cards += [(name, f"{n:,}") for name, n in counted.items() if n is not None]
-    return cards
 
 
 def _first_paths(shown: dict[str, Any] | None) -> list[tuple[str, str, int]]:
@@ -450,17 +376,3 @@ def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]
     return [
         (row["count"], [names[code] for code in row["codes"]]) for row in shown["rows"][:_N_FIRST]
     ]
-
-
-def _making(manifest: ReleaseManifest) -> list[tuple[str, str]]:
-    facts = [("Method", manifest.method)]
-    if manifest.operations:
-        facts.append(("What it does", operations_in_words(manifest.operations)))
-    if manifest.window is not None:
-        facts.append(("Window", manifest.window["sentence"]))
-    if manifest.released_on:
-        facts.append(("Reserved on", manifest.released_on))
-    noise = "exact samplers" if manifest.exact_noise else "floating-point numbers"
-    if manifest.guarantee.kind != "syntactic":
-        facts.append(("Noise", f"from {noise}, keyed: a repetition gives the same bytes"))
-    return [*facts, ("Described in", MANIFEST_NAME)]

@@ -1,4 +1,4 @@
-"""The privacy statement of a release: one page of Markdown for a privacy officer, in two editions.
+"""The privacy statement of a release: Markdown for a privacy officer, in two editions.
 
 The publishable edition is a pure function of the manifest, so nothing on it was counted on the
 input. The internal one records what only the operator may know: account, inputs, configuration.
@@ -19,18 +19,18 @@ from typing import Any
 
 import jinja2
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.texts.escapes import escaped, in_json
-from tracecloak.transforms.publish.promise import PRIORS, Promise, caution
+from tracecloak.transforms.publish.promise import PRIORS, Promise, caution, in_words
 from tracecloak.transforms.publish.wording import (
+    MECHANISMS,
     operations_in_words,
+    params_in_words,
     printable,
-    protected_by,
     shortened,
     sum_of,
-    value_in_words,
 )
 
 _LONGEST_LINE = 300
@@ -125,56 +125,24 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
     Raises:
         UsageError: Epsilon is finite, but not in (0, 10^6].
     """
-    guarantee = manifest.guarantee
-    given = {
-        name: value
-        for name, value in manifest.params.items()
-        if value not in (None, [], {}) and value is not False
-    }
     return _render(
         "statement.md.j2",
         {
-            "release_id": manifest.release_id,
-            "method": manifest.method,
+            "manifest": manifest,
+            "guarantee": manifest.guarantee,
             "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
-            "time_caveats": manifest.time_caveats,
-            "window": manifest.window,
             "operations": operations_in_words(manifest.operations),
-            "given": "; ".join(
-                f"{name} = {value_in_words(name, value)}" for name, value in given.items()
-            ),
-            "kind": guarantee.kind,
-            "unit": guarantee.unit,
-            "is_query_result": guarantee.population == "query result",
-            "is_add_remove": guarantee.adjacency == "add_remove",
-            "claim": guarantee.claim,
-            "reality": guarantee.reality,
-            "not_covered": guarantee.not_covered,
-            "promise": Promise.of(guarantee),
-            "caution": caution(guarantee),
+            "params": params_in_words(manifest.params),
+            "promise": Promise.of(manifest.guarantee),
+            "said": in_words(manifest),
+            "caution": caution(manifest.guarantee),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
-            "parts": [{**part, "mechanism": protected_by(part)} for part in manifest.spends],
+            "mechanisms": MECHANISMS,
+            "joint_sentence": joint_sentence,
             "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
-            "exact_noise": manifest.exact_noise,
             "has_error_bars": has_error_bars,
-            "cut": _cut_in_words(manifest),
-            "has_clipped_sums": any(
-                block["what"].endswith(" beyond")
-                for part in manifest.spends
-                for block in part.get("blocks", ())
-            ),
         },
     )
-
-
-def _cut_in_words(manifest: ReleaseManifest) -> str:
-    """Returns where cases were cut before they were counted; empty: they were not."""
-    declared = manifest.params.get("max_trace_length")
-    if declared is not None:
-        return f"after event {declared}"
-    blocks = (block for part in manifest.spends for block in part.get("blocks", ()))
-    is_bought = any(block["what"] == "length" for block in blocks)
-    return "at the length that was chosen with noise" if is_bought else ""
 
 
 # --- the internal edition -------------------------------------------------------------------------

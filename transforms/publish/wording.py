@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.texts.escapes import escaped
 from tracecloak.transforms.publish.promise import exact
@@ -30,7 +30,7 @@ _DOES = {
     "generalization": "makes coarser",
     "cryptography": "encrypts",
 }
-_MECHANISMS = {
+MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
     "joint": "one Gaussian mechanism, with choices",
@@ -78,10 +78,13 @@ def value_in_words(name: str, value: Any) -> str:
     return shortened(printable(str(value)), _LONGEST_VALUE)
 
 
-def protected_by(part: Mapping[str, Any]) -> str:
-    """What protects a part of the budget: its mechanism, and what a joint one has counted."""
-    kind = _MECHANISMS.get(part["mechanism"], part["mechanism"])
-    return f"{kind}. {joint_sentence(part)}" if "blocks" in part else kind
+def params_in_words(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, value) of each parameter that is not empty, was given and is not off."""
+    return [
+        (name, value_in_words(name, value))
+        for name, value in params.items()
+        if value not in (None, [], {}) and value is not False
+    ]
 
 
 def sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:

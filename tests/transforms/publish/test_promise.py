@@ -1,18 +1,24 @@
-"""How little a large epsilon promises: the sentence, and every place that must say it."""
+"""What a promise means for a guess, as an officer says it, and every place that must say it."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.releasing import csv_log, tracecloak
+from tests.transforms.publish.test_report import made_up
+from tracecloak.anonymizers.accounting.composition import noise_of
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.transforms.publish.promise import caution
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.publish.promise import caution, in_words
 
 ROWS = [(f"c{i}", name, f"2026-01-0{1 + i % 9}T0{k}:00:00Z") for i in range(40) for k, name in
         enumerate("AB")]  # fmt: skip
@@ -70,3 +76,100 @@ def test_every_place_that_shows_the_promise_says_it(
     assert json.loads(capsys.readouterr().out)["caution"] == sentence
     for name in ("report.html", "statement.md"):
         assert sentence in (folder / name).read_text(encoding="utf-8")
+
+
+# --- In an officer's words ------------------------------------------------------------------------
+
+
+def manifest_with(name: str, example: dict[str, Any]) -> ReleaseManifest:
+    method = METHODS[name]
+    params = method.Params(**example)
+    return made_up(
+        method=name,
+        params=params.resolved(),
+        guarantee=method.guarantee(params),
+        spends=tuple(json.loads(json.dumps(part.to_json())) for part in method.spends(params)),
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_in_plain_words_what_a_guess_can_rise_to_or_that_nothing_bounds_it(
+    name: str,
+) -> None:
+    for example in METHODS[name].examples:
+        manifest = manifest_with(name, example)
+        promise, said = manifest.guarantee, in_words(manifest)
+        has_bound = promise.epsilon is not None and promise.kind != "syntactic"
+        assert ("scope" in said and "formula" in said) == has_bound
+        if has_bound:
+            rise = r"50 % before, this release can raise that to (?:more than )?([\d.]+) %(.*)\.$"
+            [(most, limit)] = re.findall(rise, said["headline"])
+            bound = 100 / (1 + math.exp(-float(promise.epsilon or 0)))
+            is_certain = limit == ": they can be all but certain"
+            assert is_certain or limit == " at most"
+            assert bound > float(most) == 99.9 if is_certain else 0 <= float(most) - bound < 0.1
+            assert ("delta" in said) == bool(promise.delta)
+        else:
+            assert said["headline"].endswith("nothing bounds what they can find out.")
+        assert ("beside" in said) == (promise.kind != "rigorous")
+        assert ("only repeats what a paper published" in said.get("beside", "")) == (
+            promise.kind == "published"
+        )
+        why = {"change", "noise", "nothing_else", "proof"}
+        assert said.keys() & why == (why if promise.kind == "rigorous" else set())
+        assert all(text.count(".") and text.endswith(".") for text in said.values())
+
+
+def test_the_unit_and_the_change_are_those_of_the_promise() -> None:
+    def words(**changes: Any) -> dict[str, str]:
+        promise = replace(made_up().guarantee, **changes)
+        limits = {"max_trace_length": 40, "max_cases_per_individual": 3}
+        return in_words(made_up(guarantee=promise, params=limits))
+
+    person = words(unit="individual")
+    assert "the cases of everybody but one person" in person["headline"]
+    assert person["change"].endswith(
+        "at most: of a person, at most 3 cases count, and of a case, the first 40 events count."
+    )
+    assert "for one person who is added or removed" in person["scope"]
+    assert "of a person" not in words()["change"]
+    assert "which of two courses that one took" in words(adjacency="replace_one")["headline"]
+    assert "replaced by another" in words(adjacency="replace_one")["scope"]
+    assert "in the result of the query" in words(population="query result")["headline"]
+    assert "all but certain" in words(epsilon=60.0)["headline"]
+    # A parameter that is no number could be somebody's text.
+    odd = made_up(params={"max_trace_length": "5\nheadline: All is well."})
+    assert "All is well" not in "".join(in_words(odd).values())
+
+
+@pytest.mark.parametrize("name", ["private-log", "private-dfg", "private-indicators"])
+def test_noise_is_told_by_how_often_it_holds_what_one_unit_changes(name: str) -> None:
+    manifest = manifest_with(name, METHODS[name].examples[0])
+    blocks = [
+        (math.sqrt(2) if part["mechanism"] == "discrete_laplace" else 1, block)
+        for part in manifest.spends
+        for block in part.get("blocks", [part])
+        if block["scale"]
+    ]
+    times = [
+        factor * Fraction(block["scale"]) / Fraction(block["sensitivity"])
+        for factor, block in blocks
+    ]
+    [shown] = re.findall(
+        r"its standard deviation is (\S+) to (\S+) times", in_words(manifest)["noise"]
+    )
+    for number, exact in zip(shown, (min(times), max(times)), strict=True):
+        assert float(number) == pytest.approx(exact, rel=0.06)
+    rows = [row for part in manifest.spends for row in noise_of(part)]
+    assert [row[0] for row in rows] == [block["what"] for _, block in blocks]
+
+
+def test_noise_that_is_narrower_than_the_change_is_not_said_to_hide_it() -> None:
+    def told(scale: str) -> str:
+        part = {"what": "a", "mechanism": "discrete_laplace", "scale": scale, "sensitivity": "1"}
+        return in_words(made_up(spends=(part,)))["noise"]
+
+    assert "so that nobody can be sure of such a change" in told("3")
+    assert "hides little where it is below 1" in told("1/3")
+    unlisted = in_words(made_up())["noise"]
+    assert "makes each result at most 2.719 times as probable (delta comes on top);" in unlisted

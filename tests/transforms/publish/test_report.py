@@ -162,6 +162,29 @@ def test_references_stand_in_order_with_the_release_among_them() -> None:
         assert table.count('class="own"') == 1
 
 
+def test_what_all_windows_cost_together_stands_below_the_headline() -> None:
+    text = told(made_up(window={"sentence": "A case counts in one window <only>."}))
+    box = text.split('id="promise-in-short"')[1].split('<h2 id="promise"')[0]
+    assert box.index("73.2\u00a0%") < box.index("A case counts in one window &lt;only&gt;.")
+
+
+def test_many_deviations_are_folded() -> None:
+    blocks = [
+        {"what": f"count {i}", "scale": str(10 + i), "sensitivity": "2", "units": 1,
+         "is_per_clip": i == 0}
+        for i in range(13)
+    ]  # fmt: skip
+    part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0", "blocks": blocks,
+            "choices": [{"what": "clip", "epsilon": "0.1"}], "instead": []}  # fmt: skip
+    text = told(made_up(spends=(part,)))
+    folded = text.split("What was drawn with noise")[1].split("</details>")[0]
+    table, details = folded.split('<details class="printed">')
+    assert "one Gaussian mechanism, with choices" in table and "count 12" not in table
+    assert "13 standard deviations" in details and "clip 0.1" in details
+    rows = re.findall(r'<td class="number">([^<]+)</td><td class="number">([^<]+)</td>', details)
+    assert (rows[0], rows[12]) == (("10 times the clip", "5"), ("22", "11"))
+
+
 def test_a_release_without_epsilon_shows_no_guesses() -> None:
     syntactic = Guarantee("syntactic", "case", "add_remove", None, None, "k is 3.", "")
     published = Guarantee("published", "case", "add_remove", None, None, "epsilon 1.", "No.")
@@ -185,4 +208,4 @@ def test_what_was_declared_is_escaped_and_what_was_not_is_left_out() -> None:
     assert "&lt;b&gt;bold" in text
     assert '"><script>' not in text
     assert "Whose data" not in text
-    assert "declared" not in told(made_up())
+    assert "declared this" in text and "declared this" not in told(made_up())

@@ -40,7 +40,7 @@ from tracecloak.transforms.publish.statement import (
 )
 from tracecloak.transforms.publish.statement import publishable_statement as statement_with
 
-PAGE_LINES, PAGE_COLUMNS = 80, 100
+PAGE_LINES, PAGE_COLUMNS = 100, 100
 
 RIGOROUS = Guarantee(
     "rigorous",
@@ -150,6 +150,8 @@ def with_numbers(epsilon: float, delta: float, adjacency: Any = "add_remove") ->
 
 # --- what is there --------------------------------------------------------------------------------
 
+WHY = "Why it holds"
+PROOFS = "docs/explanation/proofs.md"
 ALWAYS = ["What was released", "What is protected, and against whom", "What is not covered"]
 NOISE = "How the noise was made"
 BARS = "How to read error bars"
@@ -158,7 +160,7 @@ BARS = "How to read error bars"
 @pytest.mark.parametrize(
     ("manifest", "others"),
     [
-        (MANIFEST, ["What an attacker can learn at most", "Parts of the budget", NOISE]),
+        (MANIFEST, [WHY, "What an attacker can learn at most", "Parts of the budget", NOISE]),
         (OF_PAPER, ["What was published, and what holds", NOISE]),
         (CHECKED, ["What was verified"]),
     ],
@@ -271,7 +273,7 @@ def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
 
 def test_error_bars_are_said_to_be_of_the_cases_as_they_were_cut():
     """Where cases are cut at their median length, half of the intervals miss the uncut log."""
-    length = {"what": "length", "scale": "3", "units": 1, "is_per_clip": False}
+    length = {"what": "length", "scale": "3", "sensitivity": "1", "units": 1, "is_per_clip": False}
     part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0"}
     part |= {"blocks": [length], "choices": [], "instead": []}
     whole = replace(MANIFEST, params={}, spends=())
@@ -314,9 +316,9 @@ def test_the_page_is_the_same_whatever_the_runner():
         ("event", ["for one event.", "Was this event in the input at all?"]),
     ],
 )
-def test_the_unit_is_named_in_the_first_sentence_and_in_the_question(unit, words):
+def test_the_unit_is_named_with_epsilon_and_in_the_question(unit, words):
     text = publishable_statement(replace(MANIFEST, guarantee=replace(RIGOROUS, unit=unit)))
-    assert words[0] in paragraphs(text)[1]
+    assert words[0] in plain(block_of_epsilon(text))
     assert words[1] in text
 
 
@@ -353,8 +355,13 @@ def test_the_parts_of_the_budget_and_their_sum():
 # --- the three kinds of promise -------------------------------------------------------------------
 
 
-def first_block(text: str) -> Token:
+def headline(text: str) -> Token:
     return inlines(text)[1]
+
+
+def block_of_epsilon(text: str) -> Token:
+    """What is said of epsilon and delta, after the headline and its formula."""
+    return next(t for t in inlines(text)[2:] if not plain(t).startswith("As a formula"))
 
 
 def is_bold(token: Token) -> bool:
@@ -362,8 +369,15 @@ def is_bold(token: Token) -> bool:
     return kinds[0] == "strong_open" and kinds[-1] == "strong_close"
 
 
-def test_a_rigorous_promise_is_the_first_sentence():
-    block = first_block(publishable_statement(MANIFEST))
+def test_a_rigorous_promise_begins_with_what_a_guess_can_rise_to():
+    text = publishable_statement(MANIFEST)
+    assert plain(headline(text)) == (
+        "Suppose that somebody knows every case but one, and wants to know whether that one is in "
+        "the data. If they believed it with 50 % before, this release can raise that to 73.2 % at "
+        "most."
+    )
+    assert is_bold(headline(text))
+    block = block_of_epsilon(text)
     assert plain(block) == (
         "This release keeps differential privacy with epsilon = 1 and delta = 0.000001 for one "
         "case."
@@ -373,8 +387,8 @@ def test_a_rigorous_promise_is_the_first_sentence():
 
 def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold():
     text = publishable_statement(OF_PAPER)
-    assert plain(first_block(text)).startswith("No finite epsilon holds for this release")
-    assert is_bold(first_block(text))
+    assert plain(block_of_epsilon(text)).startswith("No finite epsilon holds for this release")
+    assert is_bold(headline(text)) and is_bold(block_of_epsilon(text))
     assert sections(text)["What was published, and what holds"] == [
         "The method was published with this claim: An advantage of 0.3.",
         "This is what really holds: The set of variants is the input's own.",
@@ -387,9 +401,9 @@ def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold()
 def test_a_published_method_with_a_finite_epsilon_shows_it_beside_the_claim():
     guarantee = replace(PUBLISHED, epsilon=26.0, delta=None)
     text = publishable_statement(replace(OF_PAPER, guarantee=guarantee))
-    assert is_bold(first_block(text))
+    assert is_bold(headline(text)) and is_bold(block_of_epsilon(text))
     assert "epsilon = 26 and delta = 0 for one case, which is not what was published" in plain(
-        first_block(text)
+        block_of_epsilon(text)
     )
     assert "An advantage of 0.3." in sections(text)["What was published, and what holds"][0]
     assert "What an attacker can learn at most" in sections(text)
@@ -397,8 +411,8 @@ def test_a_published_method_with_a_finite_epsilon_shows_it_beside_the_claim():
 
 def test_a_syntactic_property_is_no_differential_privacy():
     text = publishable_statement(CHECKED)
-    assert is_bold(first_block(text))
-    assert "not differentially private" in plain(first_block(text))
+    assert is_bold(headline(text)) and is_bold(block_of_epsilon(text))
+    assert "not differentially private" in plain(block_of_epsilon(text))
     assert sections(text)["What was verified"] == [
         "The released files were checked after they were made, and this is true of them: Each "
         "variant has 5 cases.",
@@ -578,7 +592,8 @@ def test_neither_edition_contains_or_names_the_other():
         assert re.search(r"internal|operator|ledger|account\b", publishable, re.I) is None
         assert set(sections(internal)) & set(sections(publishable)) == {""}  # no shared heading
         assert STATEMENT_NAME not in internal
-        assert re.findall(r"[\w.]+\.(?:json|md|html)\b", publishable) == [MANIFEST_NAME]
+        assert re.findall(r"[\w.]+\.(?:json|md|html)\b", publishable)[-1:] == [MANIFEST_NAME]
+        assert re.findall(r"[\w/]+\.(?:json|md|html)\b", publishable)[:-1] in ([], [PROOFS])
 
 
 def test_the_publishable_page_depends_on_nothing_that_tells_runs_apart():

@@ -1,0 +1,201 @@
+"""`tracecloak verify --sign_off`: a page that an officer signs, of the release alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.releases import log_file
+from tests.pipelines.verification.test_verify import _ALL
+from tests.support.received import copied, edited, made
+from tests.support.releasing import as_typed
+from tests.support.stream_runs import in_time, random_messages, run, stream_config
+from tests.support.tiers import at_night
+from tracecloak.pipelines.verification.findings import Finding
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.pipelines.verification.sign_off import sign_off_html
+from tracecloak.pipelines.verification.verify import Verification
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.publish.promise import in_words
+
+_BY_DAY = {("private-log", 0), ("amun", 0), ("tlkc", 0), ("private-indicators", 0)}
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+
+
+class Read(HTMLParser):
+    """What a browser makes of a page: its texts without blanks between them, and its elements."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.elements: list[tuple[str, list[str]]] = []
+        self.feed(page.decode())
+        self.text = " ".join(" ".join(self.texts).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, [name for name, _ in attrs]))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def signed_off(release: Path, place: Path) -> Read:
+    """The page that the command writes for a release that holds."""
+    assert as_typed("verify", release, "--sign_off", place, "--quiet") == 0
+    return Read(place.read_bytes())
+
+
+def page_of(release: Path) -> bytes:
+    """The page of whatever a manifest says, as if all checks that apply had held."""
+    received = Received.of(ReceivedFolder.at(str(release)))
+    finding = Finding("signature", "not applicable", "The release is not signed.")
+    return sign_off_html(Verification(str(release), (finding,), None), received)
+
+
+@pytest.mark.parametrize(
+    ("method", "number"), [case if case in _BY_DAY else at_night(*case) for case in _ALL]
+)
+def test_the_page_has_the_numbers_of_the_manifest(tmp_path: Path, method: str, number: int) -> None:
+    """Catches a promise, a parameter or a limit that whoever signs would not see."""
+    release = made(tmp_path, method, number)
+    text = signed_off(release, tmp_path / "page.html").text.replace("\u00a0", " ")
+    data = (release / "manifest.json").read_bytes()
+    body = json.loads(data)
+    assert hashlib.sha256(data).hexdigest() in text
+    assert body["release_id"] in text and f"by the method {method}" in text.replace(" ,", ",")
+    for said in in_words(ReleaseManifest.from_json(body)).values():
+        assert said in text
+    for said in (body["guarantee"]["sentence"], *body["guarantee"]["not_covered"]):
+        assert said in text
+    shown = text.split("What is declared as public")[1].split("What is not promised")[0]
+    for name, value in body["params"].items():
+        is_off = value in (None, [], {}) or value is False
+        assert is_off == (re.search(rf"(?<!\w){name} ", shown) is None), name
+    vocabulary = body["params"].get("vocabulary")
+    assert not vocabulary or f"vocabulary {', '.join(vocabulary)}" in text
+    assert "Nothing speaks against this release." in text
+    assert text.index("What is not promised") < text.index("Date and signature")
+
+
+def test_nothing_of_the_original_is_needed_or_shown(tmp_path: Path) -> None:
+    """Catches a page that reads the log, the key store or the ledger."""
+    release = made(tmp_path, "private-dfg", 0)
+    alone = Path(shutil.copytree(release, tmp_path / "mail" / "received"))
+    first = (tmp_path / "mail" / "first.html", tmp_path / "mail" / "second.html")
+    signed_off(alone, first[0])
+    log = log_file(tmp_path / "mail").read_text()
+    for path in tmp_path.iterdir():
+        if path.name != "mail":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    signed_off(alone, first[1])
+    page = first[0].read_text()
+    assert first[1].read_text() == page
+    assert str(tmp_path) not in page
+    stamps = {line.split(",")[2] for line in log.splitlines()[1:]}
+    assert not [stamp for stamp in stamps if stamp in page]
+
+
+def test_nobody_is_asked_to_sign_for_what_does_not_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = made(tmp_path, "private-dfg", 0)
+    changed = copied(release, tmp_path)
+    (changed / "dfg.json").write_text("{}")
+    capsys.readouterr()
+    assert as_typed("verify", changed, "--sign_off", tmp_path / "page.html") == 5
+    told = capsys.readouterr().out
+    assert "FAILED files" in told and "not written: nobody should sign" in told
+    assert not (tmp_path / "page.html").exists()
+    # In the release it would be a file that is no part of it.
+    assert as_typed("verify", release, "--sign_off", release / "more" / "page.html") == 2
+    assert "name a file outside of it" in capsys.readouterr().err
+    assert not (release / "more").exists()
+
+
+def test_what_could_not_be_checked_stands_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = made(tmp_path, "private-dfg", 0)
+    monkeypatch.setattr("tracecloak.pipelines.verification.received.TOOL_VERSION", "99.0")
+    place = tmp_path / "page.html"
+    assert as_typed("verify", release, "--sign_off", place, "--quiet") == 8
+    text = Read(place.read_bytes()).text
+    assert "Not everything could be checked." in text and "Nothing speaks" not in text
+    assert "method: The release is by tracecloak" in text
+
+
+HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\u0007 {{ 7 * 7 }}"
+
+
+def test_texts_of_a_hostile_manifest_are_texts(tmp_path: Path) -> None:
+    """Catches markup, templates and characters that turn a line round in what others wrote."""
+    release = made(tmp_path, "private-log", 0)
+    before = Read(page_of(release))
+
+    def edit(body: Any) -> None:
+        body["about"] = {name: HOSTILE for name in ("title", "data_subjects", "contact", "purpose")}
+        body["guarantee"].update(sentence=HOSTILE, claim=HOSTILE, reality=HOSTILE)
+        body["guarantee"]["not_covered"] = [HOSTILE, "x" * 100_000, "two\nlines"]
+        body["params"].update(vocabulary=[HOSTILE] * 1000, max_trace_length=HOSTILE, more=HOSTILE)
+        body["time_caveats"] = [HOSTILE]
+        body["spends"][0]["blocks"][0]["what"] = HOSTILE
+        body["outputs"][0]["path"] = HOSTILE
+
+    edited(release, edit)
+    page = page_of(release)
+    assert len(page) < 200_000
+    assert "\u202e" not in page.decode() and "\u0007" not in page.decode()
+    read = Read(page)
+    assert "<script>alert(1)</script><img" in read.text and "{{ 7 * 7 }}" in read.text
+    names = {tag for tag, _ in read.elements}
+    assert names <= {tag for tag, _ in before.elements} | {"li", "p"}
+    assert not [name for _, names in read.elements for name in names if name.startswith("on")]
+    assert sum(tag == "script" for tag, _ in read.elements) == sum(
+        tag == "script" for tag, _ in before.elements
+    )
+    assert "960 more in manifest.json" in read.text and "two lines" in read.text
+
+
+def test_a_manifest_that_changes_meanwhile_is_not_signed(tmp_path: Path) -> None:
+    release = made(tmp_path, "tlkc", 0)
+    received = Received.of(ReceivedFolder.at(str(release)))
+    edited(release, lambda body: body["params"].update(k=50))
+    with pytest.raises(InputSchemaError, match="changed while it was verified"):
+        sign_off_html(Verification(str(release), (), None), received)
+
+
+@pytest.mark.slow
+def test_an_epoch_of_a_stream_has_a_page(tmp_path: Path) -> None:
+    run(stream_config(tmp_path), in_time(random_messages(40), 80))
+    text = signed_off(tmp_path / "out" / "run_id=ward" / "epoch=1", tmp_path / "page.html").text
+    assert "It is epoch 1 of a stream, whose" in text and "steps of the epoch together" in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
+@pytest.mark.parametrize(
+    "method", ["private-log", "private-indicators", "amun", "sacofa", "tlkc", "process-tree"]
+)
+def test_it_prints_on_one_or_two_sheets(tmp_path: Path, method: str) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    signed_off(made(tmp_path, method, 0), tmp_path / "page.html")
+    with api.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        window = browser.new_page()
+        window.goto((tmp_path / "page.html").as_uri())
+        sheets = window.pdf(prefer_css_page_size=True)
+        window.emulate_media(media="print")
+        assert not window.locator("button:visible, nav:visible").count()
+        browser.close()
+    assert len(re.findall(rb"/Type\s*/Page\b", sheets)) in (1, 2)
+    [sides, *_] = re.findall(rb"MediaBox ?\[0 0 (\S+) (\S+)\]", sheets)
+    assert [float(side) for side in sides] == pytest.approx([595.3, 841.9], abs=1)  # A4
