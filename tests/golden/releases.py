@@ -39,6 +39,7 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.names import REPORT_NAME
 
 RECORDED = Path(__file__).with_name("golden.json")
@@ -230,6 +231,7 @@ def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[s
         body = example_config(folder, method, example, log)
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         code = tracecloak("release", folder / "release.yaml")
+        assert code != UsageError.exit_code, "a configuration that is refused releases nothing"
         if code != 0:
             return {EXIT_CODE: Digests(str(code), str(code))}
         return digests_of(_files(folder / "out" / "run_id=golden"))
