@@ -56,6 +56,8 @@ NOT_OF_A_RELEASE = (
     "metrics",
     "metrics_for",
     "otlp_endpoint",
+    "full",
+    "for",
 )
 
 
