@@ -55,7 +55,7 @@ class Goal:
         found = _GOAL.fullmatch(text.strip())
         if found is None or not 0 <= (share := float(found[3] or 100) / 100) <= 1:
             raise UsageError(
-                f"for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
+                f"--for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
                 "within 5 %', 'figures' or 'figures of 80 %'"
             )
         kind = cast(Kind, found[1] or found[2] or "figures")
@@ -148,7 +148,7 @@ def least_epsilon(method: Anonymizer, params: Any, n_cases: int, text: str) -> L
         worth = worth_of(method, _with(method, params, -1), n_cases)
         judged = [kind for kind in _KINDS if math.isfinite(worth.shortfall(kind))]
         raise UsageError(
-            f"for is {text!r}, and what {method.name} releases is judged by "
+            f"--for is {text!r}, and what {method.name} releases is judged by "
             f"{' or '.join(judged) or 'nothing that could be foretold'}"
         )
     places = [len(EPSILONS)] * len(runs)
@@ -166,6 +166,6 @@ def _with(method: Anonymizer, params: Any, place: int) -> Any:
     changed = changed_params(params, epsilon=EPSILONS[place])
     if changed is None:
         raise UsageError(
-            f"for looks for the least epsilon, and {method.name} takes none with these parameters"
+            f"--for looks for the least epsilon, and {method.name} takes none with these parameters"
         )
     return changed

@@ -121,24 +121,6 @@ class Worth:
         error, share = self.graph_error, self.case_share
         return error is not None and error > _USELESS_ERROR and (share or 0.0) < _USELESS_SHARE
 
-    @property
-    def sentence(self) -> str:
-        """What to expect, in words."""
-        size = f"{self.n_cases:,} cases"
-        if self.refusal:
-            return f"{size}: refused, {self.refusal}"
-        parts = []
-        if self.errors:
-            parts.append(f"{self.n_usable} of {len(self.errors)} figures are of use")
-        if self.held.n_activities is not None:
-            parts.append(f"{self.held.n_activities} of {self.n_names} activities")
-        if self.case_share is not None:
-            parts.append(f"variants of {self.case_share:.0%} of the cases")
-        if self.graph_error is not None:
-            parts.append(f"counts of the graph off by {self.graph_error:.0%}")
-        verdict = "nothing usable: " if self.is_useless else ""
-        return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
-
 
 class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
     """Ends a run whose variants are drawn: neither the graph nor the variants need its times."""

@@ -183,6 +183,8 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
     with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
         tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
+    with pytest.raises(UsageError, match=r"^goal is 'graph', and must be"):
+        tracecloak.plan(events(), **GRAPH, goal="graph")
     assert "run_id=<a new name>/" in whole and not Path("keys/ledger.db").exists()
 
 

@@ -190,7 +190,7 @@ def test_a_plan_says_the_verdict_what_helps_and_the_cost_first(
     assert tracecloak("plan", *flags, "--for", "graph within 0.1 %", "--json") == 0
     assert json.loads(capsys.readouterr().out)["least"]["for"] == "graph within 0.1 %"
     assert tracecloak("plan", *flags, "--for", "graph") == 2
-    assert "for is 'graph', and must be" in capsys.readouterr().err
+    assert "--for is 'graph', and must be" in capsys.readouterr().err
 
 
 def test_a_plan_says_what_its_account_has_left(

@@ -137,7 +137,7 @@ def test_the_same_public_numbers_give_the_same_answer() -> None:
     """A refusal by noise that is drawn anew would be gone at the third try."""
     config = config_of(60, vocabulary=FEW)
     assert is_in_doubt(config)
-    answers = {worth.worth_at(*_asked(config), 60).sentence for _ in range(3)}
+    answers = {worth.worth_at(*_asked(config), 60).graph_error for _ in range(3)}
     assert len(answers) == 1
     verdicts = [unusable(config) for _ in range(2)]
     assert verdicts[0] == verdicts[1] is not None
