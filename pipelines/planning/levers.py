@@ -58,12 +58,12 @@ _LARGEST_TABLE = 1_000_000
 # the values instead. The dates are those of a made-up log.
 _INSTEAD: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     (
-        "declared dates (--first_date and --last_date)",
+        "dates that are declared, by --first_date and --last_date",
         *("first_date", None, {"first_date": "2020-01-01", "last_date": "2021-12-31"}),
     ),
     ("--closed_vocabulary", "closed_vocabulary", False, {"closed_vocabulary": True}),
     (
-        f"--max_trace_length {LONGEST_CASE}",
+        f"a length that is declared, as by --max_trace_length {LONGEST_CASE}",
         *("max_trace_length", None, {"max_trace_length": LONGEST_CASE}),
     ),
     ("--products variants, so without times", "products", "log", {"products": "variants"}),
@@ -117,7 +117,8 @@ class Mends:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns what helps as JSON values."""
-        of = {"of": self.kind, "now": round(self.now, 4)}
+        now = round(self.now, 4) if math.isfinite(self.now) else None
+        of = {"of": self.kind, "now": now}
         return [{"what": what, **of, "then": round(then, 4)} for what, then in self.helpful]
 
 

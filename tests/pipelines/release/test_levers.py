@@ -32,7 +32,8 @@ def test_what_helps_is_listed_with_its_figure_and_what_does_not_is_not() -> None
     mends = mends_of(GRAPH, given, worth_of(GRAPH, given, 1_000))
     names = [what for what, _ in mends.helpful]
     assert names[0] == "10 times the cases" and "epsilon 2" in names
-    assert "--max_trace_length 30" in mends.tried and "--max_trace_length 30" not in names
+    length = "a length that is declared, as by --max_trace_length 30"
+    assert length in mends.tried and length not in names
     shortfalls = [then for _, then in mends.helpful]
     assert shortfalls == sorted(shortfalls) and max(shortfalls) < mends.now
     # The figure is that of the middle one of five releases of the log that is named.
@@ -64,6 +65,12 @@ def test_a_release_without_an_error_needs_no_help(monkeypatch: pytest.MonkeyPatc
     worth = worth_of(GRAPH, given, 1_000)
     monkeypatch.setattr(levers, "worth_of", None)  # nothing is tried
     assert mends_of(GRAPH, given, worth).sentence.startswith("Little is left to gain: counts off")
+
+
+def test_a_release_that_is_refused_as_it_is_has_no_number_in_json() -> None:
+    mends = Mends("graph", float("inf"), (("epsilon 2", 0.2),), ())
+    assert mends.sentence == "What would help most: epsilon 2 (counts off by about 20 %)."
+    assert mends.to_json() == [{"what": "epsilon 2", "of": "graph", "now": None, "then": 0.2}]
 
 
 def test_the_words() -> None:
