@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.frames.doors import release as release
     from tracecloak.pipelines.frames.doors import vocabulary as vocabulary
     from tracecloak.pipelines.frames.released import Released as Released
-    from tracecloak.pipelines.planning.plan import plan_lines as plan_lines
     from tracecloak.pipelines.release.run import run_release as run_release
+    from tracecloak.pipelines.screen.plan_text import plan_lines as plan_lines
     from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
     from tracecloak.pipelines.stream.config import load_stream as load_stream
     from tracecloak.pipelines.stream.run import run_stream as run_stream
@@ -68,7 +68,7 @@ else:
             "pipelines.embedded.write": "WriteRelease",
             "pipelines.frames.doors": "plan release vocabulary",
             "pipelines.frames.released": "Released",
-            "pipelines.planning.plan": "plan_lines",
+            "pipelines.screen.plan_text": "plan_lines",
             "pipelines.release.run": "run_release",
             "pipelines.configuration.source": "source_of",
             "pipelines.stream.config": "StreamConfig load_stream",

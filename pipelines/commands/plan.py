@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.flags import add_flag, add_release_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UnusableRelease
@@ -14,16 +14,28 @@ from tracecloak.schemas.errors import UnusableRelease
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak plan [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
+    add_flag(parser, "full", "show all of it; by default what matters most", is_switch=True)
+    goals = "'graph within 10 %', 'variants of 60 %', 'tree within 5 %' or 'figures'"
+    add_flag(parser, "for", f"find the least epsilon for {goals}; by default none is looked for")
     add_release_flags(parser, argv, config)
 
 
 def run(given: Given) -> int:
     """Prints the plan; the exit code says whether `release` would refuse it as of no use."""
     from tracecloak.pipelines.configuration.config import load
-    from tracecloak.pipelines.planning.plan import plan_of
+    from tracecloak.pipelines.screen.plan_text import planned
 
-    plan = plan_of(load(given.config, given.flags))
-    judged = [verdict.to_json() for verdict in plan.verdicts]
-    data = {"plan": plan.lines, "verdicts": judged, "is_refused": plan.is_refused}
-    show(Result((), data, plan.lines), given.form)
+    flags = dict(given.flags)
+    is_full, goal = flags.pop("full", "false") == "true", flags.pop("for", "")
+    if goal and given.config is None:
+        flags.setdefault("epsilon", "1")  # of which the verdict is
+    plan = planned(load(given.config, flags), goal=goal)
+    data = {
+        "plan": plan.lines,
+        "verdicts": [verdict.to_json() for verdict in plan.verdicts],
+        "is_refused": plan.is_refused,
+        "least": None if plan.least is None else plan.least.to_json(),
+    }
+    rest = "`--full` shows the rest: what is read, done, promised, spent and written."
+    show(Result((), data, plan.lines if is_full else [*plan.first, rest]), given.form)
     return UnusableRelease.exit_code if plan.is_refused else 0

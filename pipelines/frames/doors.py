@@ -31,14 +31,15 @@ from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.frames.words import of_frame, told_of_frame
 from tracecloak.pipelines.planning.names import names_of
-from tracecloak.pipelines.planning.plan import Plan, plan_of
+from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.usable import BEGINS
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.names import IN_MEMORY
-from tracecloak.pipelines.screen.release_text import release_rows, remains_text, spent
+from tracecloak.pipelines.screen.plan_text import left_text, planned
+from tracecloak.pipelines.screen.release_text import release_rows, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.transforms.operator_log import operator_log
@@ -112,6 +113,7 @@ def plan(
     *,
     method: str,
     output: str | os.PathLike[str] = "releases",
+    goal: str = "",
     **keys: Any,
 ) -> Plan:
     """Returns what `release` would do with the same arguments, and what it would be worth.
@@ -123,18 +125,21 @@ def plan(
         frame: See `release`.
         method: See `release`.
         output: See `release`.
+        goal: How good it is to be, such as "graph within 10 %", "variants of 60 %" or "figures",
+            for which the plan says the least epsilon.
         **keys: See `release`.
 
     Returns:
-        The plan, which prints as its lines.
+        The plan, which prints as what matters most; its `details` have the rest.
 
     Raises:
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with told_of_frame(), told_apart():
         config = _config(method, {"output": os.fspath(output), **keys})
-        whole = plan_of(config, _source(frame, config))
-        return replace(whole, lines=tuple(map(of_frame, whole.lines)))
+        whole = planned(config, _source(frame, config), goal)
+        first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
+        return replace(whole, first=first, details=details)
 
 
 def vocabulary(frame: Any, **keys: Any) -> list[str]:
@@ -227,11 +232,7 @@ def _asks(run: Run) -> str:
     takes = "has no finite epsilon"
     if epsilon is not None:
         takes = f"takes epsilon {epsilon} and delta {delta}"
-    left = f"nothing was spent of account {config.account} before"
-    with contextlib.suppress(UsageError):  # it is neither declared nor charged yet
-        balance = ledger.balance(config.account)
-        left = f"left before it: {remains_text(balance)}"
-    return f"release {run.folder.release_id} {takes}; {left}"
+    return f"release {run.folder.release_id} {takes}; {left_text(ledger, config.account)}"
 
 
 def _released(

@@ -15,6 +15,7 @@ _INSTEAD = {
         "`tracecloak profile --log log.parquet`, with the frame in that file,"
     ),
     "<release_id, which this method needs>": "<a new name>",
+    "--for ": "goal ",
     "with the same flags": "with the same keywords",
     "with the same configuration": "with the same keywords",
 }

@@ -116,6 +116,11 @@ class FirstLook:
             yield f"  their times lie from {first} to {last}"
 
     @property
+    def has_findings(self) -> bool:
+        """Whether there is something to say of them beside when they are: no record is as it is."""
+        return not self.records.tally.n_records or bool(self.records.tally.found())
+
+    @property
     def obstacle(self) -> str:
         """Why a release is worth nothing if all records are like these; empty: nothing is known.
 

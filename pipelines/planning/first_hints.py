@@ -20,7 +20,7 @@ def hints(look: FirstLook) -> Iterator[str]:
     reasons = list(_reasons(look))
     if reasons:
         yield (
-            f"watch out: {', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
+            f"{', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
             "says which and how many, with settings to paste"
         )
 

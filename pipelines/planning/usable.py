@@ -14,10 +14,12 @@ beside them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.planning.advice import may_be_noise
-from tracecloak.pipelines.planning.verdict import Verdict, judged_at, with_mends
+from tracecloak.pipelines.planning.verdict import Verdict, judged_at
 
 
 def is_in_doubt(config: ReleaseConfig) -> bool:
@@ -50,7 +52,15 @@ def unusable(config: ReleaseConfig) -> Verdict | None:
         return None
     method, params = method_named(config.method), config.method_params
     judged = judged_at(method, params, config.expected_cases)
-    return with_mends(method, params, judged) if judged.grade == "no" else None
+    return with_mends(config, judged) if judged.grade == "no" else None
+
+
+def with_mends(config: ReleaseConfig, verdict: Verdict) -> Verdict:
+    """Returns a verdict with what would help most, which is tried on logs that are made up."""
+    from tracecloak.pipelines.planning.levers import mends_of
+
+    method, params = method_named(config.method), config.method_params
+    return replace(verdict, mends=mends_of(method, params, verdict.worth))
 
 
 def unusable_sentence(verdict: Verdict) -> str:
@@ -60,4 +70,4 @@ def unusable_sentence(verdict: Verdict) -> str:
         f"NOT USABLE, by public numbers alone: with {n_cases:,} cases and {n_names:,} activities, "
         f"{verdict.why}."
     )
-    return " ".join([said, *verdict.mends])
+    return said if verdict.mends is None else f"{said} {verdict.mends.sentence}"

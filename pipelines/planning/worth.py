@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +42,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # Sizes of made-up logs where none is given, and how often each is released: the middle one is told.
 SIZES = (100, 1_000, 10_000)
 _RUNS = 3
+Kind = Literal["graph", "variants", "tree", "figures"]
+"""What a release can be good at: counts of a graph, variants, a tree, or a list of figures."""
 # A log of so many names takes long to make, and the errors of its many counts add up: one run does.
 _MANY_NAMES = 100
 
@@ -53,6 +57,9 @@ _SKIP, _BACK, _ANYWHERE = 0.3, 0.3, 0.3
 # A graph whose counts are off by more says nothing, and neither do variants that have less than
 # this share of the cases.
 _USELESS_ERROR, _USELESS_SHARE = 0.9, 0.1
+# A case of 15 different steps has 16 pairs, so a vector of this norm, to which a bought clip comes
+# near in logs of such cases.
+_USUAL_CLIP = 4.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class Worth:
             any number; 1 is what publishing nothing gives. None where no counts came out.
         refusal: Why nothing came out, or empty.
         errors: Of a list of figures how far each is off, which needs no log.
+        noise_share: Deviation of the noise of the pairs of a tree to the number of cases; None:
+            what is released has counts to compare, or nobody can tell.
     """
 
     n_cases: int
@@ -77,6 +86,25 @@ class Worth:
     graph_error: float | None
     refusal: str = ""
     errors: tuple[FigureError, ...] = ()
+    noise_share: float | None = None
+
+    @property
+    def kind(self) -> Kind | None:
+        """What it is judged by; None: nothing can be said of it."""
+        if self.errors:
+            return "figures"
+        if self.graph_error is not None:
+            return "graph"
+        return None if self.noise_share is None else "tree"
+
+    def shortfall(self, kind: Kind) -> float:
+        """Returns how far it is from all that there is, 0; infinite where it has none of a kind."""
+        if self.errors:
+            return 1 - self.n_usable / len(self.errors) if kind == "figures" else math.inf
+        lost = None if self.case_share is None else 1 - self.case_share
+        by_kind = {"graph": self.graph_error, "variants": lost, "tree": self.noise_share}
+        value = None if self.refusal else by_kind.get(kind)
+        return math.inf if value is None else value
 
     @property
     def n_usable(self) -> int:
@@ -92,24 +120,6 @@ class Worth:
             return True
         error, share = self.graph_error, self.case_share
         return error is not None and error > _USELESS_ERROR and (share or 0.0) < _USELESS_SHARE
-
-    @property
-    def sentence(self) -> str:
-        """What to expect, in words."""
-        size = f"{self.n_cases:,} cases"
-        if self.refusal:
-            return f"{size}: refused, {self.refusal}"
-        parts = []
-        if self.errors:
-            parts.append(f"{self.n_usable} of {len(self.errors)} figures are of use")
-        if self.held.n_activities is not None:
-            parts.append(f"{self.held.n_activities} of {self.n_names} activities")
-        if self.case_share is not None:
-            parts.append(f"variants of {self.case_share:.0%} of the cases")
-        if self.graph_error is not None:
-            parts.append(f"counts of the graph off by {self.graph_error:.0%}")
-        verdict = "nothing usable: " if self.is_useless else ""
-        return f"{size}: {verdict}{'; '.join(parts) or 'not measured'}"
 
 
 class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
@@ -176,7 +186,8 @@ def worth_of(
         off = _error(true.pairs, _pairs_of_graph(graphs[0]))
         return Worth(n_cases, held, len(names), None, off)
     if not release.traces:
-        return Worth(n_cases, held, len(names), None, None)
+        noise_share = noise_share_of(method, params, n_cases)
+        return Worth(n_cases, held, len(names), None, None, noise_share=noise_share)
     return _of_log(true, _Log.of_traces(release.traces), held)
 
 
@@ -193,6 +204,20 @@ def worth_at(method: Anonymizer, params: Any, n_cases: int, departing: float = U
     return runs[len(runs) // 2]
 
 
+def noise_share_of(method: Anonymizer, params: Any, n_cases: int) -> float | None:
+    """Returns the deviation of the noise on each directly-follows pair to the number of cases.
+
+    None where it is not known.
+    """
+    for part in method.spends(params):
+        for block in part.blocks:
+            if block.what == "pairs":
+                deviation = float(Fraction(*block.scale) / block.units)
+                return deviation * (_USUAL_CLIP if block.is_per_clip else 1.0) / n_cases
+    return None
+
+
+@lru_cache(maxsize=2)  # of which a plan tries many configurations
 def made_up_log(
     names: tuple[str, ...],
     max_length: int,
@@ -296,6 +321,29 @@ def _of_log(true: _Log, released: _Log, held: Yield) -> Worth:
     n_cases = sum(cases.values())
     share = sum(count for variant, count in cases.items() if variant in came_out) / n_cases
     return Worth(n_cases, held, len(true.words), share, _error(true.pairs, released.pairs))
+
+
+def in_words(kind: Kind, *shortfalls: float) -> str:
+    """Returns how good a release is in a few words; of several shortfalls, the first instead."""
+    words = {
+        "graph": "counts off by about {}",
+        "variants": "variants of {} of the cases",
+        "tree": "noise of {} of the cases",
+        "figures": "{} of the figures of use",
+    }
+    return words[kind].format(" instead of ".join(in_percent(kind, one) for one in shortfalls))
+
+
+def in_percent(kind: Kind, shortfall: float) -> str:
+    """Returns the number by which a kind is told: what is off, or of others what is there."""
+    return percent(shortfall if kind in ("graph", "tree") else 1 - shortfall)
+
+
+def percent(share: float) -> str:
+    """Returns a share in percent, as somebody would say it: 0.4 %, 3 %, 28 %."""
+    percent = 100 * share
+    digits = 0 if percent >= 1 or percent == 0 else 1 - math.floor(math.log10(percent)) - 1
+    return f"{percent:.{digits}f} %"
 
 
 def _pairs_of_graph(graph: ReleasedGraph) -> _Pairs:

@@ -59,7 +59,7 @@ def release_rows(
     yield "promise", config.guarantee.short
     if warning := caution(config.guarantee):
         yield "caution", warning
-    yield "cost", _cost(config) if is_new else _paid_before(config, outcome)
+    yield "cost", cost_text(config) if is_new else _paid_before(config, outcome)
     if outcome.balance is not None:
         yield "remains", remains_text(outcome.balance)
     if is_private and is_new and outcome.malformed is not None:
@@ -82,7 +82,8 @@ def release_rows(
     yield "took", duration(elapsed_s)
 
 
-def _cost(config: ReleaseConfig) -> str:
+def cost_text(config: ReleaseConfig) -> str:
+    """Returns what a release costs, and which account pays."""
     epsilon, delta = spent(config)
     if epsilon is None:
         return f"no finite epsilon, which account {config.account} bears"

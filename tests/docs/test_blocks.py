@@ -56,6 +56,8 @@ NOT_OF_A_RELEASE = (
     "metrics",
     "metrics_for",
     "otlp_endpoint",
+    "full",
+    "for",
 )
 
 
@@ -106,7 +108,8 @@ def test_every_command_line_is_understood(
             ["attack", "checks"],
         ):
             own = {n: v for n, v in given.flags.items() if n not in NOT_OF_A_RELEASE}
-            load(given.config, {"output": "nowhere", **own})
+            sought = {"epsilon": "1"} if "for" in given.flags else {}  # which need not be given
+            load(given.config, {"output": "nowhere", **sought, **own})
         return 0
 
     monkeypatch.setattr(command_named(words[0]), "run", only_checked)

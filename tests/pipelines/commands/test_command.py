@@ -203,7 +203,7 @@ def test_the_plan_tells_all_and_writes_nothing(
     common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(tmp_path)
-    assert tracecloak("plan", *common[1:]) == 0
+    assert tracecloak("plan", *common[1:], "--full") == 0
     printed = capsys.readouterr().out
     assert files(tmp_path) == before
     for told in (

@@ -100,7 +100,7 @@ def test_every_command_knows_a_method_of_another_distribution(kites: Path, tmp_p
     assert entries["toy-tree"]["guarantee"] == "rigorous"
     assert "--wind" in (help_text := command("release", "--method", "toy-kite", "--help"))
     assert "Force of the wind" in help_text
-    plan = command("plan", *places, *method)
+    plan = command("plan", *places, *method, "--full")
     assert "toy-kite: noisy counts that fly" in plan and "wind = 7" in plan
     command(
         "release", *places, *method, "--release_id", "r", "--runner", "InMemory", "--new_ledger"

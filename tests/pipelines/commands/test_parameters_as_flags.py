@@ -137,8 +137,8 @@ def planned(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
-        "tracecloak.pipelines.planning.plan.plan_of",
-        lambda config: seen.append(config) or Plan((), (), is_refused=False),
+        "tracecloak.pipelines.screen.plan_text.planned",
+        lambda config, goal: seen.append(config) or Plan((), (), (), is_refused=False),
     )
 
     def run(flags: list[str]) -> ReleaseConfig:
@@ -299,7 +299,8 @@ def test_a_plan_reads_without_python(
             json.dumps({"method": name, "params": dict(given), "log": str(log), "output": "out"})
         )
         unit = ["--individual_id=person"] if "max_cases_per_individual" in given else []
-        assert tracecloak("plan", tmp_path / "release.yaml", *unit) == 0
+        few = ["--expected_cases", 20, "--even_if_unusable"]  # so that it does not take long
+        assert tracecloak("plan", tmp_path / "release.yaml", *unit, *few, "--full") == 0
         text = capsys.readouterr().out
         assert not re.search(r"\bNone\b|\bTrue\b|\bFalse\b|[\[\]{}]|\('|', '", text)
         for key, value in given.items():
@@ -315,11 +316,11 @@ def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixtu
     given = ["--log", log, "--output", "out", "--method", "private-log", "--epsilon", 1]
     given += ["--vocabulary", '["A", "B"]', "--expected_cases", 100]
     parts = '{"org:resource": {values: [R1, "R, 2"]}}'
-    assert tracecloak("plan", *given, "--holidays", "2026-01-01, 2026-12-25") == 0
+    assert tracecloak("plan", *given, "--full", "--holidays", "2026-01-01, 2026-12-25") == 0
     text = capsys.readouterr().out
     assert "  max_cases = not set\n" in text and "  budget_split = none\n" in text
     assert "  holidays = 2026-01-01, 2026-12-25\n" in text
     log.write_text("case_id,activity,timestamp,org:resource\nc,A,2026-01-01T00:00:00Z,R1\n")
-    assert tracecloak("plan", *given, "--attributes", parts) == 0
+    assert tracecloak("plan", *given, "--full", "--attributes", parts) == 0
     text = capsys.readouterr().out
     assert '  attributes:\n    org:resource:\n      values = R1, "R, 2"\n' in text

@@ -117,7 +117,7 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
             "reasons",
         },
     ),
-    "plan": ([*RELEASE[1:]], {"plan", "verdicts", "is_refused"}),
+    "plan": ([*RELEASE[1:]], {"plan", "verdicts", "is_refused", "least"}),
     "release": (
         [*RELEASE[1:]],
         {

@@ -169,7 +169,10 @@ def test_a_log_goes_out_as_it_came_in_and_the_command_verifies_it(place: Path) -
 def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     """Catches a plan that needs a ledger, or names files that there are not."""
     plan = tracecloak.plan(events(), **GRAPH)
-    assert "of the first" in repr(plan) and "the frame: case:concept:name" in repr(plan)
+    whole = "\n".join(plan.lines)
+    assert "of the first" in whole and "the frame: case:concept:name" in whole
+    assert repr(plan).splitlines()[:3] == list(plan.first[:3])
+    assert plan.first[2].startswith("Costs epsilon 2") and "no ledger yet" in plan.first[2]
     wrong = pd.concat([events(4)] * 2)
     wrong.iloc[3, 2] = None
     wrong["org:resource"] = wrong["org:resource"].astype(object)
@@ -180,7 +183,9 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
     with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)` writes"):
         tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
-    assert "run_id=<a new name>/" in repr(plan) and not Path("keys/ledger.db").exists()
+    with pytest.raises(UsageError, match=r"^goal is 'graph', and must be"):
+        tracecloak.plan(events(), **GRAPH, goal="graph")
+    assert "run_id=<a new name>/" in whole and not Path("keys/ledger.db").exists()
 
 
 def test_a_vocabulary_lists_what_a_frame_has() -> None:

@@ -60,7 +60,7 @@ def test_what_makes_a_release_worthless_is_said_before_and_after(
     given = flags(tmp_path, rows, "private-dfg", *more)
     plan, verdicts = planned(capsys, given)
     assert f"PAID FOR AND HOLD NOISE ALONE: {told}" in plan
-    assert f"No, with 1,000 cases: {told}" in plan and "Worth it" not in plan
+    assert plan.startswith("No: IF ALL RECORDS ARE LIKE THE FIRST, ") and "Worth it" not in plan
     assert verdicts == ["no"]
     watch(monkeypatch)
     assert tracecloak("release", *given) == 0
@@ -81,7 +81,7 @@ def test_a_published_method_is_told_of_it_without_a_price(
     without = [flag for flag in given if flag not in ("--epsilon", "50", "--buy_vocabulary")]
     plan, verdicts = planned(capsys, without)
     assert f"A RELEASE WOULD BE WORTH NOTHING: {ALL_DIFFERENT}" in plan
-    assert f"No: {ALL_DIFFERENT}" in plan and verdicts == []
+    assert plan.startswith("No: ") and verdicts == []
 
 
 @pytest.mark.parametrize("form", [["--json"], []], ids=["json", "no terminal"])

@@ -37,7 +37,7 @@ def flags(tmp_path: Path) -> list[str]:
 def test_a_plan_says_it_of_the_log(
     flags: list[str], mode: str, is_said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tracecloak("plan", *flags, "--mode", mode) == 0
+    assert tracecloak("plan", *flags, "--full", "--mode", mode) == 0
     assert (SAID in capsys.readouterr().out) == is_said
 
 
@@ -45,7 +45,7 @@ def test_a_plan_does_not_read_a_large_log_for_it(
     flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plans, "_FORETOLD_BYTES", 10)
-    assert tracecloak("plan", *flags, "--mode", "oversampling") == 0
+    assert tracecloak("plan", *flags, "--full", "--mode", "oversampling") == 0
     told = capsys.readouterr().out
     assert SAID not in told
     assert "a plan reads up to 10 for it. A release says it before noise is drawn." in told

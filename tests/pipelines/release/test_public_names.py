@@ -210,7 +210,8 @@ def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
 ) -> None:
     given = ["--log", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
     names = ["--vocabulary", json.dumps([*FORMULAS, *HARMFUL])]
-    assert tracecloak("plan", *given, "--method", "markov-log", "--epsilon", "1", *names) == 0
+    given += ["--method", "markov-log", "--epsilon", "1", *names]
+    assert tracecloak("plan", *given, "--full") == 0
     printed = capsys.readouterr().out
     assert printed.replace("\n", "").isprintable()
     assert ("so begin '=HYPERLINK(0)', '+1', '-1', '@SUM(A1)'." in printed) == (formats == "csv")

@@ -408,7 +408,7 @@ def test_a_plan_asks_nothing(
             body = yaml.safe_load((tmp_path / "r.yaml").read_text()) | {"dataset": "x"}
             windows = {name: value for name, value in SCHEDULE.items() if name != "partition"}
             (tmp_path / "r.yaml").write_text(yaml.safe_dump({**body, "schedule": windows}))
-        assert tracecloak("plan", tmp_path / "r.yaml") == 0
+        assert tracecloak("plan", tmp_path / "r.yaml", "--full") == 0
         said = capsys.readouterr().out
         assert "the result of a query, which a release asks for" in said and QUERY not in said
         assert ("asked for again for every window" in said) == schedule

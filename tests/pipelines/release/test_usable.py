@@ -63,14 +63,16 @@ def test_a_wide_log_is_refused_before_anything_is_claimed(
     """400 activities and 1,000 cases at epsilon 1, as a log of a building permit has."""
     wide = ["--expected_cases", 1000]
     assert tracecloak(*line(tmp_path, "plan", *wide)) == 9
-    first, second, *_ = capsys.readouterr().out.splitlines()
+    first, helps, costs, refused, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("NOT USABLE, by public numbers alone: with 1,000 cases and 400 activi")
-    helps = re.findall(r"With (epsilon 4|100 activities), .*? \(counts off by about \d+ %\)", first)
-    assert helps == ["epsilon 4", "100 activities"]
-    assert second.endswith("makes and pays nothing of it, unless --even_if_unusable is set.")
+    assert re.match(
+        r"What would help most: \d+ activities, each a group of the 400 \(counts off by", helps
+    )
+    assert costs.startswith("Costs epsilon 1 ")
+    assert refused.endswith("makes and pays nothing of it, unless --even_if_unusable is set.")
     assert tracecloak(*line(tmp_path, "release", *wide)) == 9
     told = capsys.readouterr().err
-    assert first in told and "Nothing was claimed or paid" in told
+    assert f"{first} {helps}" in told and "Nothing was claimed or paid" in told
     assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
     assert not (tmp_path / "out" / "run_id=r").exists()
 
@@ -135,7 +137,7 @@ def test_the_same_public_numbers_give_the_same_answer() -> None:
     """A refusal by noise that is drawn anew would be gone at the third try."""
     config = config_of(60, vocabulary=FEW)
     assert is_in_doubt(config)
-    answers = {worth.worth_at(*_asked(config), 60).sentence for _ in range(3)}
+    answers = {worth.worth_at(*_asked(config), 60).graph_error for _ in range(3)}
     assert len(answers) == 1
     verdicts = [unusable(config) for _ in range(2)]
     assert verdicts[0] == verdicts[1] is not None
@@ -151,7 +153,7 @@ def test_all_names_of_a_wide_log_are_in_use() -> None:
     many = worth.made_up_log(WIDE, 30, 1_000, by_individual=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worth, "n_courses", lambda *_: 1)
-        one_course = worth.made_up_log(WIDE, 30, 1_000, by_individual=False)
+        one_course = worth.made_up_log.__wrapped__(WIDE, 30, 1_000, by_individual=False)
     of_first = [(log.vocabulary.codes(pa.array(WIDE[:30], pa.string())), log.activities)
                 for log in (many, one_course)]  # fmt: skip
     shares = [float(np.isin(activities, codes).mean()) for codes, activities in of_first]

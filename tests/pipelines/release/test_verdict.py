@@ -12,41 +12,36 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.advice import may_be_noise
-from tracecloak.pipelines.planning.verdict import (
-    Verdict,
-    advice_on,
-    grade_of,
-    judged_at,
-    verdicts,
-)
-from tracecloak.pipelines.planning.worth import Worth
+from tracecloak.pipelines.planning.levers import mends_of
+from tracecloak.pipelines.planning.verdict import Verdict, advice_on, grade_of, judged_at
+from tracecloak.pipelines.planning.worth import Worth, worth_of
 from tracecloak.schemas.published.yields import Yield
 
 NAMES = tuple(f"step {i}" for i in range(10))
 GRAPH = Worth(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
-TREE = replace(GRAPH, graph_error=None)
+TREE = replace(GRAPH, graph_error=None, noise_share=0.1)
 
 
 @pytest.mark.parametrize(
-    ("worth", "noise_share", "grade"),
+    ("worth", "grade"),
     [
-        (GRAPH, None, "worth it"),
-        (replace(GRAPH, graph_error=0.333), None, "worth it"),
-        (replace(GRAPH, graph_error=0.334), None, "hardly"),
-        (replace(GRAPH, graph_error=0.91), None, "no"),
-        (replace(GRAPH, graph_error=0.8, case_share=0.5), None, "worth it"),
-        (replace(GRAPH, graph_error=0.8, case_share=0.49), None, "hardly"),
-        (replace(GRAPH, held=Yield(1_000, None, 4, 20)), None, "hardly"),
-        (replace(GRAPH, held=Yield(1_000, None, 5, 20)), None, "worth it"),
-        (replace(GRAPH, held=Yield(0, None, 0, 0)), None, "no"),
-        (TREE, 0.1, "worth it"),
-        (TREE, 0.11, "hardly"),
-        (TREE, 0.34, "no"),
-        (replace(GRAPH, held=Yield(), graph_error=None, refusal="too much"), None, "no"),
+        (GRAPH, "worth it"),
+        (replace(GRAPH, graph_error=0.333), "worth it"),
+        (replace(GRAPH, graph_error=0.334), "hardly"),
+        (replace(GRAPH, graph_error=0.91), "no"),
+        (replace(GRAPH, graph_error=0.8, case_share=0.5), "worth it"),
+        (replace(GRAPH, graph_error=0.8, case_share=0.49), "hardly"),
+        (replace(GRAPH, held=Yield(1_000, None, 4, 20)), "hardly"),
+        (replace(GRAPH, held=Yield(1_000, None, 5, 20)), "worth it"),
+        (replace(GRAPH, held=Yield(0, None, 0, 0)), "no"),
+        (TREE, "worth it"),
+        (replace(TREE, noise_share=0.11), "hardly"),
+        (replace(TREE, noise_share=0.34), "no"),
+        (replace(GRAPH, held=Yield(), graph_error=None, refusal="too much"), "no"),
     ],
 )
-def test_the_bounds(worth: Worth, noise_share: float | None, grade: str) -> None:
-    assert grade_of(worth, noise_share) == grade
+def test_the_bounds(worth: Worth, grade: str) -> None:
+    assert grade_of(worth) == grade
 
 
 def test_counts_at_the_bound_keep_their_order() -> None:
@@ -56,17 +51,17 @@ def test_counts_at_the_bound_keep_their_order() -> None:
 
 
 def test_the_words() -> None:
-    assert Verdict(GRAPH, "worth it", None).sentence == (
+    assert Verdict(GRAPH, "worth it").sentence == (
         "Worth it, with 1,000 cases: the counts of the graph will be off by about 10 %."
     )
     one = replace(GRAPH, n_cases=1, graph_error=1.2, case_share=0.004)
-    assert Verdict(one, "no", None, ("Take more.",)).sentence == (
+    assert Verdict(one, "no").sentence == (
         "No, with 1 case: the errors of the graph's counts are as large as the counts, and the "
-        "variants that come out have 0.4 % of the cases. Take more."
+        "variants that come out have 0.4 % of the cases."
     )
     empty = replace(GRAPH, held=Yield(0, None, 0, 0))
-    assert "nothing comes out" in Verdict(empty, "no", None).sentence
-    assert Verdict(TREE, "hardly", 0.25).sentence == (
+    assert "nothing comes out" in Verdict(empty, "no").sentence
+    assert Verdict(replace(TREE, noise_share=0.25), "hardly").sentence == (
         "Hardly, with 1,000 cases: the noise on each pair of steps that the tree is made of is as "
         "large as 25 % of the cases."
     )
@@ -87,9 +82,9 @@ def test_groups_are_named_where_fewer_names_would_help(name: str, has_groups: bo
     method = METHODS[name]
     wide = tuple(f"step {number}" for number in range(60))
     params = method.Params(epsilon="0.5", vocabulary=wide, max_trace_length=12)
-    [verdict] = verdicts(method, params, [400])
-    [mend] = [mend for mend in verdict.mends if "each a group of those there are" in mend]
-    assert ("`--groups`" in mend) == has_groups
+    sentence = mends_of(method, params, worth_of(method, params, 400)).sentence
+    assert "activities, each a group of the 60" in sentence
+    assert ("each a group of the 60, see --groups" in sentence) == has_groups
 
 
 @pytest.mark.slow
@@ -115,32 +110,14 @@ FAMILIES = ["private-dfg", "process-tree", "variant-histogram", "prefix-tree", "
 
 @pytest.mark.parametrize("method", [*FAMILIES, "private-log", "laplace-levels", "sparse-histogram"])
 def test_each_family_is_worth_much_epsilon_and_not_little(method: str) -> None:
-    def judged(epsilon: str, n_cases: int) -> Verdict:
+    def params(epsilon: str) -> Any:
         given: dict[str, Any] = {"epsilon": epsilon, "vocabulary": NAMES, "max_trace_length": 10}
-        [found] = verdicts(METHODS[method], METHODS[method].Params(**given), [n_cases])
-        return found
+        return METHODS[method].Params(**given)
 
-    assert judged("200", 3_000).grade == "worth it"
-    little = judged("0.01", 30)
+    assert judged_at(METHODS[method], params("200"), 3_000).grade == "worth it"
+    little = judged_at(METHODS[method], params("0.01"), 30)
     assert little.grade == "no"
-    assert little.mends and "stays so" in little.mends[0]
-
-
-def test_what_would_mend_it_is_tried() -> None:
-    method = METHODS["private-dfg"]
-    params = method.Params(epsilon="1", vocabulary=NAMES, l2_clip="4")
-    [hardly] = verdicts(method, params, [100])
-    assert hardly.grade != "worth it"
-    assert [mend.split(" it would ")[0] for mend in hardly.mends] == [
-        "With 10 times the cases", "With epsilon 4",
-    ]  # fmt: skip
-    assert "be worth it (counts off by about" in hardly.mends[0]
-    # The epsilon that follows from an advantage is not raised.
-    amun = METHODS["amun-rigorous"]
-    given = {**amun.examples[0]}
-    assert "guessing_advantage" in given
-    [of_advantage] = verdicts(amun, amun.Params(**given), [30])
-    assert not any("epsilon" in mend for mend in of_advantage.mends)
+    assert "stays so" in mends_of(METHODS[method], params("0.01"), little.worth).sentence
 
 
 def test_no_verdict_depends_on_the_input(
@@ -160,8 +137,8 @@ def test_no_verdict_depends_on_the_input(
             "plan", "--log", path, "--output", tmp_path / "o", "--method", "private-dfg",
             "--epsilon", "1", "--vocabulary", names, "--expected_cases", "50",
         ) == 0  # fmt: skip
-        said.append(capsys.readouterr().out.partition("\nVerdict\n")[2])
-    assert said[0] == said[1] and ", with 50 cases: " in said[0]
+        said.append(capsys.readouterr().out.splitlines()[:3])
+    assert said[0] == said[1] and ", with 50 cases: " in said[0][0]
 
 
 def test_a_published_method_gets_no_verdict(
@@ -171,7 +148,8 @@ def test_a_published_method_gets_no_verdict(
         "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
         "--method", "pretsa", "--k", "2", "--t", "1",
     ) == 0  # fmt: skip
-    assert "\nVerdict\n  Not judged: " in capsys.readouterr().out
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("Not judged: ") and "`tracecloak evaluate`" in second
 
 
 @pytest.mark.parametrize(
@@ -187,7 +165,7 @@ def test_a_release_that_is_mostly_noise_is_called_so(
         assert told == ""
         return
     assert told.startswith(share) and " of what is released is noise. On a made-up log of" in told
-    assert "With " in told
+    assert "What would help most: " in told or " that stays so: take fewer " in told
 
 
 def test_what_would_help_is_on_the_screen_of_a_release_that_is_mostly_noise(
