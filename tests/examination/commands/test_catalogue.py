@@ -114,7 +114,7 @@ def test_its_example_works_and_spends_what_it_says(
     sample, release = map(shlex.split, section(text, "Example"))
     assert sample[:2] == ["tracecloak", "sample"] and release[:2] == ["tracecloak", "release"]
     assert {place / word for word in sample if "." in word} == set(place.iterdir())
-    assert tracecloak("plan", *release[2:]) == 0
+    assert tracecloak("plan", *release[2:], "--full") == 0
     planned = capsys.readouterr().out
     parts = [line for line in section(text, "Spends") if not line.startswith("no epsilon")]
     assert [f"  {part}" for part in parts] == [
