@@ -292,7 +292,18 @@ def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
 
 
 def joint_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
-    """The square of mu of all windows together, and what passes in them."""
+    """The square of mu of all windows together, and what passes in them: the worst of them.
+
+    Where another has as large a mu and lets as much pass, its delta is as large: less noise is worse.
+    """
+    most_passing = Fraction(-1)
+    for squared, passing in sorted(set(_all_windows(part, shares)), reverse=True):
+        if passing > most_passing:
+            most_passing = passing
+            yield squared, passing
+
+
+def _all_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
     groups = [(t, len(list(own))) for t, own in itertools.groupby(shares)]
     ways = [itertools.combinations_with_replacement(situations_of(part), n) for _, n in groups]
     for chosen in itertools.product(*ways):
