@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,8 @@ SECTIONS = (About, Columns, ReleaseConfig, ScheduleConfig, SourceConfig, StreamC
 def read_somewhere() -> frozenset[str]:
     """Names that code reads: of attributes, of arguments that it passes on, and as texts.
 
+    Templates read by texts, too.
+
     A declaration is none of these: a field is an annotated name, a flag a text with hyphens. Nor
     are the lists of what stays out of a digest, which would keep a key alive that is dead.
     """
@@ -48,6 +51,8 @@ def read_somewhere() -> frozenset[str]:
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     if id(node) not in listed:
                         found.add(node.value)
+        for path in (ROOT / top).rglob("*.j2"):
+            found |= set(re.findall(r'"(\w+)"', path.read_text()))
     return frozenset(found)
 
 

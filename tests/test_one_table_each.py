@@ -182,7 +182,7 @@ def test_the_method_is_planned_released_and_paid_for(
         "--method", "last-activities", "--epsilon", 2, "--delta", 0, "--vocabulary", words,
     )  # fmt: skip
     capsys.readouterr()
-    assert tracecloak("plan", *asked) == 0
+    assert tracecloak("plan", *asked, "--full") == 0
     plan = capsys.readouterr().out
     assert "expect each within 2 of what is counted (95 %); spends epsilon 2" in plan
     assert (
@@ -210,7 +210,7 @@ def test_a_plan_knows_the_format(
     path = sample(tmp_path)
     assert tracecloak(
         "plan", "--log", path, "--output", tmp_path / "out", "--method", "variant-histogram",
-        "--epsilon", 1, "--formats", "toy", "--input_format", "toy",
+        "--epsilon", 1, "--formats", "toy", "--input_format", "toy", "--full",
     ) == 0  # fmt: skip
     assert "bytes, toy): case_id, activity, timestamp" in capsys.readouterr().out
 

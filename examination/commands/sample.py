@@ -23,7 +23,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help=f"file to write, of the format that its ending tells: {plain}, each also with .gz; "
         f"or {packed}",
     )
-    parser.add_argument("--patients", type=int, help="number of people whose cases these are")
+    parser.add_argument(
+        "--patients",
+        type=int,
+        help="number of people whose cases these are; by default none is named",
+    )
     parser.add_argument(
         "--vocabulary",
         help="file to write its activities to, which are public, one a line; by default none",

@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from tests.benchmarks import harness
 from tests.benchmarks.harness import Measured, Ratio, Runs, Work, ratio, read_ratios, write_record
@@ -82,5 +83,7 @@ def test_a_work_is_a_process_whose_exit_code_counts(tmp_path: Path) -> None:
         harness.run(Work("ends with 4", work.arguments))
 
 
-def test_the_version_of_this_project_has_a_record() -> None:
-    assert metadata.version("tracecloak") in json.loads(harness.RECORD.read_text())
+def test_a_version_that_is_published_has_a_record() -> None:
+    version = Version(metadata.version("tracecloak"))
+    recorded = {Version(text) for text in json.loads(harness.RECORD.read_text())}
+    assert version in recorded or (version.is_devrelease and max(recorded) < version)

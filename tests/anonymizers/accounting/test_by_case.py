@@ -294,7 +294,7 @@ def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
 def joint_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
     """The square of mu of all windows together, and what passes in them: the worst of them.
 
-    Where another has as large a mu and lets as much pass, its delta is as large: less noise is worse.
+    Where another has as large a mu and lets as much pass, its delta is as large.
     """
     most_passing = Fraction(-1)
     for squared, passing in sorted(set(_all_windows(part, shares)), reverse=True):

@@ -68,9 +68,9 @@ def test_a_release_leaves_its_output_alone_to_others(folder: Path) -> None:
             {"a.json", "a.md", "a.html"},
         ),
         (
-            ["compare", "--log", "log.csv", "--output", "c.md", "--methods", "private-dfg",
+            ["compare", "--log", "log.csv", "--output", "c.html", "--methods", "private-dfg",
              "--epsilons", "1", "--repetitions", "1"],
-            {"c.md", "c.jsonl"},
+            {"c.html", "c.json", "c.jsonl"},
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -4,14 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.counters import CountVariants
-from tracecloak.anonymizers.contract.method import Products
-from tracecloak.anonymizers.rigorous.budget import Sums
-from tracecloak.anonymizers.rigorous.counts_part import counts_part
-from tracecloak.anonymizers.rigorous.params import RigorousParams
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.plugins import (
+    CountVariants,
+    Operation,
+    PartsMethod,
+    Products,
+    RigorousParams,
+    Sums,
+    counts_part,
+    of_one_cell,
+)
 
 
 class LastActivitiesParams(RigorousParams):
