@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -147,3 +148,16 @@ def same_noise_whatever_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets rounds draw the same noise after other decisions, to compare what they make of it."""
     target = "tracecloak.anonymizers.noise.randomness.Randomness.after"
     monkeypatch.setattr(target, lambda self, decided: self)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; a test that asks for it says that it was skipped where it is not there."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+    if path is None:
+        pytest.skip("no Chromium on the PATH")
+    with api.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -5,7 +5,6 @@ They need Chromium, and say that they were skipped where it is not there.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,6 @@ from docs.hooks import results
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.report import board
 from tracecloak.examination.comparison.results import Results
-
-playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
 
 Page = Any
 Open = Callable[..., Page]
@@ -64,14 +59,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, compared in boards.items():
         (place / f"{name}.html").write_bytes(board(compared))
     return place
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright_api.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

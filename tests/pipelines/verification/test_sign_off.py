@@ -28,7 +28,6 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.promise import in_words
 
 _BY_DAY = {("private-log", 0), ("amun", 0), ("tlkc", 0), ("private-indicators", 0)}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 class Read(HTMLParser):
@@ -181,21 +180,17 @@ def test_an_epoch_of_a_stream_has_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")
 @pytest.mark.parametrize(
     "method", ["private-log", "private-indicators", "amun", "sacofa", "tlkc", "process-tree"]
 )
-def test_it_prints_on_one_or_two_sheets(tmp_path: Path, method: str) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def test_it_prints_on_one_or_two_sheets(tmp_path: Path, browser: Any, method: str) -> None:
     signed_off(made(tmp_path, method, 0), tmp_path / "page.html")
-    with api.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        window = browser.new_page()
-        window.goto((tmp_path / "page.html").as_uri())
-        sheets = window.pdf(prefer_css_page_size=True)
-        window.emulate_media(media="print")
-        assert not window.locator("button:visible, nav:visible").count()
-        browser.close()
+    window = browser.new_page()
+    window.goto((tmp_path / "page.html").as_uri())
+    sheets = window.pdf(prefer_css_page_size=True)
+    window.emulate_media(media="print")
+    assert not window.locator("button:visible, nav:visible").count()
+    window.close()
     assert len(re.findall(rb"/Type\s*/Page\b", sheets)) in (1, 2)
     [sides, *_] = re.findall(rb"MediaBox ?\[0 0 (\S+) (\S+)\]", sheets)
     assert [float(side) for side in sides] == pytest.approx([595.3, 841.9], abs=1)  # A4
