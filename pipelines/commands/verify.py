@@ -52,18 +52,25 @@ def run(given: Given) -> int:
         rows.append(("promise", verified.sentence))
     if verified.caution:
         rows.append(("caution", verified.caution))
+    body = verified.to_json()
     if "sign_off" in given.flags:
-        rows.append(("sign-off", _sign_off(verified, given.flags["sign_off"])))
-    show(Result(rows, verified.to_json(), below=[_VERDICTS[verified.verdict]]), given.form)
+        page = body["sign_off"] = _sign_off(verified, given.flags["sign_off"])
+        rows.append(
+            (
+                "sign-off",
+                _UNSIGNED if page is None else f"{page}, to open in a browser, print and sign",
+            )
+        )
+    show(Result(rows, body, below=[_VERDICTS[verified.verdict]]), given.form)
     return _EXIT_CODES[verified.verdict]
 
 
-def _sign_off(verified: Verification, path: str) -> str:
-    """Writes the page to sign, and says where it is, or why there is none."""
+def _sign_off(verified: Verification, path: str) -> str | None:
+    """Writes the page to sign and returns its path, or None where nobody should sign."""
     from tracecloak.pipelines.verification.sign_off import sign_off_html
 
     if verified.received is None or verified.verdict == "failed":
-        return "not written: nobody should sign for a release of which something does not hold"
+        return None
     if Path(verified.folder).resolve() in Path(path).resolve().parents:
         raise UsageError(
             f"sign_off {path!r} is in the folder of the release, of which it is no part; name a "
@@ -71,9 +78,10 @@ def _sign_off(verified: Verification, path: str) -> str:
         )
     place = file_to_write("sign_off", path)
     place.write_bytes(sign_off_html(verified, verified.received))
-    return f"{place}, to open in a browser, print and sign"
+    return str(place)
 
 
+_UNSIGNED = "not written: nobody should sign for a release of which something does not hold"
 _EXIT_CODES = {"ok": 0, "failed": GuaranteeError.exit_code, "unsure": UNSURE_EXIT_CODE}
 _VERDICTS = {
     "ok": "Nothing speaks against this release.",

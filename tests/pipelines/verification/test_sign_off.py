@@ -113,7 +113,11 @@ def test_nobody_is_asked_to_sign_for_what_does_not_hold(
     assert as_typed("verify", changed, "--sign_off", tmp_path / "page.html") == 5
     told = capsys.readouterr().out
     assert "FAILED files" in told and "not written: nobody should sign" in told
+    assert as_typed("verify", changed, "--sign_off", tmp_path / "page.html", "--json") == 5
+    assert json.loads(capsys.readouterr().out)["sign_off"] is None
     assert not (tmp_path / "page.html").exists()
+    assert as_typed("verify", release, "--sign_off", tmp_path / "page.html", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["sign_off"] == str(tmp_path / "page.html")
     # In the release it would be a file that is no part of it.
     assert as_typed("verify", release, "--sign_off", release / "more" / "page.html") == 2
     assert "name a file outside of it" in capsys.readouterr().err
