@@ -30,19 +30,16 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
     of_distinct_cells,
 )
-from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.published import positive_excess
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
 from tracecloak.anonymizers.queries.query_method import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
-from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
+from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision, fitting
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation
@@ -145,7 +142,7 @@ class LevelParams(NamesParams):
         return self.spending.means["levels"].noise(self.changed).scale
 
 
-class LevelMethod(QueryMethod):
+class LevelMethod(CasesOfVariants, QueryMethod):
     """The part of a query's method that does not depend on which query it is."""
 
     log: ClassVar[Literal["generated"]] = "generated"
@@ -162,25 +159,6 @@ class LevelMethod(QueryMethod):
             "The names of the public vocabulary, the pruning thresholds and a process model, if "
             "one is given, are taken to be public: they must not be chosen by looking at the log.",
         )
-
-    def writes(self, params: LevelParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(self, decisions: contract.Decisions, params: LevelParams) -> contract.Products:
-        """Returns the variants."""
-        return contract.Products({"variants": decisions["variants"].variants})
-
-    def generate(
-        self,
-        piece: int,
-        n_pieces: int,
-        decisions: contract.Decisions,
-        params: LevelParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
-        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) -> (

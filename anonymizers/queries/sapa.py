@@ -55,7 +55,7 @@ from tracecloak.anonymizers.queries.pair_query import (
 from tracecloak.anonymizers.queries.play_out import play_out, playable, refuse_excess
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.variants.generator import VariantsDecision, log_of
+from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
@@ -188,7 +188,7 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + sizes_of(last))
 
 
-class Sapa(PairQueryMethod):
+class Sapa(CasesOfVariants, PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
@@ -291,25 +291,6 @@ class Sapa(PairQueryMethod):
         return VariantsDecision(
             most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
         )
-
-    def writes(self, params: SapaParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(self, decisions: contract.Decisions, params: SapaParams) -> contract.Products:
-        """Returns the variants."""
-        return contract.Products({"variants": decisions["variants"].variants})
-
-    def generate(
-        self,
-        piece: int,
-        n_pieces: int,
-        decisions: contract.Decisions,
-        params: SapaParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
-        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 def _sentence(params: SapaParams) -> str:

@@ -15,7 +15,6 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_length import length_part
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
@@ -36,17 +35,16 @@ from tracecloak.anonymizers.rigorous.params import (
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import (
+    CasesOfVariants,
     Domain,
     VariantGenerator,
     VariantsDecision,
     excess_of_names,
     fitting,
-    log_of,
     takes_whole_cases,
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
 
 
@@ -123,7 +121,7 @@ class PureVariantLogParams(CutVariantLogParams):
     is_pure: ClassVar[bool] = True
 
 
-class VariantLog(PartsMethod):
+class VariantLog(CasesOfVariants, PartsMethod):
     """The method of one generator."""
 
     log: ClassVar[Literal["generated"]] = "generated"
@@ -192,27 +190,6 @@ class VariantLog(PartsMethod):
         if round_name == "variants":
             return VariantsDecision(fitting(decided[round_name], params.max_cases))
         return super().combined(round_name, decided, given, params)
-
-    def writes(self, params: VariantLogParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(
-        self, decisions: contract.Decisions, params: VariantLogParams
-    ) -> contract.Products:
-        """Returns the variants."""
-        return contract.Products({"variants": decisions["variants"].variants})
-
-    def generate(
-        self,
-        piece: int,
-        n_pieces: int,
-        decisions: contract.Decisions,
-        params: VariantLogParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Returns every `n_pieces`-th of the released cases, with positions for stamps."""
-        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:

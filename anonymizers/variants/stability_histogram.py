@@ -23,14 +23,12 @@ from tracecloak.anonymizers.accounting.thresholds import stability_threshold, tr
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
 from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Pure
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
-from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, log_of
-from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision, fitting
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
@@ -72,7 +70,7 @@ class VariantHistogramParams(RigorousParams):
         return laplace_interval(Fraction(numerator, denominator))
 
 
-class VariantHistogramMethod(PartsMethod):
+class VariantHistogramMethod(CasesOfVariants, PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "variant-histogram"
@@ -133,30 +131,6 @@ class VariantHistogramMethod(PartsMethod):
         See `thresholds.stability_threshold` and `thresholds.truncated_noise_bound`.
         """
         return True
-
-    def writes(self, params: VariantHistogramParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(
-        self, decisions: contract.Decisions, params: VariantHistogramParams
-    ) -> contract.Products:
-        """Returns the histogram."""
-        return contract.Products({"variants": decisions["variants"].variants})
-
-    def generate(
-        self,
-        piece: int,
-        n_pieces: int,
-        decisions: contract.Decisions,
-        params: VariantHistogramParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Returns every `n_pieces`-th of the cases that the histogram describes.
-
-        Their stamps are positions: a second each, from 1970 on. Nothing was measured.
-        """
-        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDecision:
