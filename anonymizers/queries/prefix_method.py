@@ -37,7 +37,8 @@ from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
 from tracecloak.anonymizers.queries.query_method import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
-from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision, fitting
+from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
+from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary

@@ -55,7 +55,8 @@ from tracecloak.anonymizers.queries.pair_query import (
 from tracecloak.anonymizers.queries.play_out import play_out, playable, refuse_excess
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision
+from tracecloak.anonymizers.variants.generator import VariantsDecision
+from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation

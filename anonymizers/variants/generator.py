@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -230,29 +230,3 @@ def log_of(
         position * _SECOND_US,
         ActivityVocabulary(variants.names),
     )
-
-
-class CasesOfVariants:
-    """What a method has of its own whose one product and whose log are its decision `variants`."""
-
-    def writes(self, params: Any) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
-        """Returns the variants."""
-        return contract.Products({"variants": decisions["variants"].variants})
-
-    def generate(
-        self,
-        piece: int,
-        n_pieces: int,
-        decisions: contract.Decisions,
-        params: Any,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Returns every `n_pieces`-th of the cases that the variants describe.
-
-        Their stamps are positions: a second each, from 1970 on. Nothing was measured.
-        """
-        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_length import length_part
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
@@ -35,16 +36,17 @@ from tracecloak.anonymizers.rigorous.params import (
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import (
-    CasesOfVariants,
     Domain,
     VariantGenerator,
     VariantsDecision,
     excess_of_names,
     fitting,
+    log_of,
     takes_whole_cases,
     variants_part,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Operation
 
 
@@ -119,6 +121,32 @@ class PureVariantLogParams(CutVariantLogParams):
     """Parameters of those whose generator has no use for delta."""
 
     is_pure: ClassVar[bool] = True
+
+
+class CasesOfVariants:
+    """What a method has of its own whose one product and whose log are its decision `variants`."""
+
+    def writes(self, params: Any) -> tuple[str, ...]:
+        """Returns the name of the product."""
+        return ("variants",)
+
+    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
+        """Returns the variants."""
+        return contract.Products({"variants": decisions["variants"].variants})
+
+    def generate(
+        self,
+        piece: int,
+        n_pieces: int,
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Returns every `n_pieces`-th of the cases that the variants describe.
+
+        Their stamps are positions: a second each, from 1970 on. Nothing was measured.
+        """
+        return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 class VariantLog(CasesOfVariants, PartsMethod):

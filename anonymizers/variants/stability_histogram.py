@@ -28,7 +28,8 @@ from tracecloak.anonymizers.rigorous.budget import Pure
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
-from tracecloak.anonymizers.variants.generator import CasesOfVariants, VariantsDecision, fitting
+from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
+from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
