@@ -35,7 +35,7 @@ UNITS = 1 << 20
 FITNESS_POWER = 8
 
 _UNKNOWN, _NOWHERE = -2, -1
-# So many prefixes of a length or fewer are replayed one by one: that is as fast as all together.
+# So many prefixes of a length or fewer are looked at one by one: that is as fast as all together.
 _FEW = 16
 
 
@@ -205,26 +205,48 @@ def replay(
 
 def _along(levels: PrefixLevels, values: np.ndarray) -> np.ndarray:
     """int64[n_nodes], the sums of values of prefixes from the empty one to each; in their place."""
-    for begin, end in pairwise(levels.offsets[1:]):
-        values[begin:end] += values[levels.parents[begin:end]]
+    wide = _wide_levels(levels)
+    begin, narrow = wide[-1]
+    for start, end in wide[1:]:
+        values[start:end] += values[levels.parents[start:end]]
+    sums = values[begin:].tolist()
+    parents = (levels.parents[narrow:] - begin).tolist()
+    for node, parent in enumerate(parents, narrow - begin):
+        sums[node] += sums[parent]
+    values[begin:] = sums
     return values
 
 
 def _states(automaton: _Automaton, levels: PrefixLevels, is_replayed: np.ndarray) -> np.ndarray:
     """int32[n_nodes], the state after each prefix; notes of which the last event is allowed."""
     states = np.zeros(len(levels.parents), np.int32)
-    for begin, end in pairwise(levels.offsets[1:]):
-        parents, codes = levels.parents[begin:end], levels.codes[begin:end]
-        before = states[parents]
-        if end - begin > _FEW:
-            further = automaton.after(before, codes)
-        else:
-            pairs = zip(before.tolist(), codes.tolist(), strict=True)
-            further = np.array([automaton.after_one(state, code) for state, code in pairs])
-        is_allowed = further != _NOWHERE
-        states[begin:end] = np.where(is_allowed, further, before)
-        is_replayed[begin:end] |= is_allowed
+    is_allowed = np.zeros(len(states), bool)
+    wide = _wide_levels(levels)
+    begin, narrow = wide[-1]
+    for start, end in wide[1:]:
+        before = states[levels.parents[start:end]]
+        further = automaton.after(before, levels.codes[start:end])
+        is_allowed[start:end] = further != _NOWHERE
+        states[start:end] = np.where(is_allowed[start:end], further, before)
+    reached, after_one = states[begin:narrow].tolist(), automaton.after_one
+    parents, codes = (levels.parents[narrow:] - begin).tolist(), levels.codes[narrow:].tolist()
+    allowed = []
+    for parent, code in zip(parents, codes, strict=True):
+        state = after_one(reached[parent], code)
+        allowed.append(state != _NOWHERE)
+        reached.append(state if state != _NOWHERE else reached[parent])
+    states[begin:], is_allowed[narrow:] = reached, allowed
+    is_replayed |= is_allowed
     return states
+
+
+def _wide_levels(levels: PrefixLevels) -> list[tuple[int, int]]:
+    """Where each level begins and ends, from the root's to the last with more than a few prefixes.
+
+    What follows is quicker prefix by prefix: a single long case has as many levels as events.
+    """
+    last = max(np.flatnonzero(np.diff(levels.offsets) > _FEW).tolist(), default=0)
+    return list(pairwise(levels.offsets[: last + 2]))
 
 
 # What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for
