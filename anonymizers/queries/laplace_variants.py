@@ -22,8 +22,6 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
-from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.prefix_method import (
     Form,
@@ -58,17 +56,7 @@ class LaplaceVariantsParams(LevelParams):
     @property
     def query(self) -> LevelQuery:
         """The query of the prefixes, level by level."""
-        prunes_all = self.profile == "paper"
-        return LevelQuery(
-            self.max_prefix_length,
-            self.scale,
-            self.p_harmful,
-            prunes_ended=prunes_all,
-            prunes_last=prunes_all,
-            when_full=self.when_full,
-            draw=truncated_laplace if self.form == "truncated" else draw_laplace,
-            named="p_harmful",
-        )
+        return self.level_query(self.form, self.p_harmful, named="p_harmful")
 
 
 class LaplaceVariants(LevelMethod):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -32,8 +32,9 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.names import NamesParams
-from tracecloak.anonymizers.noise.published import positive_excess
-from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
+from tracecloak.anonymizers.noise.drawing import draw_laplace
+from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
+from tracecloak.anonymizers.queries.prefix_query import LevelQuery, PrefixCounts
 from tracecloak.anonymizers.queries.query_method import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
@@ -141,6 +142,25 @@ class LevelParams(NamesParams):
             UsageError: Noise so wide cannot be drawn.
         """
         return self.spending.means["levels"].noise(self.changed).scale
+
+    def level_query(self, form: Form, threshold: int, **more: Any) -> LevelQuery:
+        """Returns the query; the printed algorithm prunes ended prefixes and the last level, too.
+
+        Args:
+            form: The law of the noise.
+            threshold: Smallest noisy count that is not pruned, in cases.
+            more: As of `LevelQuery`.
+        """
+        return LevelQuery(
+            self.max_prefix_length,
+            self.scale,
+            threshold,
+            prunes_ended=self.profile == "paper",
+            prunes_last=self.profile == "paper",
+            when_full=self.when_full,
+            draw=truncated_laplace if form == "truncated" else draw_laplace,
+            **more,
+        )
 
 
 class LevelMethod(CasesOfVariants, QueryMethod):

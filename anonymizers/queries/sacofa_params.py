@@ -11,8 +11,6 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
-from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.bought_rules import RuleQuery
 from tracecloak.anonymizers.queries.order_rules import NamedRules
@@ -171,15 +169,9 @@ class SacofaParams(LevelParams):
     @property
     def query(self) -> LevelQuery:
         """The query of the prefixes, level by level."""
-        prunes_all = self.profile == "paper"
-        return LevelQuery(
-            self.max_prefix_length,
-            self.scale,
+        return self.level_query(
+            self.form,
             self.least_harmless,
-            prunes_ended=prunes_all,
-            prunes_last=prunes_all,
-            when_full=self.when_full,
-            draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             is_positive=self.form == "positive",
             harmful_threshold=self.least_harmful,
             keeps_uncounted=self.keeps_uncounted,
