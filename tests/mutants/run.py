@@ -161,6 +161,8 @@ def main() -> None:
         mutants = [m for m in mutants if (m.path, m.line, m.what) in survivors]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder  # what a mutant fails is not kept
+        # Flags of an outer run are not for these: a --basetemp of its would empty its own folders.
+        os.environ.pop("PYTEST_ADDOPTS", None)
         os.chdir(ROOT)
         gc.freeze()
         # The control: what is not changed survives, or all that follows says nothing.
