@@ -45,8 +45,9 @@ def release_rows(
     folder = outcome.folder.final
     yield "released" if is_new else "already released", folder
     yield "method", config.method
-    if held.sentence:
-        yield "holds", held.sentence
+    most = getattr(config.method_params, "max_cases_per_individual", None)
+    if said := held.sentence_of({"max_cases_per_individual": most}):
+        yield "holds", said
     if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
         yield "times", " ".join(caveats)
     for reason in outcome.warnings if is_private else ():

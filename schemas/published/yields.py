@@ -154,12 +154,18 @@ class Yield:
         )
 
     def sentence_of(self, params: Mapping[str, Any]) -> str:
-        """Returns what came out, in words, and whether a declared length is likely to have cut it.
+        """Returns what came out, in words, and which limits on what counts are likely to matter.
 
         Args:
             params: The method's parameters, as in the manifest.
         """
-        sentences = self.sentence, self.cut_sentence(params.get("max_trace_length"))
+        most, sentences = params.get("max_cases_per_individual"), [self.sentence]
+        if most and self.sentence:
+            sentences.append(
+                f"Of each individual at most {_counted(most, 'case')} counted: where individuals "
+                "have more, the input has more cases than this."
+            )
+        sentences.append(self.cut_sentence(params.get("max_trace_length")))
         return " ".join(filter(None, sentences))
 
     def cut_sentence(self, declared: int | None) -> str:

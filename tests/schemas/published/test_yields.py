@@ -153,3 +153,15 @@ def test_a_manifest_says_of_its_numbers_what_was_said_when_it_was_written(
     made = Yield(n_cases=9, n_activities=3, named_share=named, case_share=cases)
     read = Yield(**json.loads(json.dumps(made.to_json())))
     assert (read, read.sentence, read.is_poor) == (made, made.sentence, made.is_poor)
+
+
+def test_it_says_that_not_all_cases_of_an_individual_counted() -> None:
+    """Or whoever reads how many cases there are takes them for all."""
+    said = Yield(n_cases=2_063, n_variants=51).sentence_of({"max_cases_per_individual": 1})
+    assert said.endswith("Of each individual at most 1 case counted: where individuals have more, "
+                         "the input has more cases than this.")  # fmt: skip
+    assert "at most 3 cases counted" in Yield(n_cases=5).sentence_of(
+        {"max_cases_per_individual": 3}
+    )
+    assert Yield(n_cases=5).sentence_of({"max_cases_per_individual": None}) == "5 cases came out."
+    assert not Yield().sentence_of({"max_cases_per_individual": 3})

@@ -110,6 +110,17 @@ def test_loops_and_ways_back_that_are_frequent_are_on_the_first_map(page: Any) -
     told = page.locator("#map-shown").text_content()
     assert f"12 activities and {len(drawn(page))} paths" in told
     assert f"Not on the map: 0 activities and {len(edges) - len(drawn(page))} paths." in told
+    most = max(edge["count"] for i, edge in enumerate(edges) if i not in drawn(page))
+    assert told.endswith(f" The most frequent of these paths was taken {most} times.")
+
+
+def test_a_map_of_few_paths_is_shown_whole_at_first(show: Show) -> None:
+    """However much of the log goes through some of them: rejections are rare, and looked for."""
+    counts = {(i, i + 1): 2_000 for i in range(5)} | {(6, 0): 2_000, (5, 7): 2_000, (1, 4): 3}
+    page = show(graph(6, counts))
+    assert drawn(page) == set(range(len(counts)))
+    told = page.locator("#map-shown").text_content()
+    assert told.endswith("Not on the map: 0 activities and 0 paths.")
 
 
 @given(shown=graphs(), nearness=st.floats(0, 1), n_activities=st.integers(0, 26))

@@ -52,11 +52,12 @@ tracecloak.part = (map, nActivities, nPaths) => {
   };
 };
 
-// Where the sliders stand at first: activities and paths that most of the log goes through. Both
-// ends of these paths are among these activities, so no path of the whole map that is more frequent
-// than they are is missing.
+// Where the sliders stand at first: activities and paths that most of the log goes through, and all
+// paths of a map that has few. Both ends of these paths are among these activities, so no path of
+// the whole map that is more frequent than they are is missing.
 tracecloak.firstPart = (map) => {
-  const [FEW_ACTIVITIES, MOST_ACTIVITIES, FEW_PATHS, MOST_PATHS] = [20, 30, 30, 40];
+  const [FEW_ACTIVITIES, MOST_ACTIVITIES] = [20, 30];
+  const [LEAST_PATHS, FEW_PATHS, MOST_PATHS] = [20, 30, 40];
   const most = (weights, share, limit) => {
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     let sum = 0;
@@ -72,7 +73,7 @@ tracecloak.firstPart = (map) => {
   const endsOf = (n) =>
     paths.slice(0, n).reduce((k, p) => Math.max(k, rank.get(p.source) ?? 0, rank.get(p.target) ?? 0), 0);
 
-  let nPaths = most(weights, 0.75, FEW_PATHS);
+  let nPaths = Math.max(most(weights, 0.75, FEW_PATHS), Math.min(weights.length, LEAST_PATHS));
   // Paths that are equally frequent come together or, where they are too many, not at all.
   const nEqual = nPaths ? weights.filter((weight) => weight >= weights[nPaths - 1]).length : 0;
   nPaths = nEqual <= MOST_PATHS ? nEqual : nAbove(weights[nPaths - 1]);

@@ -150,9 +150,13 @@ tracecloak.mapReady = (() => {
       nInner() - nActivities + map.n_activities_left_out,
       map.edges.length - nPaths + map.n_left_out,
     );
+    const shown = new Set(part.edges);
+    const left = map.edges.filter((_, i) => !shown.has(i)).map(tracecloak.weight);
+    const most = left.reduce((a, b) => Math.max(a, b), 0);
     byId("map-shown").textContent =
       `On the map are ${counted(nActivities, nPaths)}: ${reasons.join(", and ")}. Not on the map: ${missing}` +
-      (map.n_left_out ? `, of which ${of(map.n_left_out, "path is", "paths are")} in the files alone.` : ".");
+      (map.n_left_out ? `, of which ${of(map.n_left_out, "path is", "paths are")} in the files alone.` : ".") +
+      (left.length ? ` The most frequent of these paths was taken ${number(most)} times.` : "");
   };
 
   const draw = () => {
