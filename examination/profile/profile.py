@@ -13,15 +13,18 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.profile.cases import CaseFacts, facts_of
 from tracecloak.examination.profile.columns import ColumnFacts, add_batch
 from tracecloak.examination.profile.reading import all_columns
+from tracecloak.examination.profile.stamp_formats import keys_that_read
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
     Suggestion,
     as_yaml,
+    of_formats,
     suggestions_of,
 )
 from tracecloak.pipelines.planning.finding_words import finding_lines
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.near_equal import misspellings, spellings
+from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.sources import EventSource
@@ -85,8 +88,10 @@ def profile(source: EventSource, max_records: int) -> Profile:
     Raises:
         InputSchemaError: A file cannot be read.
     """
-    columns, names = _columns(source, max_records)
-    read = replace(source, drops_duplicates=False)
+    columns, names, formats = _columns(source, max_records)
+    # Where individuals are mapped they are protected, and a record without one does not count.
+    mapping = replace(source.mapping, needs_individual=source.mapping.individual_id is not None)
+    read = replace(source, drops_duplicates=False, mapping=mapping)
     events, tally, is_whole = _events(read, max_records)
     batches = group_into_traces(source.ordered(events))
     traces = batches[0] if batches else TraceBatch.from_events([])
@@ -99,31 +104,37 @@ def profile(source: EventSource, max_records: int) -> Profile:
     return Profile(
         is_whole,
         columns,
-        list(finding_lines(tally.n_records, tally.found(), source)),
+        list(finding_lines(tally.n_records, tally.found(), read)),
         tally,
         dict(counts.most_common()),
         other,
         misspellings([name for name in counts if name not in other]),
         cases,
-        list(suggestions_of(columns, cases, other, names)),
+        [*of_formats(formats), *suggestions_of(columns, cases, other, names)],
     )
 
 
 def _columns(
     source: EventSource, max_records: int
-) -> tuple[dict[str, ColumnFacts], dict[str, str]]:
-    """Returns what the columns hold, and the source columns by what they are read as."""
+) -> tuple[dict[str, ColumnFacts], dict[str, str], list[dict[str, str]]]:
+    """Returns what columns hold, those by what they are read as, and keys that read the stamps."""
     facts: dict[str, ColumnFacts] = {}
     names: dict[str, str] = {}
+    formats: list[dict[str, str]] | None = None
+    mapping = source.mapping
     n_left = max_records
     for file in source.files:
         if n_left <= 0:
             break
         names = source.names_of(file, source.columns_of(file))
         for raw in all_columns(source, file, n_left):
-            add_batch(facts, raw.columns, names, source.mapping)
+            add_batch(facts, raw.columns, names, mapping)
             n_left -= len(raw.records) + len(raw.malformed)
-    return facts, names
+            at = names["timestamp"]
+            is_open = formats is None and not (mapping.timestamp_format or mapping.timestamp_unit)
+            if is_open and at in raw.columns.schema.names:
+                formats = keys_that_read(SourceColumn(at, raw.columns.column(at)))
+    return facts, names, formats or []
 
 
 def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally, bool]:

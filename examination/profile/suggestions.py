@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,23 @@ class Suggestion:
 
     keys: Mapping[str, Any]
     reason: str
+
+
+def of_formats(formats: Sequence[Mapping[str, str]]) -> Iterator[Suggestion]:
+    """Yields the key by which the stamps can be read, or what to choose from where there are more.
+
+    Args:
+        formats: Each key, with its value; see `stamp_formats.keys_that_read`.
+    """
+    named = " or ".join(f"{key}: {value}" for one in formats for key, value in one.items())
+    if len(formats) == 1:
+        yield Suggestion({"columns": dict(formats[0])}, f"The stamps can be read by {named}.")
+    elif formats:
+        yield Suggestion(
+            {},
+            f"The stamps can be read by {named}: ask who wrote the log which comes first, the day "
+            "or the month.",
+        )
 
 
 def suggestions_of(

@@ -181,6 +181,49 @@ def test_a_plan_names_it_where_it_sees_such_a_thing(capsys: pytest.CaptureFixtur
     assert "tracecloak profile" not in capsys.readouterr().out
 
 
+STAMPS = {
+    "2026-01-31 08:00": [],  # ISO 8601
+    "31.01.2026 08:00": [{"timestamp_format": "%d.%m.%Y %H:%M"}],
+    "01/31/26 08:00:00 PM": [{"timestamp_format": "%m/%d/%y %I:%M:%S %p"}],
+    "20260131T080000": [{"timestamp_format": "%Y%m%dT%H%M%S"}],
+    "31-Jan-2026": [{"timestamp_format": "%d-%b-%Y"}],
+    "05/06/2026": [{"timestamp_format": "%d/%m/%Y"}, {"timestamp_format": "%m/%d/%Y"}],
+    "1769846400": [{"timestamp_unit": "s"}],
+    "1769846400000": [{"timestamp_unit": "ms"}],
+    "soon": [],
+}
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_it_says_how_stamps_can_be_read(stamp: str) -> None:
+    """Also where one in ten says something else; what is suggested reads them."""
+    rows = [f"c{n},A,{stamp if n % 20 else 'open'}" for n in range(200)]
+    Path("log.csv").write_text("\n".join(["id,what,at", *rows]) + "\n")
+    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "p.json"]
+    assert as_typed("profile", "--log", "log.csv", *flags) == 0
+    body = json.loads(Path("p.json").read_text())
+    expected = [f"{key}: {value}" for one in STAMPS[stamp] for key, value in one.items()]
+    reasons = [one["reason"] for one in body["suggestions"] if "can be read by" in one["reason"]]
+    assert bool(reasons) == bool(expected) and all(one in reasons[0] for one in expected)
+    keys = (yaml.safe_load(body["to_paste"]) or {}).get("columns", {})
+    assert keys == (STAMPS[stamp][0] if len(expected) == 1 else {})
+    if keys:
+        more = [part for key, value in keys.items() for part in (f"--{key}", value)]
+        assert as_typed("profile", "--log", "log.csv", *flags, *more) == 0
+        again = json.loads(Path("p.json").read_text())
+        assert again["cases"]["n_events"] == 190 and not again["to_paste"]
+
+
+def test_a_record_without_its_individual_is_told_as_in_a_release() -> None:
+    lines = ["id,what,at,who", *(f"c{n},A,2026-01-01,{n % 4 or ''}" for n in range(80))]
+    Path("log.csv").write_text("\n".join(lines) + "\n")
+    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "p.json"]
+    assert as_typed("profile", "--log", "log.csv", *flags, "--individual_id", "who") == 0
+    body = json.loads(Path("p.json").read_text())
+    assert body["cases"]["n_events"] == 60
+    assert [f["records"] for f in body["records"]["findings"]] == [20]
+
+
 def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"a": 1}\nno json\n{"b": 1, "nested": {"c": 1}}\n{"d": 1}\n')
