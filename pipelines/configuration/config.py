@@ -633,7 +633,7 @@ def load_log(flags: Mapping[str, Any]) -> SourceConfig:
     given = dict(flags)
     path = given.pop("config", None)
     body = {} if path is None else read_yaml(path)
-    _refuse_old_keys(body)
+    _refuse_misplaced_keys(body)
     of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
     return _checked(SourceConfig, of_log, given)
 
@@ -648,7 +648,7 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
     for name, value in flags.items():
         if name not in parted:
             body[name] = given_filters(value) if name == "where" else value
-    _refuse_old_keys(body)
+    _refuse_misplaced_keys(body)
     try:
         return kind(**body)
     except pydantic.ValidationError as error:
@@ -657,7 +657,7 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> 
         raise usage_error(error, known=kind.model_fields) from None
 
 
-def _refuse_old_keys(body: Mapping[str, Any]) -> None:
+def _refuse_misplaced_keys(body: Mapping[str, Any]) -> None:
     unknown = body.keys() - ReleaseConfig.model_fields.keys()
     if not unknown:
         return
@@ -665,6 +665,9 @@ def _refuse_old_keys(body: Mapping[str, Any]) -> None:
 
     for name in sorted(unknown & KEYS.keys()):
         raise UsageError(f"{name} is {KEYS[name]} now: rename this key of the configuration")
+    for section, part in SECTIONS.items():
+        for name in sorted(unknown & part.model_fields.keys()):
+            raise UsageError(f"{name} is a key below {section}: write {section}: {{{name}: …}}")
 
 
 def read_yaml(path: str) -> dict[str, Any]:

@@ -221,6 +221,17 @@ def test_an_old_key_of_a_configuration_is_an_error_that_names_the_new_one(
         load(None, {"input": "a.csv", "output": "b", "method": "amun"})
 
 
+@pytest.mark.parametrize(("key", "section"), [("title", "about"), ("case_id", "columns")])
+def test_a_flag_that_is_a_key_of_a_section_is_an_error_that_names_the_section(
+    key: str, section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(f"{key}: x\nlog: a.csv\noutput: b\nmethod: amun\n")
+    assert tracecloak("release", path) == 2
+    told = f"{key} is a key below {section}: write {section}: {{{key}: …}}"
+    assert told in capsys.readouterr().err
+
+
 def test_every_old_word_leads_to_one_that_there_is() -> None:
     assert {new for new in ACTIONS.values()} <= PARSERS.keys()
     for flag, (commands, new) in FLAGS.items():
