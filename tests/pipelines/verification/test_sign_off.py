@@ -81,7 +81,12 @@ def test_the_page_has_the_numbers_of_the_manifest(tmp_path: Path, method: str, n
         assert is_off == (re.search(rf"(?<!\w){name} ", shown) is None), name
     vocabulary = body["params"].get("vocabulary")
     assert not vocabulary or f"vocabulary {', '.join(vocabulary)}" in text
-    assert "Nothing speaks against this release." in text
+    assert "that applies holds: the files belong together" in text
+    assert "No file can show whether the noise was drawn as it says" in text
+    # The sheet that is signed names what it is of.
+    decided = text.split("Decision")[1]
+    assert f"Release {body['release_id']}, whose manifest has the digest" in decided
+    assert hashlib.sha256(data).hexdigest()[:16] in decided
     assert text.index("What is not promised") < text.index("Date and signature")
 
 
@@ -132,7 +137,7 @@ def test_what_could_not_be_checked_stands_on_the_page(
     place = tmp_path / "page.html"
     assert as_typed("verify", release, "--sign_off", place, "--quiet") == 8
     text = Read(place.read_bytes()).text
-    assert "Not everything could be checked." in text and "Nothing speaks" not in text
+    assert "Not everything could be checked." in text and "that applies holds" not in text
     assert "method: The release is by tracecloak" in text
 
 

@@ -135,6 +135,11 @@ def test_the_unit_and_the_change_are_those_of_the_promise() -> None:
     assert "of a person" not in words()["change"]
     assert "which of two courses that one took" in words(adjacency="replace_one")["headline"]
     assert "replaced by another" in words(adjacency="replace_one")["scope"]
+    # That case may be there for certain: what it did is another question, with twice the epsilon.
+    course = words(unit="individual")["course"]
+    assert "which of two courses that person's cases took" in course and "88.1 % at most" in course
+    assert "course" not in words(adjacency="replace_one")
+    assert "with more than 99.9 %." in words(epsilon=8.0)["course"]
     assert "in the result of the query" in words(population="query result")["headline"]
     assert "all but certain" in words(epsilon=60.0)["headline"]
     # A parameter that is no number could be somebody's text.
