@@ -328,8 +328,8 @@ def _has_times(measures: ReleasedMeasures | None) -> bool:
 
 
 _MEASURED_BESIDE = (
-    " Each interval follows from noisy counts of the original beside it, and holds what the "
-    "original has with a probability of about 95 %."
+    " Each interval follows from noisy counts of the original beside it, so a number can lie at "
+    "its end; it holds what the original has with a probability of about 95 %."
 )
 _MODELLED_TIMES = (
     " Median times between two activities were drawn so that the rest agrees: they are modelled, "
