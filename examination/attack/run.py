@@ -318,9 +318,15 @@ def _reruns(
             }
             seen = {**dict.fromkeys(exact, 0.0), **seen}
         noises.append(_noises(seen, exact))
-    common = sorted(set.intersection(*(set(noise) for noise in noises))) if noises else []
-    rows = np.array([[noise[cell] for cell in common] for noise in noises])
-    gain = averaging_gain(rows) if common and len(noises) > 1 else None
+    # What is counted can follow from noisy choices: of the two releases that have most in common,
+    # and of those that have it, too.
+    pairs = [set(one) & set(other) for one, other in itertools.combinations(noises, 2)]
+    shared: set[Key] = max(pairs, key=len, default=set())
+    common = sorted(shared)
+    rows = np.array(
+        [[noise[cell] for cell in common] for noise in noises if noise.keys() >= shared]
+    )
+    gain = averaging_gain(rows) if common else None
     n_telling = int((rows != 0).sum(axis=1).min()) if common else 0
     return RerunFinding(bytes_of[0] == bytes_of[1], n_telling, gain)
 

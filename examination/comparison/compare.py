@@ -152,7 +152,8 @@ class Comparison:
             seconds = math.inf if self.max_minutes is None else 60 * self.max_minutes
             run = _OfLog(original, known_rows, time.monotonic() + seconds, self.mined)
             cells = [
-                _Cell({**head, "method": name, "kind": method.kind, "epsilon": epsilon,
+                _Cell({**head, "version": version + method.code, "method": name,
+                       "kind": method.kind, "epsilon": epsilon,
                        "delta": method.delta(self.delta)}, method)
                 for name, method in self.methods.items()
                 for epsilon in self.epsilons
@@ -279,7 +280,8 @@ def quality_figures(quality: ModelQuality | None) -> Figures:
 def code_version() -> str:
     """Returns the version of tracecloak and a digest of the code that figures depend on.
 
-    So no figure of a method that was changed since is taken for one of the method as it is.
+    So no figure of a method that was changed since is taken for one of the method as it is; a
+    method that another distribution adds has a digest of its own, see `Contender.code`.
 
     Raises:
         ValueError: A place that figures depend on has no code: it was moved.

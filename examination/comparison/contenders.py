@@ -6,8 +6,11 @@ peers (`examination.comparison.peers`) are compared and not offered.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pydantic
@@ -39,6 +42,10 @@ KINDS: tuple[Kind, ...] = ("variants", "log", "graph")
 
 _PUBLIC = {"epsilon", "delta", "vocabulary", "max_trace_length"}
 _DATES = {"first_date", "last_date"}
+_COMPARABLE = (
+    "what is compared takes epsilon, delta, vocabulary and max_trace_length, spends all of "
+    "epsilon, and publishes variants that its one round `variants` decides, a dfg, or a log"
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,11 @@ class Contender(Protocol):
         """What it releases."""
         ...
 
+    @property
+    def code(self) -> str:
+        """What tells its code from others', if it is none of tracecloak's."""
+        ...
+
     def delta(self, delta: str) -> str:
         """Returns the delta that it spends, if so much is allowed, as text."""
         ...
@@ -109,6 +121,17 @@ class Registered:
     method: Anonymizer
     kind: Kind
     given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def code(self) -> str:
+        """A digest of the files beside that of a method which another distribution adds."""
+        kind = type(self.method)
+        if kind.__module__.startswith("tracecloak."):
+            return ""
+        file = Path(inspect.getfile(kind))
+        files = file.parent.rglob("*.py") if (file.parent / "__init__.py").exists() else [file]
+        texts = (path.read_bytes() for path in sorted(files))
+        return f" {hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
 
     def parameters(
         self,
@@ -200,6 +223,7 @@ class Pgm:
     """The peer Private-PGM."""
 
     kind: Kind = "variants"
+    code: str = ""
 
     def delta(self, delta: str) -> str:
         """Returns the delta: its noise is Gaussian."""
@@ -274,6 +298,8 @@ def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> di
     for name in names or ():
         if name not in known:
             hint = f"; {name} is one of --peers" if name in PEERS else ""
+            if name in METHODS:
+                hint = f"; {name} is another kind of method: {_COMPARABLE}"
             raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}{hint}")
     chosen = known if names is None else {name: known[name] for name in names}
     runnable = (name for name in chosen_peers(peers) if name not in RECORDED)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -94,6 +96,10 @@ def test_methods_are_chosen_by_name() -> None:
     assert list(chosen_methods(["privtree", "laplace-levels"])) == ["privtree", "laplace-levels"]
     with pytest.raises(UsageError, match=r"methods must be of .*privtree.*, got 'amun'"):
         chosen_methods(["amun"])
+    with pytest.raises(UsageError, match=r"amun is another kind .* that its one round `variants`"):
+        chosen_methods(["amun"])
+    with pytest.raises(UsageError, match=r"got 'amunn'$"):
+        chosen_methods(["amunn"])
 
 
 def test_methods_that_need_no_delta_get_none() -> None:
@@ -404,6 +410,28 @@ def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.Mo
     assert run(log, *flags) == 0
     rows = read_rows(log.parent / "page.jsonl")
     assert [row["version"] == "0.2 another" for row in rows] == [False] * 2 + [True] * 2
+
+
+def test_rows_of_a_method_of_others_are_computed_again_where_its_code_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a researcher who mends a method sees the figures of before, and no word about it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    home = type(METHODS["variant-histogram"])
+
+    def rows(code: str, known: Iterable[Any] = ()) -> list[tuple[Any, bool]]:
+        (tmp_path / "of_others.py").write_text(
+            f"from {home.__module__} import {home.__name__}\n\n\n"
+            f"class Mine({home.__name__}):\n    {code}\n"
+        )
+        sys.modules.pop("of_others", None)
+        mine = Registered(importlib.import_module("of_others").Mine(), "variants")
+        compared = Comparison((original(),), {"mine": mine}, ("1",), repetitions=2)
+        return [made for made in compared.rows(known) if made[0]["kind"] == "variants"]
+
+    first = [row for row, _ in rows("name = 'mine'")]
+    assert [is_new for _, is_new in rows("name = 'mine'", first)] == [False, False]
+    assert [is_new for _, is_new in rows("name = 'mine'; version = 2", first)] == [True, True]
 
 
 def test_code_that_was_moved_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
