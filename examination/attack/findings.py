@@ -29,6 +29,7 @@ class PairFinding:
         largest_provable: What so many releases could prove at most.
         event: What told the logs apart best; of no meaning where `epsilon` is 0.
         confidence: Of this bound alone.
+        is_reached: Whether any number of what the unit did came out, be it in one release.
     """
 
     what: str
@@ -38,6 +39,7 @@ class PairFinding:
     largest_provable: float
     event: str
     confidence: float
+    is_reached: bool
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,12 @@ class AttackReport:
         claimed = self.guarantee.epsilon
         if self.refutations:
             return f"the claim is false: {'; '.join(self.refutations)}"
+        if claimed is not None and not any(finding.is_reached for finding in self.pairs):
+            return (
+                "undecided: no number of what the units of the pairs of logs did came out in any "
+                "release, so what the method counts was not reached; give it parameters that "
+                "count cases of a few declared activities"
+            )
         if claimed is not None:
             # Where so few releases can refute nothing, agreement says nothing.
             could = claimed < self.largest_provable

@@ -39,6 +39,8 @@ from tracecloak.schemas.published.product import Key
 _MAX_REMEMBERED = 1000
 # Cells of one histogram that are watched; those that a unit changes most.
 _MAX_WATCHED = 64
+# The first features are of all cases: whether it was refused, total, width and activities.
+N_OF_ALL = 4
 _CELLS = {
     "count": "{}",
     "start": "the unit's months of start",

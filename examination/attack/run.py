@@ -45,7 +45,13 @@ from tracecloak.examination.attack.neighbours import (
     variant_counts,
     with_cases,
 )
-from tracecloak.examination.attack.releases import Releases, Watch, changed_cells, fresh_keys
+from tracecloak.examination.attack.releases import (
+    N_OF_ALL,
+    Releases,
+    Watch,
+    changed_cells,
+    fresh_keys,
+)
 from tracecloak.examination.attack.views import before_publication, without_noise
 from tracecloak.examination.audit.bounds import (
     averaging_gain,
@@ -243,6 +249,7 @@ def audit_pair(
         largest_provable=math.log(sure / never) if sure > never else 0.0,
         event=audited.event,
         confidence=confidence,
+        is_reached=bool(np.isfinite(np.concatenate([a, b])[:, N_OF_ALL:]).any()),
     )
 
 

@@ -46,6 +46,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 EXAMPLES = [(name, k) for name in sorted(METHODS) for k in range(len(METHODS[name].examples))]
 
@@ -289,6 +290,30 @@ def test_noise_comes_again_in_the_same_release_and_nowhere_else(
     assert report.reruns.n_telling >= 40
     assert (report.reruns.is_identical, report.reruns.is_reused) == (is_identical, is_reused)
     assert report.is_refuted == (not is_identical or is_reused)
+
+
+class OfAList(VariantHistogramMethod):
+    """Counts what no made-up case does, four times each: it keeps four times its epsilon."""
+
+    def decide(
+        self, round_name: str, statistics: Any, decisions: Any, params: Any, randomness: Any
+    ) -> Any:
+        counted = statistics["variants"]
+        lengths = np.diff(counted.offsets)
+        rows = np.flatnonzero(lengths == 7)
+        listed = VariantHistogram(counted.sequences.take(rows), 4 * counted.counts[rows])
+        statistics = {**statistics, "variants": listed}
+        return super().decide(round_name, statistics, decisions, params, randomness)
+
+
+def test_an_attack_that_does_not_reach_what_is_counted_says_so() -> None:
+    """Or a mistake in counting a list of variants would pass as consistent with the claim."""
+    report = attack(OfAList(), VariantHistogramMethod.Params(epsilon="0.5"), [], 200, keys=keys())
+    assert not any(finding.is_reached for finding in report.pairs)
+    assert report.verdict.startswith("undecided: no number of what the units")
+    right = attack(VariantHistogramMethod(), OfAList.Params(epsilon="0.5"), [], 200, keys=keys())
+    assert any(finding.is_reached for finding in right.pairs)
+    assert right.verdict.startswith("consistent with the claim")
 
 
 # --- releases made fast are releases --------------------------------------------------------------
