@@ -83,9 +83,10 @@ def bounded_yaml(data: str | bytes, loader: type[StrictLoader] = StrictLoader) -
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"the text is longer than {MAX_BYTES >> 20} MiB")
+    text = data if isinstance(data, str) else data.decode()
     try:
-        return yaml.load(data if isinstance(data, str) else data.decode(), Loader=loader)
+        return yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
-    except OverflowError:  # of the number of a character, which PyYAML does not look at
+    except (OverflowError, ValueError):  # of a character's number, which PyYAML does not look at
         raise ValueError("a character has a number that no character has") from None

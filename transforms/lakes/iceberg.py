@@ -108,7 +108,8 @@ def opened_table(place: str, version: int | None = None) -> Table:
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
-        return catalog.load_table(name)
+        with catalog:
+            return catalog.load_table(name)
     except Exception as error:  # whatever the client of a catalogue raises
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
             raise _gone(place, version, "the table is not there") from None

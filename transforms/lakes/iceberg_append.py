@@ -29,6 +29,11 @@ def append(place: str, release: AppendedRelease) -> bool:
         RetryLater: Others write to it all the time.
     """
     catalog, name = opened_catalog(place)
+    with catalog:
+        return _append(place, catalog, name, release)
+
+
+def _append(place: str, catalog: Catalog, name: str, release: AppendedRelease) -> bool:
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
     for _ in range(TRIES):

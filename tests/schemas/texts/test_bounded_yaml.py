@@ -34,6 +34,7 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: !!int ''", "not what its form"),
         ("a: !!timestamp soon", "not what its form"),
         ('a: "\\UFFFFFFFF"', "no character has"),
+        ('a: "\\U00110000"', "no character has"),
         ("a: 1\nb: 2\na: 3", "key given twice: a"),
         ("a: [", "expected"),
         (b"a: \xff", "utf-8"),
