@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import typing
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ def test_the_release_is_the_recorded_one(
 
     Catches any change of what is released: of noise, of an order, of a name, of a number's digits.
     """
+    if ("embedding" in name or name == "pretsa 1") and sys.version_info >= (3, 14):
+        pytest.skip("gensim is not there for this Python")
     fix_key(monkeypatch)
     found = as_json(SCENARIOS[name](tmp_path))
     expected = RECORDED["digests"][name]

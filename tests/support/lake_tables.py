@@ -7,7 +7,6 @@ tables by hand, as the specifications of both have them.
 from __future__ import annotations
 
 import datetime
-import functools
 import json
 import struct
 import zlib
@@ -188,15 +187,11 @@ def iceberg_settings(folder: Path, name: str = "lake") -> dict[str, str]:
 
 def use_catalogue(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str = "lake") -> None:
     """Has pyiceberg find a catalogue of SQLite in a folder; it reads its environment once."""
-    import sqlalchemy
     from pyiceberg.utils.config import Config
 
     for variable, value in iceberg_settings(folder, name).items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    # A connection ends with its query: tests hold tables whose catalogue nobody closes.
-    engine = functools.partial(sqlalchemy.create_engine, poolclass=sqlalchemy.NullPool)
-    monkeypatch.setattr("pyiceberg.catalog.sql.create_engine", engine)
 
 
 def iceberg_table(name: str, rows: pa.Table, partitioned_by: str | None = None) -> Any:
