@@ -209,7 +209,7 @@ class Contents:
         """
         if not self.received.body["verified"]:
             raise NotApplicable(
-                "The method promises nothing that could be seen in the files alone: what it adds "
+                "What the method promises cannot be seen in the files alone: what it adds "
                 "at random cannot be told from the log."
             )
         method, params = self.received.method_and_params()

@@ -229,7 +229,7 @@ def test_the_senders_word_on_the_version_makes_no_page_safe(
     assert {states(found)[check] for check in ("data", "forms", "numbers", "budget")} == {"ok"}
     assert as_typed("verify", release) == 8
     printed = capsys.readouterr().out
-    assert "Nothing speaks against" not in printed
+    assert "All that can be checked holds" not in printed
     assert ("open it only where there is no network" in printed) == ("page" in unsure)
     assert "\x1b" not in printed
 
