@@ -84,7 +84,7 @@ def _sign_off(verified: Verification, path: str) -> str | None:
 _UNSIGNED = "not written: nobody should sign for a release of which something does not hold"
 _EXIT_CODES = {"ok": 0, "failed": GuaranteeError.exit_code, "unsure": UNSURE_EXIT_CODE}
 _VERDICTS = {
-    "ok": "All that can be checked holds; how noise was drawn, no file can show.",
+    "ok": "All that can be checked holds. No file can show how the noise was drawn.",
     "failed": "Something does not hold: do not use this release before you know why.",
     "unsure": "Not everything could be checked here: what is UNSURE may do or say anything.",
 }

@@ -21,6 +21,7 @@ _BY_NAME = {
 }
 _BY_ENDING = {
     ".parquet": "table",
+    ".json": "the same as JSON",
     ".xes.gz": "the log as XES (IEEE 1849), for process mining tools",
     ".csv.gz": "the log as CSV, for spreadsheets",
     ".avro": "the log as Avro",
@@ -54,10 +55,8 @@ def what_is(path: str) -> str:
     if path.startswith("log/"):
         return "a part of the log: case_id, activity, timestamp and attributes"
     name, _, ending = path.partition(".")
-    if ending == "json":
-        return f"{what_is(f'{name}.parquet')}, as JSON"
-    if name in _BY_NAME and ending == "parquet":
-        return _BY_NAME[name]
+    if name in _BY_NAME and ending in ("parquet", "json"):
+        return _BY_NAME[name] + (", as JSON" if ending == "json" else "")
     return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
 
 

@@ -713,7 +713,7 @@ def test_the_command_prints_a_line_a_check_and_its_exit_code_says_whether_all_ho
     assert as_typed("verify", log_release.parent) == 0
     lines = capsys.readouterr().out.splitlines()
     assert tuple(line.split()[1] for line in lines[: len(CHECKS)]) == CHECKS
-    assert lines[-1] == "All that can be checked holds; how noise was drawn, no file can show."
+    assert lines[-1] == "All that can be checked holds. No file can show how the noise was drawn."
     release = copied(log_release, tmp_path)
     (release / "dfg.json").write_text("{}")
     assert as_typed("verify", release) == 5

@@ -1,6 +1,7 @@
 """What a page shows of a log: counts that are those of the files, cut where there is too much."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -236,7 +237,11 @@ def test_a_page_says_that_paths_are_modelled_where_none_was_counted() -> None:
     activity = Figure("activity", ("A",), 100, 90, 110, "derived")
     form = page_module._TEMPLATES.get_template("figures.html.j2")
     for rows, is_modelled in (([cases], True), ([cases, activity], False)):
-        shown = form.render(figures=figures_data(ReleasedFigures.of(rows)))
+        figures = figures_data(ReleasedFigures.of(rows))
+        shown = form.render(figures=figures, manifest=SimpleNamespace(params={}))
+        limited = SimpleNamespace(params={"max_cases_per_individual": 3})
+        assert "at most 3 cases" in form.render(figures=figures, manifest=limited)
+        assert "individual" not in shown
         assert ("is modelled" in shown) == is_modelled
         assert ("count all paths" in shown) != is_modelled
         assert "100 (90\u2013110)" in shown

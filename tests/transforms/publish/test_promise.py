@@ -139,7 +139,11 @@ def test_the_unit_and_the_change_are_those_of_the_promise() -> None:
     course = words(unit="individual")["course"]
     assert "which of two courses that person's cases took" in course and "88.1 % at most" in course
     assert "course" not in words(adjacency="replace_one")
-    assert "with more than 99.9 %." in words(epsilon=8.0)["course"]
+    # Replacing is removing and adding: delta is larger than that of the other question.
+    assert course.endswith("for this question delta is at most 0.00000372.")
+    assert "with more than 99.9 %; for" in words(epsilon=8.0)["course"]
+    assert words(epsilon=60.0)["course"].endswith("any probability: nothing bounds it.")
+    assert "delta" not in words(delta=0.0)["course"]
     assert "in the result of the query" in words(population="query result")["headline"]
     assert "all but certain" in words(epsilon=60.0)["headline"]
     # A parameter that is no number could be somebody's text.
