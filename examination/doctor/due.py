@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.runners.names import is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater, UnusableRelease, UsageError
@@ -51,7 +52,11 @@ def look_at_calendar(setting: Setting) -> Iterator[Said]:
 def look_at_operators_side(setting: Setting) -> Iterator[Said]:
     """Looks whether whoever is on call can be told: ports, files, and when a stream is stuck."""
     config = setting.stream
-    if config is None or not config.is_watched:
+    if config is None:
+        return
+    if is_local(config.runner) and config.stuck_after is None:
+        yield "warning", "nothing ends this stream when it is stuck; set stuck_after, such as 11m"
+    if not config.is_watched:
         return
     from tracecloak.pipelines.stream.operator_side import check_operators_files
 
@@ -111,17 +116,15 @@ def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:
 
 def _port(address: str, port: int) -> Iterator[Said]:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((address, port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise UsageError(
-                    f"operator_port {port} cannot be had: {os.strerror(error.errno or 0)}; choose "
-                    "another port"
-                ) from None
-            yield (
-                "warning",
-                f"operator_port {port} is in use, by this stream if it runs; else choose another",
-            )
+    try:
+        socket.create_server((address, port), family=family).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise UsageError(
+                f"operator_port {port} cannot be had: {os.strerror(error.errno or 0)}; choose "
+                "another port"
+            ) from None
+        yield (
+            "warning",
+            f"operator_port {port} is in use, by this stream if it runs; else choose another",
+        )

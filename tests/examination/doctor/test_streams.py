@@ -35,7 +35,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
 
 def lines(config: StreamConfig) -> list[Line]:
-    return list(looked_at(Setting(config)))
+    """All lines but the one of a stream that nothing ends, which is most of these."""
+    return [line for line in looked_at(Setting(config)) if "nothing ends" not in line.text]
 
 
 def test_nothing_is_wrong_with_a_stream_that_can_begin_and_go_on(
@@ -85,6 +86,17 @@ def test_an_epoch_that_is_over_is_told(service: Service, tmp_path: Path) -> None
     run_script(config, in_time(random_messages(), 120))
     broken = faults(lines(config))
     assert broken["release"].exit_code == 4 and "begin another epoch" in broken["calendar"].text
+
+
+@pytest.mark.parametrize(("stuck_after", "n_warnings"), [(None, 1), ("1h", 0)])
+def test_a_stream_that_nothing_would_end_is_told(
+    service: Service, tmp_path: Path, stuck_after: str | None, n_warnings: int
+) -> None:
+    config = stream_config(
+        tmp_path, input_subscription=service.subscription, stuck_after=stuck_after
+    )
+    on_call = [line for line in looked_at(Setting(config)) if "set stuck_after" in line.text]
+    assert [line.status for line in on_call] == ["warning"] * n_warnings
 
 
 def test_what_is_on_call_is_looked_at(service: Service, tmp_path: Path) -> None:
