@@ -203,7 +203,7 @@ def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
     who = {"sasl_mechanisms": "SCRAM-SHA-512", "sasl_username": "scram", "name": "changes"}
     secured.broker.new_topic("changes", 2)
     topic = secured.topic(**who, sasl_password=PASSWORD)
-    wrong = secured.topic(**who, sasl_password="wrong")
+    wrong = secured.topic(**who, sasl_password=f"{PASSWORD}-mistyped")
     with registry_double() as registry:
         horizon = int((time.time() + 60 - begin) / PERIOD_SECONDS)
 
@@ -220,7 +220,7 @@ def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
         refused.start()
         assert refused.end(None) == 2
         assert "see kafka_properties" in refused.said()
-        assert "wrong" not in refused.said() and not (tmp_path / "keys").exists()
+        assert PASSWORD not in refused.said() and not (tmp_path / "keys").exists()
         runs = Runs(tmp_path, given(topic.properties))
         n_none = send_changes(topic, registry.url, n)
         assert runs.disturb(2, 6, random.Random(5)) == 2
