@@ -217,10 +217,10 @@ def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> lis
         "max_trace_length": 30,
         "release_delay": f"{demo.release_delay_seconds}s",
         "l2_clip": 5,  # that of most cases is less: together they keep 97 % of their pairs
+        "end_activity": ",".join(END_ACTIVITIES),
         **_CLOSING,
     }
-    flags = [f"--{name}={value}" for name, value in values.items()]
-    return [*flags, *(f"--end_activity={name}" for name in END_ACTIVITIES)]
+    return [f"--{name}={value}" for name, value in values.items()]
 
 
 def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None]) -> Summary:

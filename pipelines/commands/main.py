@@ -14,15 +14,12 @@ from typing import Any
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.memory import without_collections
-from tracecloak.pipelines.screen.progress import (
-    EscapingFormatter,
-    NothingOfData,
-    is_of_operator,
-)
+from tracecloak.pipelines.screen.progress import EscapingFormatter, NothingOfData, is_of_operator
 from tracecloak.pipelines.screen.results import Form, tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
+_OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,27 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = [argument for argument in argv if argument != "--traceback"]
     try:
         return _run(argv, wants_traceback)
-    except TracecloakError as error:
-        from tracecloak.pipelines.runners.failures import section_of
-
-        if wants_traceback:
-            tell(traceback.format_exc())
-        tell(f"tracecloak: {error} [exit code {error.exit_code}: {section_of(error)}]")
-        return error.exit_code
     except BrokenPipeError:  # whoever reads what is printed, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still buffered
         return 0
-    except Exception as error:  # its own text could quote data
+    except Exception as error:
         from tracecloak.pipelines.runners.failures import reason_of, section_of
 
         if wants_traceback:
             tell(traceback.format_exc())
-        tell(
-            f"tracecloak: failed with {reason_of(error)}; --traceback shows where, in an output "
-            f"that can hold private data [exit code {TracecloakError.exit_code}: "
-            f"{section_of(error)}]"
-        )
-        return TracecloakError.exit_code
+        ours = error if isinstance(error, TracecloakError) else None
+        if ours is None:  # its own text could quote data
+            ours = TracecloakError(_OF_OTHERS.format(reason_of(error)))
+        tell(f"tracecloak: {ours} [exit code {ours.exit_code}: {section_of(error)}]")
+        return ours.exit_code
     except KeyboardInterrupt:
         tell("tracecloak: interrupted; nothing was released")
         return TracecloakError.exit_code
@@ -142,8 +131,21 @@ class _Help(argparse.HelpFormatter):
         return f"{text} (required)" if action.required and "(required)" not in text else text
 
 
+class _Stored(argparse.Action):
+    """Stores a value, the last of several; of two lists, the first would be lost silently."""
+
+    def __call__(self, _: Any, known: Any, value: Any, flag: str | None = None) -> None:
+        if "eparated by commas" in (self.help or "") and getattr(known, self.dest) != self.default:
+            raise UsageError(f"{flag} is given twice: give it once, separated by commas")
+        setattr(known, self.dest, value)
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong command line the way every other error is reported."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.register("action", None, _Stored)
 
     def error(self, message: str) -> Any:
         raise UsageError(f"{message}; see {self.prog} --help")

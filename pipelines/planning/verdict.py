@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.pipelines.planning.advice import is_mostly_noise
-from tracecloak.pipelines.planning.worth import ORDERLY, Worth, in_words, percent, worth_at
+from tracecloak.pipelines.planning.worth import ORDERLY, Worth, in_words, is_slow, percent, worth_at
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.planning.levers import Mends
@@ -152,7 +152,8 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     """Returns that a release is mostly noise, and what would help; empty where it is not.
 
     Tried on made-up logs of as many cases as were released, so it follows from what is released and
-    public. It is tried where noise is large beside that number, as it takes some seconds.
+    public. It is tried where noise is large beside that number, as it takes some seconds; what
+    would help a log of many names takes more of them, and is left to the plan.
 
     Args:
         method: A rigorous method.
@@ -164,13 +165,14 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     verdict = judged_at(method, params, n_cases)
     if verdict.grade == "worth it":
         return ""
-    from tracecloak.pipelines.planning.levers import mends_of
+    mend = "`tracecloak plan` tries what would help most."
+    if not is_slow(method, verdict.worth.n_names):
+        from tracecloak.pipelines.planning.levers import mends_of
 
+        mend = mends_of(method, params, verdict.worth).sentence
     share = "most" if verdict.grade == "no" else "much"
-    return (
-        f"{share} of what is released is noise. On a made-up log of as many cases, {verdict.why}. "
-        f"{mends_of(method, params, verdict.worth).sentence}"
-    )
+    on_made_up = f"On a made-up log of as many cases, {verdict.why}."
+    return f"{share} of what is released is noise. {on_made_up} {mend}"
 
 
 def grade_of(worth: Worth) -> Grade:

@@ -62,6 +62,14 @@ def with_new_ledger(arguments: Sequence[object]) -> list[object]:
     return [*arguments, *(["--new_ledger"] if arguments[:1] in (("release",), ("stream",)) else [])]
 
 
+def with_flag(arguments: Sequence[object], flag: str, value: object) -> list[object]:
+    """The same command with another value of a flag, which a list can have only once."""
+    if flag not in arguments:
+        return [*arguments, flag, value]
+    at = list(arguments).index(flag)
+    return [*arguments[:at], flag, value, *arguments[at + 2 :]]
+
+
 def hospital_files(folder: Path, n_cases: int) -> list[Path]:
     """Writes a hospital log over three files, cases cut across them, and returns their paths."""
     rows = pa.Table.from_batches(hospital_log(n_cases)).combine_chunks().to_batches()[0]

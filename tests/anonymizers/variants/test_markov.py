@@ -501,6 +501,21 @@ def test_it_is_a_method_with_its_promise() -> None:
         assert f"{method.guarantee(params).epsilon:g}" == "8"
 
 
+@given(st.integers(1, 40), st.floats(0, 1), st.integers(1, 6), st.integers(0, 2**32))
+def test_visits_have_the_bits_of_a_product_of_all_rows(
+    n: int, share: float, width: int, seed: int
+) -> None:
+    """Catches rows that are left out though they add something, and sums in another order."""
+    draws = np.random.default_rng(seed)
+    come = draws.random(n) * (draws.random(n) < share) * 1_000
+    steps = draws.random((n, n + 1)) * (draws.random((n, n + 1)) < 0.3)
+    total, at = np.zeros(n), come
+    for _ in range(width):
+        total, at = total + at, (at[:, None] * steps).sum(axis=0)[:n]
+    visits, after = markov_chain.visits_of(come, steps, width, -1.0)
+    assert (visits.tobytes(), after.tobytes()) == (total.tobytes(), at.tobytes())
+
+
 def test_the_mean_of_walks_is_that_of_their_law() -> None:
     """To the last digits, as their law is summed up over all walks."""
     chain = a_chain()

@@ -297,6 +297,27 @@ def test_a_parameter_that_the_method_lacks_is_told_with_those_that_it_has(
     assert "region" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["release", "--log=a.csv", "--log", "b.csv"], "--log"),
+        (["stream", "--end_activity", "A", "--end_activity=B"], "--end_activity"),
+        (["evaluate", "folder", "--log=a.csv", "--log=b.csv"], "--log"),
+        (["release", "--method=private-log", "--holidays=2026-12-25", "--holidays="], "--holidays"),
+    ],
+)
+def test_a_list_that_is_given_twice_is_refused_as_one_would_be_lost(
+    arguments: list[str], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tracecloak(*arguments) == 2
+    assert f"{flag} is given twice: give it once, separated by" in capsys.readouterr().err
+
+
+def test_row_filters_add_up(common: list[object], out: Path) -> None:
+    filters = ["--where", "activity = A", "--where", "activity = C"]
+    assert tracecloak(*common, *filters) != 2
+
+
 def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

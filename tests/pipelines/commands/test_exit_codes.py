@@ -16,6 +16,7 @@ from tests.support.releasing import (
     ledger_entries,
     small_rows,
     tracecloak,
+    with_flag,
 )
 from tests.support.tiers import at_night
 from tracecloak.pipelines.ledger import database
@@ -74,6 +75,8 @@ def test_what_a_command_line_leads_to(
         at = common.index("--epsilon")
         common = [*common[:at], *common[at + 3 : -4]]
         flags = [*flags[:-2], "--length", "1", "--confidence", "1"]
+    if "--log" in flags:
+        common, flags = with_flag(common, *flags), []
     assert tracecloak(*common, *flags) == code
     printed = capsys.readouterr()
     assert told in printed.out + printed.err
@@ -203,7 +206,7 @@ def test_2_is_a_file_system_whose_library_is_missing(
 ) -> None:
     for module in ("google.cloud.storage", "boto3"):
         monkeypatch.setitem(sys.modules, module, None)
-    assert tracecloak(*common, flag, f"{scheme}://bucket/x") == 2
+    assert tracecloak(*with_flag(common, flag, f"{scheme}://bucket/x")) == 2
     extra = {"s3": "aws", "gs": "gcp"}[scheme]
     told = capsys.readouterr().err
     assert f"{flag[2:]} '{scheme}://bucket/x' needs " in told

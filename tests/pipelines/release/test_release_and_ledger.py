@@ -29,6 +29,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
     visible,
+    with_flag,
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
@@ -681,7 +682,7 @@ def test_an_account_of_individuals_pays_for_a_release_of_individuals(
     log = individual_log(
         tmp_path / "people.csv", [(f"p{i % 20}", *row) for i, row in enumerate(small_rows(60))]
     )
-    command = [*common, "--log", log, "--individual_id", "person"]
+    command = [*with_flag(common, "--log", log), "--individual_id", "person"]
     assert tracecloak(*command, "--accounts", accounts, "--account", "people") == 0
     (charge,) = counting_charges(keys)
     assert (charge.unit, charge.epsilon) == ("individual", "8")

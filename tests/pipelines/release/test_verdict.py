@@ -168,6 +168,26 @@ def test_a_release_that_is_mostly_noise_is_called_so(
     assert "What would help most: " in told or " that stays so: take fewer " in told
 
 
+def test_what_would_help_a_log_of_many_names_is_left_to_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches a release that waits for many times as long as it took, to say so."""
+    method = METHODS["markov-log"]
+    runs: list[int] = []
+
+    def counted(*given: Any) -> Worth:
+        runs.append(given[2])
+        return worth_of(*given)
+
+    monkeypatch.setattr("tracecloak.pipelines.planning.worth.worth_of", counted)
+    monkeypatch.setattr("tracecloak.pipelines.planning.levers.worth_of", counted)
+    names = tuple(f"step {i}" for i in range(120))
+    said = advice_on(method, method.Params(epsilon="0.01", vocabulary=names), 200)
+    assert said.startswith("most of what is released is noise.")
+    assert said.endswith("`tracecloak plan` tries what would help most.")
+    assert runs == [200, 200]  # as a log whose cases depart from the main path, and as one of it
+
+
 def test_what_would_help_is_on_the_screen_of_a_release_that_is_mostly_noise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
