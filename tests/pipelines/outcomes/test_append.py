@@ -33,13 +33,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("release"), "r")
 
 
-def made(folder: Path, name: str, *flags: object) -> Path:
+def made(folder: Path, name: str, formats: str = "parquet") -> Path:
     csv_log(folder / "log.csv", list(small_rows(60)))
     assert not tracecloak(
         "release", "--log", folder / "log.csv", "--output", folder / "out", "--key_store",
         folder / "keys", "--method", "variant-histogram", "--epsilon", 1, "--release_id", name,
         "--vocabulary", '["A", "B", "C", "D"]', "--runner", "InMemory", "--parts", 2,
-        "--formats", "parquet", *flags,
+        "--formats", formats,
     )  # fmt: skip
     return folder / "out" / f"run_id={name}"
 
@@ -155,7 +155,7 @@ def test_what_is_no_release_or_no_table_is_refused(
     part = next(changed.glob("log/*.parquet"))
     part.write_bytes(part.read_bytes()[:-1] + b"x")
     (tmp_path / "w").mkdir()
-    without = made(tmp_path / "w", "w", "--formats", "csv")
+    without = made(tmp_path / "w", "w", "csv")
     deltalake.write_deltalake(str(tmp_path / "others"), pa.table({"x": [1]}))
     cases = (
         (tmp_path, f"delta:{tmp_path}/t", 2, "no folder of a release"),

@@ -42,8 +42,9 @@ class Places:
         self.keys = folder / "keys"
 
     def release(self, output: object, *flags: object) -> int:
+        log = () if "--log" in flags else ("--log", self.log)
         return tracecloak(
-            "release", "--log", self.log, "--output", output, "--key_store", self.keys,
+            "release", *log, "--output", output, "--key_store", self.keys,
             "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
             "a", "--runner", "InMemory", "--parts", 1, *flags,
         )  # fmt: skip
