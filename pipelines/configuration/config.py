@@ -127,7 +127,7 @@ class Columns(_Section):
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
     whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
-    write tables with empty cells so; by default text stays as it is, and 5.0 is not 5."""
+    write tables with empty cells so; separated by commas as a flag. By default 5.0 is not 5."""
 
 
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
@@ -220,7 +220,7 @@ class SourceConfig(MappedConfig):
     encoding: str = "utf-8"
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Column names of a CSV without a header line; by default its first line has them."""
+    """Names of a CSV's columns, separated by commas as a flag; by default its first line has them."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict

@@ -161,8 +161,8 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     operation_events: Annotated[
         tuple[str, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)
     ] = ()
-    """Values of operation that are events, such as c,r; a message with another one is a reject. By
-    default none, needed with operation."""
+    """Values of operation that are events, such as c,r, separated by commas as a flag; a message
+    with another one is a reject. By default none, needed with operation."""
     id_attribute: str | None = None
     """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
@@ -249,8 +249,8 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     formats: (
         Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)] | None
     ) = None
-    """Forms of the files beside JSON: parquet, and for product log every format of a release
-    (default parquet, and xes for product log)."""
+    """Forms of the files beside JSON: parquet, and for product log every format of a release;
+    separated by commas as a flag (default parquet, and xes for product log)."""
     output_topic: str | None = None
     """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
     well; by default none does."""

@@ -17,6 +17,14 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.commands import attack
 from tracecloak.pipelines.commands import main
 from tracecloak.pipelines.commands.table import COMMANDS, command_named
+from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
+from tracecloak.pipelines.configuration.flag_texts import (
+    NAMES_OF_FILES,
+    key_help,
+    kinds_of,
+    parameter_help,
+)
+from tracecloak.pipelines.stream.config import StreamConfig, log_helps, stream_helps
 
 
 @pytest.fixture
@@ -313,9 +321,24 @@ def test_a_list_that_is_given_twice_is_refused_as_one_would_be_lost(
     assert f"{flag} is given twice: give it once, separated by" in capsys.readouterr().err
 
 
+def test_the_help_of_every_list_says_that_it_is_one() -> None:
+    """By these words a flag that is given twice is refused."""
+    release = {**ReleaseConfig.model_fields, **Columns.model_fields}
+    stream = {**stream_helps(), **log_helps()}
+    helps = [(name, field, key_help(field)) for name, field in release.items()]
+    helps += [(n, f, stream[n]) for n, f in StreamConfig.model_fields.items() if n in stream]
+    for method in METHODS.values():
+        helps += [(n, f, parameter_help(n, f)) for n, f in method.Params.model_fields.items()]
+    lists = [(name, text) for name, field, text in helps if list in kinds_of(field.annotation)
+             and name not in (*NAMES_OF_FILES, "where")]  # fmt: skip
+    assert len(lists) > 10
+    assert [name for name, text in lists if "eparated by commas" not in text] == []
+
+
 def test_row_filters_add_up(common: list[object], out: Path) -> None:
     filters = ["--where", "activity = A", "--where", "activity = C"]
-    assert tracecloak(*common, *filters) != 2
+    assert tracecloak(*common, *filters) == 5  # no record has both
+    assert tracecloak(*common, *filters[2:]) == 0
 
 
 def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
