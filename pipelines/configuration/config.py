@@ -220,7 +220,7 @@ class SourceConfig(MappedConfig):
     encoding: str = "utf-8"
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Names of a CSV's columns, separated by commas as a flag; by default its first line has them."""
+    """Names of a CSV's columns, separated by commas as a flag; by default those of line 1."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict
