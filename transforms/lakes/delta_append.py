@@ -34,11 +34,7 @@ def append(place: str, release: AppendedRelease) -> bool:
     """
     try:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-        from deltalake.exceptions import (
-            CommitFailedError,
-            SchemaMismatchError,
-            TableNotFoundError,
-        )
+        from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
     except ImportError:
         raise missing_extra("a table of Delta", "deltalake", "delta") from None
     commit = CommitProperties(

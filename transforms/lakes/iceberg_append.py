@@ -71,7 +71,12 @@ def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:
-        catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
+        namespace = name.rpartition(".")[0]
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except Exception:  # a catalogue in SQL says so with an error of its database
+            if not catalog.namespace_exists(namespace):  # else another process was faster
+                raise
         try:
             table = catalog.create_table(name, release.rows().schema)
         except TableAlreadyExistsError:  # another process was faster

@@ -21,6 +21,7 @@ from tests.support.lake_tables import iceberg_settings, use_catalogue
 from tests.support.releasing import ROOT, Commands, csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.outcomes.tables import append_release
+from tracecloak.schemas.errors import InputSchemaError
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -145,6 +146,31 @@ def test_two_at_once_append_it_once(release: Path, table: str, tmp_path: Path) -
         thread.join()
     assert sorted(results) == [False, False, True, True, True, True]
     assert in_order(rows_of(table)) == sorted(released(release) + released(other))
+
+
+@pytest.mark.parametrize("is_made_meanwhile", [True, False])
+def test_a_namespace_that_another_process_makes_meanwhile(
+    release: Path, is_made_meanwhile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two who append at first find neither namespace nor table, and a database refuses one."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.exc import IntegrityError
+
+    other, make = load_catalog("lake"), SqlCatalog.create_namespace
+
+    def refused(*arguments: Any) -> None:
+        if is_made_meanwhile:
+            make(other, "published")
+        raise IntegrityError("insert", {}, Exception("not unique"))
+
+    monkeypatch.setattr(SqlCatalog, "create_namespace", refused)
+    if is_made_meanwhile:
+        append_release(str(release), f"iceberg:{NAME}")
+        assert in_order(rows_of(f"iceberg:{NAME}")) == released(release)
+    else:
+        with pytest.raises(InputSchemaError, match="IntegrityError"):
+            append_release(str(release), f"iceberg:{NAME}")
 
 
 def test_what_is_no_release_or_no_table_is_refused(
