@@ -98,7 +98,8 @@ test-slow: .venv/dev $(CORE)
 	$(PYTEST) -m "hypothesis and not slow and not engines and not logs" --hypothesis-profile night
 
 # One process: an engine takes most of a machine by itself. With RECORD=1 these two tiers write how
-# they ended into docs/results/tiers.json, of which the page on testing is made.
+# they ended into docs/results/tiers.json, of which the page on testing is made; one that was cut off
+# goes on where it was.
 test-engines: .venv/dev $(CORE)
 	$(BIN)/python -m pytest -n 0 -m engines $(if $(RECORD),--record-as engines)
 

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from tests.support.releasing import Commands
 
 T = TypeVar("T")
-_BEGAN = time.monotonic()
 
 # An example's time says more about the machine's load than about the code. Every run draws other
 # examples, so few in each of many runs find what many in one would; at night there are many.
@@ -54,11 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-as", help="the tier whose last run docs/results/tiers.json keeps")
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     if tier := config.getoption("--record-as"):
-        from tests.support.tier_record import record
+        from tests.support import tier_record
 
-        record(tier, terminalreporter.stats, time.monotonic() - _BEGAN)
+        tier_record.configure(config, tier, tier_record.product_digest())
 
 
 @pytest.fixture(scope="session")

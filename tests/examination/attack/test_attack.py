@@ -531,6 +531,7 @@ def test_noise_of_histograms_that_comes_again_is_found(is_reused: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # three minutes of a processor, which others may take
 def test_a_timed_log_with_values_is_attacked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
