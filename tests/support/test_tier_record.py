@@ -13,6 +13,7 @@ import pytest
 from docs.hooks import tiers
 from tests.support.reach import ROOT
 from tests.support.tier_record import record
+from tests.support.tiers import at_night
 
 CONFTEST = """
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_the_last_run_of_each_tier_is_on_the_page(
     assert tiers.with_table("no table") == "no table"
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [at_night(0), 2])
 def test_a_tier_that_is_cut_off_goes_on_where_it_was(tmp_path: Path, n_workers: int) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
