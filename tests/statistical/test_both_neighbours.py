@@ -31,6 +31,7 @@ from tests.support.local_streams import run_script
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.accounting import composed
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.noise.drawing import draw_laplace, select
@@ -384,6 +385,15 @@ def stream_of(
         return files_of(config)
 
     return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def losses_are_listed_once() -> Iterator[None]:
+    """A stream is run a hundred times, and what its steps cost together takes seconds each time."""
+    listed = lru_cache(composed._of_losses)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(composed, "_of_losses", lambda parts, delta: listed(tuple(parts), delta))
+        yield
 
 
 def units_of_stream(m: int | None) -> dict[str, list[Sent]]:
