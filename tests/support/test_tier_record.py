@@ -110,7 +110,8 @@ def test_a_tier_that_is_cut_off_goes_on_where_it_was(tmp_path: Path, n_workers: 
     seen_next, counts = sitting()
     assert "a" in seen and "a" not in seen_next
     assert set(seen_next) >= set("bcd") and counts == [3, 1, 1]
-    # The test that failed runs again, and the one that was skipped.
+    # The test that failed runs again, though under another name, and the one that was skipped.
+    (tmp_path / "test_some.py").write_text(TESTS.replace("test_c", "test_of_c"), encoding="utf-8")
     (tmp_path / "mended").touch()
     assert sitting() == ("bc", [4, 0, 1])
     assert not list((tmp_path / "build").iterdir())

@@ -66,7 +66,7 @@ class Journal:
     """The outcomes of a tier's tests, in the order in which they came.
 
     Attributes:
-        outcomes: The last one of each test: passed, failed or skipped.
+        outcomes: Of each test: passed, failed or skipped; of earlier sittings those that passed.
         seconds: How long the sittings before this one took.
         passed: The tests that need no run again.
     """
@@ -75,16 +75,18 @@ class Journal:
         """Begins a sitting; drops what is there of another product."""
         self._path = path
         self._began = time.monotonic()
-        self.outcomes: dict[str, str] = {}
         self.seconds = 0.0
         sittings = self._sittings() if path.exists() else []
         if any(one["code"] != code for one, *_ in sittings):
             path.unlink()
             sittings = []
+        passed: set[str] = set()
         for _, *tests in sittings:
-            self.outcomes |= {line["test"]: line["outcome"] for line in tests}
+            passed |= {line["test"] for line in tests if line["outcome"] == "passed"}
             self.seconds += max((line["second"] for line in tests), default=0)
-        self.passed = sorted(test for test, how in self.outcomes.items() if how == "passed")
+        self.passed = sorted(passed)
+        # Others run again, unless there is no such test any more.
+        self.outcomes = dict.fromkeys(self.passed, "passed")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write({"code": code})
 
