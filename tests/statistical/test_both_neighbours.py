@@ -42,7 +42,14 @@ from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.running import RunningStream, StreamState
-from tracecloak.anonymizers.trees import process_tree_miner
+from tracecloak.anonymizers.times import time_range
+from tracecloak.anonymizers.times.time_range import (
+    N_MONTHS,
+    CaseMonths,
+    TimeRange,
+    TimeRangeDecision,
+)
+from tracecloak.anonymizers.trees import process_tree_parts
 from tracecloak.anonymizers.variants import stability_histogram
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
@@ -570,22 +577,35 @@ def noise_that_is_drawn_and_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stability_histogram, "draw_laplace", nothing)
 
 
-@control("process-tree", 0, "of loops", "process-tree/selection: the unit moves the scores by")
+@control("process-tree", 0, "usual", "process-tree/selection: the unit moves the scores by")
 def a_choice_for_half_of_what_moves(patch: pytest.MonkeyPatch) -> None:
     def half(*given: Any, **named: Any) -> int:
         *others, epsilon, sensitivity = given
         return select(*others, epsilon / 2, sensitivity / 2, **named)
 
-    patch.setattr(process_tree_miner, "select", half)
+    patch.setattr(process_tree_parts, "select", half)
 
 
 @control("private-log", 0, "long before all others", "exit code 6")
-def a_time_that_is_not_cut_to_the_range(patch: pytest.MonkeyPatch) -> None:
-    def elapsed_us(self: WorkingTime, times_us: np.ndarray) -> np.ndarray:
-        return times_us - self.first_us
+def a_time_out_of_the_range_that_ends_the_release(patch: pytest.MonkeyPatch) -> None:
+    elapsed_us = WorkingTime.elapsed_us
 
-    patch.setattr(WorkingTime, "elapsed_us", elapsed_us)
-    patch.setattr(WorkingTime, "at_us", lambda self, elapsed_us: elapsed_us + self.first_us)
+    def refusing(self: WorkingTime, times_us: np.ndarray) -> np.ndarray:
+        if (times_us < self.first_us).any():
+            raise ValueError("a time lies before the range")
+        return elapsed_us(self, times_us)
+
+    patch.setattr(WorkingTime, "elapsed_us", refusing)
+
+
+@control("private-log", 5, "long before all others", "log.csv.gz: differs")
+def a_range_of_the_data(patch: pytest.MonkeyPatch) -> None:
+    def from_first_to_last(counted: CaseMonths, *_: Any) -> TimeRangeDecision:
+        begins, ends = np.divmod(counted.keys, N_MONTHS)
+        first, last = np.array([begins.min(), ends.max()]).astype("datetime64[M]").astype(str)
+        return TimeRangeDecision(TimeRange.of_dates(f"{first}-01", f"{last}-01", "UTC"))
+
+    patch.setattr(time_range, "choose_time_range", from_first_to_last)
 
 
 CONTROLS_BY_DAY = {
