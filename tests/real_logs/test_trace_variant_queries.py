@@ -195,10 +195,15 @@ def test_sacofa_is_ahead_of_the_laplace_query_on_coselog(logs_folder: Path, epsi
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")
-def test_sacofa_is_ahead_of_the_laplace_query_on_sepsis(logs_folder: Path) -> None:
-    """At epsilon 1 and the same pruning. The authors' code has medians of .788 and .644."""
-    ours, theirs = (f_scores(logs_folder, SEPSIS, "1", m, 3) for m in (SACOFA, LAPLACE))
-    assert np.median(ours) > np.median(theirs) + 0.05
+def test_sacofa_and_the_laplace_query_are_alike_on_sepsis(logs_folder: Path) -> None:
+    """At epsilon 1 and the same pruning, medians of 20 releases: .728 and .708.
+
+    The standard error of each is .015. The authors' code has .788 and .644.
+    """
+    ours, theirs = (f_scores(logs_folder, SEPSIS, "1", m, 20) for m in (SACOFA, LAPLACE))
+    assert np.median(ours) == pytest.approx(0.788, abs=0.1)
+    assert np.median(theirs) == pytest.approx(0.644, abs=0.1)
+    assert abs(np.median(ours) - np.median(theirs)) < 0.1
 
 
 # --- why no epsilon is finite ---------------------------------------------------------------------
