@@ -360,8 +360,10 @@ def test_half_the_noise_on_one_part_of_a_timed_log_is_found(purpose: str) -> Non
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("purpose", PARTS)
 def test_each_part_of_a_timed_log_uses_up_its_share(purpose: str) -> None:
-    """0.81 to 0.90 of it were found; more releases come closer."""
-    found, share = audit_of_part(purpose, PrivateLog(), 6000)
+    """0.78 to 0.90 of it were found; more releases come closer."""
+    # A step counts in three cells, which agree in an eighth of the releases and not in half.
+    n = 12_000 if purpose == "step duration" else 6_000
+    found, share = audit_of_part(purpose, PrivateLog(), n)
     assert 0.75 * share < found <= share
 
 
