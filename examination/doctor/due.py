@@ -76,7 +76,10 @@ def look_at_operators_side(setting: Setting) -> Iterator[Said]:
 
 def _windows(setting: Setting) -> Iterator[Said]:
     from tracecloak.pipelines.release.window_facts import moment
+    from tracecloak.pipelines.windows.calendar import check_releases_known
 
+    assert isinstance(setting.config, ReleaseConfig)
+    check_releases_known(setting.config, setting.days, setting.ledger)
     for status, what in (
         ("late", "late: run `tracecloak release` with --window due"),
         ("failed", "tried and not released: `tracecloak windows` says why"),
@@ -93,10 +96,13 @@ def _windows(setting: Setting) -> Iterator[Said]:
             "no window is left in the horizon of this schedule; configure another schedule, whose "
             "windows are paid beside those of this one",
         )
-    elif day.status == "waiting":
+        return
+    if day.status == "waiting":
         yield "ok", f"window {day.window.label} is next, from {moment(day.window.due_us)} on"
     else:
         yield "ok", f"window {day.window.label} can be released now"
+    if day.window == setting.days[-1].window:
+        yield "warning", "it is the last window of the horizon; prepare another schedule"
 
 
 def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:

@@ -6,12 +6,15 @@ import os
 import stat
 from collections.abc import Iterator
 
+from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.pipelines.budget.opening import check_worker_keys
-from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt
 from tracecloak.transforms.files import is_on_this_machine, require_file_system, require_writable
 from tracecloak.transforms.keys.reference import KeyReference
 
+_FOLDERS = ("releases", "ledgers", "units", "book", "operator")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -22,7 +25,7 @@ def look_at_key_store(setting: Setting) -> Iterator[Said]:
         require_writable("key_store", str(store.path))
         yield "ok", "there is none yet, and the first run makes it"
         return
-    for folder in (store.path, store.path / "releases"):
+    for folder in (store.path, *map(store.path.joinpath, _FOLDERS)):
         if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise KeyStoreError(
                 f"key store {store.path} cannot be used: this user may not read and write {folder}"
@@ -103,5 +106,19 @@ def look_at_release_id(setting: Setting) -> Iterator[Said]:
     standing = books.look()
     if (refusal := books.refusal(standing)) is not None:
         raise refusal
+    if standing.receipt is not None and standing.state in ("drawn", "visible", "released"):
+        _check_asked(release, standing.receipt)
     row = next(row for row in TABLE if row.state == standing.state)
     yield "ok", f"{release.release_id}: what a run would do with it. {row.next_run}"
+
+
+def _check_asked(release: ReleaseConfig, receipt: Receipt) -> None:
+    """Makes sure that the configuration is that of a release that was begun; of its input nothing.
+
+    An earlier version of a method may have been given other parameters for the same: that is told
+    by the run alone.
+    """
+    method, then = method_named(release.method), receipt.origin
+    now = method.version, dict(method.inner_versions(release.method_params))
+    if now == (then.method_version, then.inner_versions):
+        receipt.check_same(receipt.input_fingerprint, release.digest)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
+import os
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 
@@ -19,7 +18,6 @@ from tracecloak.pipelines.ledger.declarations import check_answered
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import LedgerMemory
-from tracecloak.pipelines.ledger.past import VERSION
 from tracecloak.pipelines.ledger.table import TABLE
 from tracecloak.pipelines.runners.names import is_local
 
@@ -42,13 +40,13 @@ def look_at_ledger(setting: Setting) -> Iterator[Said]:
         ledger.check_sound(past)
         check_answered(past.declarations(), ledger.place)
         yield "ok", "it answers, can be written, and its chain is sound"
-        if not _are_read_by_this_version(setting):
+        if not setting.reads_copies:
             yield "ok", "its copy in the key store is of another version, and the next run reads it"
             return
         memory = LedgerMemory(setting.store, ledger.place)
         complaints = memory.complaints(past, memory.copies())
     if complaints:
-        raise LedgerError(" ".join(complaints))
+        raise LedgerError(". ".join(complaints))
     yield "ok", "it and the key store remember the same"
 
 
@@ -110,6 +108,9 @@ def _asked(setting: Setting) -> Reservation | None:
 
 def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
     if connection.dialect.name != "postgresql":
+        file = connection.engine.url.database or ""
+        if not os.access(file, os.W_OK):
+            raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
         return
     asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
     if not connection.execute(asked).scalar_one():
@@ -117,19 +118,3 @@ def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
             f"{ledger.place} can be read and not written by this user: grant SELECT and INSERT on "
             f"the table {TABLE.name}"
         )
-
-
-def _are_read_by_this_version(setting: Setting) -> bool:
-    """Returns whether the copies in the key store are as this version keeps them.
-
-    Others are brought over when they are opened, which would write.
-    """
-    store = setting.store
-    if store.names("ledgers/*.jsonl"):
-        return False
-    for name in store.names("ledgers/*.db"):
-        uri = f"{(store.path / name).absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as copy:
-            if copy.execute("PRAGMA user_version").fetchone() != (VERSION,):
-                return False
-    return True

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.database import LedgerError, place_of
+from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
+from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
+from tracecloak.pipelines.ledger.past import VERSION
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
@@ -113,8 +118,27 @@ class Setting:
 
                 accounts = load_accounts(config.accounts, config.account)
             return Ledger(url, accounts, _PATIENCE_SECONDS)
+        except NoLedger as error:
+            memory = LedgerMemory(self.store, place_of(url))
+            seen = memory.head() if self.reads_copies and self.store.names(memory.file) else None
+            return error if seen is None else LedgerError(lost_text(place_of(url), seen))
         except TracecloakError as error:
             return error
+
+    @property
+    def reads_copies(self) -> bool:
+        """Whether the copies of ledgers in the key store are as this version keeps them.
+
+        Others are brought over when they are opened, which would write.
+        """
+        if self.store.names("ledgers/*.jsonl"):
+            return False
+        for name in self.store.names("ledgers/*.db"):
+            uri = f"{(self.store.path / name).absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as copy:
+                if copy.execute("PRAGMA user_version").fetchone() != (VERSION,):
+                    return False
+        return True
 
     @cached_property
     def days(self) -> tuple[Day, ...]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Self, TypeVar
 
 from tracecloak.examination.measure.quality import PatientMiner
@@ -53,12 +52,7 @@ class Miners:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends all processes, at work or not."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         while self._free.qsize() < self.n:

@@ -84,7 +84,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "drawn", ("drawn", "committed"), (), ("there",),
-        "It finishes the release with the same noise, of the same input, and pays nothing.",
+        "It finishes the release with the same noise, if its input is as it was, and pays nothing.",
     ),
     Row(
         "reserved", ("nothing", "reserved", "given back"), (), ("there",),

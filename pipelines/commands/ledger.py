@@ -1,7 +1,8 @@
 """`tracecloak ledger`: what is read of the ledger of privacy budgets, and what an officer writes.
 
 One action, one entry of `ACTIONS`: its help, the flags it has beside those that say where the
-ledger is, and what it does. Flags are described once, in `_FLAGS`.
+ledger is, and what it does. Flags are described once, in `_FLAGS`. Actions on a whole ledger take a
+configuration, of a release or of a stream, and then mean its ledger and its key store.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds the actions, each with its own flags."""
     for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
         action = ACTIONS[name]
+        if "name" not in action.flags:
+            action_parser.usage = f"tracecloak ledger {name} [CONFIG] [FLAG ...]"
         for flag in (*action.flags, *_PLACES):
             known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
             action_parser.add_argument(known, **{**_FLAGS[known], **action.changes.get(flag, {})})
@@ -95,8 +98,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Does what is asked for; a ledger that is not sound ends with an exit code."""
-    action = given.flags["action"]
-    result = ACTIONS[action].run(given.flags)
+    action, flags = given.flags["action"], given.flags
+    if given.config is not None:
+        from tracecloak.pipelines.configuration.config import read_yaml
+
+        body = read_yaml(given.config)
+        flags = {n: body[n] for n in (*_PLACES, "accounts") if body.get(n) is not None} | flags
+    result = ACTIONS[action].run(flags)
     if action == "export" and given.form == "json":  # its lines are JSON already
         show(result, "table")
     else:

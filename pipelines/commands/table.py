@@ -125,6 +125,10 @@ _OURS = {
         "tracecloak.pipelines.commands.ledger",
         "read the ledger of privacy budgets, declare caps, withdraw releases",
         has_actions=True,
+        config_actions=(
+            *("show", "verify", "export", "backup", "restore", "begin", "list-unfinished"),
+            *("forfeit", "withdraw", "list-cases", "erase", "accept"),
+        ),
     ),
     "completion": CommandEntry(
         "tracecloak.pipelines.commands.completion",

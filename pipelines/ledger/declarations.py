@@ -157,7 +157,8 @@ def awaited_text(place: str, awaited: Sequence[str]) -> str:
     )
     return (
         f"{place} was restored from a backup, and does not know what was paid since. Nothing is "
-        f"released until somebody runs `tracecloak ledger accept --by NAME --reason TEXT` {which}"
+        "released until somebody runs `tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` "
+        f"{which}"
     )
 
 

@@ -336,7 +336,7 @@ class Ledger:
             LedgerError: One was restored from an old backup, as it seems, or cannot be read.
         """
         if complaints := self.complaints():
-            raise LedgerError(" ".join(complaints))
+            raise LedgerError(". ".join(complaints))
 
     @contextlib.contextmanager
     def past(self) -> Iterator[Past]:

@@ -31,7 +31,7 @@ from tracecloak.pipelines.ledger.past import Past
 
 # The files of the copies of all ledgers, and those that earlier versions made: JSON lines.
 _ALL, _OF_EARLIER_VERSIONS = "ledgers/*.db", "ledgers/*.jsonl"
-_ACCEPT = "`tracecloak ledger accept --by NAME --reason TEXT` records what happened"
+_ACCEPT = "`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` records what happened"
 
 
 @dataclass(frozen=True)

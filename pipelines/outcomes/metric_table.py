@@ -52,6 +52,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("windows_released", "Windows that are released."),
     Metric("windows_due", "Windows that could be released and are not."),
     Metric("windows_late", "Those due for longer than a window lasts."),
+    Metric("windows_remaining", "Windows of the horizon that are not due yet."),
     Metric("steps_released", "Steps of a stream that are released, in all places that get them."),
     Metric("steps_due", "Steps whose time of release is over, and that are not released."),
     Metric("steps_remaining", "Steps of the horizon that are not released."),

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from io import FileIO
-from types import TracebackType
 from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
@@ -129,12 +128,7 @@ class Hold:
     def __enter__(self) -> Hold:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Gives the file back; nothing that it has can be looked at any more."""
         if self._file is not None:
             self._file.close()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.window import known_scope
@@ -23,6 +24,7 @@ from tracecloak.pipelines.windows.attempts import Attempt, last_attempt
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.schemas.windows.schedule import Window
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 Status = Literal[
     "waiting", "due", "late", "refused", "failed", "cut_off", "given_up", "withdrawn", "released"
@@ -117,6 +119,30 @@ def calendar_of(
             attempt = last_attempt(store, output, f"{config.release_id}-{window.label}")
         days.append(_day(window, of_window, attempt, now))
     return tuple(days)
+
+
+def check_releases_known(config: ReleaseConfig, days: Sequence[Day], ledger: Ledger | None) -> None:
+    """Makes sure that no window has a release in the output of which the ledger says nothing.
+
+    Such a ledger is older than the releases, as is the book of counted units that was restored with
+    it: a case that counted since would count again.
+
+    Raises:
+        LedgerError: One has.
+    """
+    now, output = time.time_ns() // 1_000, absolute(config.output)
+    for day in days:
+        if ledger is None or day.releases or day.window.due_us > now:
+            continue
+        folder = ReleaseFolder(output, f"{config.release_id}-{day.window.label}")
+        is_of_window = bool((folder.committed() or {}).get("window"))
+        if is_of_window and not ledger.of_release(output, folder.release_id):
+            raise LedgerError(
+                f"{folder.final} is the release of window {day.window.label}, and {ledger.place} "
+                "does not know of it, so ledger and key store are older than what is released: "
+                "restore the newer ones; or, if they are lost, begin another schedule with another "
+                "output, which is another spend"
+            )
 
 
 def _day(window: Window, charged: Sequence[Entry], attempt: Attempt | None, now_us: int) -> Day:

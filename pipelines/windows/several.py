@@ -26,10 +26,10 @@ from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.pipelines.windows.attempts import Attempt
-from tracecloak.pipelines.windows.calendar import Day, calendar_of
+from tracecloak.pipelines.windows.calendar import Day, calendar_of, check_releases_known
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
-from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -119,7 +119,10 @@ def release_windows(
     left = []
     for window in windows:
         day, window_config = days[window.number], of_window(config, window)
-        if window_config.release_id in day.complete or (day.status == "released" and not is_named):
+        is_there = window_config.release_id in day.complete
+        if is_there and is_named and not holds_files(Ended(window, window_config, "failed").folder):
+            left.append(window)  # its files are gone, which its run says
+        elif is_there or (day.status == "released" and not is_named):
             yield Ended(window, window_config, "already_released", made_as=day.complete[-1])
         elif not is_named and (day.status == "given_up" or day.status == "withdrawn"):
             yield Ended(window, window_config, day.status)
@@ -229,7 +232,9 @@ def _known(config: ReleaseConfig) -> dict[int, Day]:
     A ledger or a key store that cannot be read fails here once, and not once a window.
     """
     store = open_store(config)
-    days = calendar_of(config, store, open_ledger(config, store))
+    ledger = open_ledger(config, store)
+    days = calendar_of(config, store, ledger)
+    check_releases_known(config, days, ledger)
     return {day.window.number: day for day in days}
 
 

@@ -100,11 +100,12 @@ def note_standing(
 
 def _standing(days: Sequence[Day]) -> dict[str, Value]:
     now = _now_us()
-    missing = [day.window for day in days if day.status != "released" and day.window.due_us <= now]
+    missing = [day.window for day in days if not day.is_ended and day.window.due_us <= now]
     return {
         "windows_released": sum(day.status == "released" for day in days),
         "windows_due": len(missing),
         "windows_late": sum(now - w.due_us > w.end_us - w.begin_us for w in missing),
+        "windows_remaining": sum(day.window.due_us > now for day in days),
     }
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -96,7 +97,9 @@ class Reader:
     def _python(self, block: Block) -> str:
         printed = io.StringIO()
         place = (self.outside / "place").read_text().strip()
-        with contextlib.chdir(place), contextlib.redirect_stdout(printed):
+        # What it releases is not paid by whoever runs the tests.
+        at_home = mock.patch.dict(os.environ, HOME=str(self.outside))
+        with contextlib.chdir(place), contextlib.redirect_stdout(printed), at_home:
             exec(compile(block.text, block.place, "exec"), self._names)
         return printed.getvalue()
 

@@ -74,8 +74,10 @@ def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
         namespace = name.rpartition(".")[0]
         try:
             catalog.create_namespace_if_not_exists(namespace)
-        except Exception:  # a catalogue in SQL says so with an error of its database
-            if not catalog.namespace_exists(namespace):  # else another process was faster
+        except Exception:
+            # Another process may have been faster, which a catalogue in SQL calls an error of its
+            # database.
+            if not catalog.namespace_exists(namespace):
                 raise
         try:
             table = catalog.create_table(name, release.rows().schema)

@@ -108,13 +108,9 @@ class PublishSteps(beam.PTransform):
         """
         super().__init__()
         self._product = product
-        self._rule = rule
-        self._name = name
         self._key = key
-        self._steps = steps
         self._awake = awake
-        self._may_be_early = may_be_early
-        self._note = note
+        self._release = _Release(product, rule, name, key, steps, may_be_early, note)
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
@@ -134,20 +130,7 @@ class PublishSteps(beam.PTransform):
             for i, source in enumerate(self._awake)
         ]
         return (
-            (counted, *ticks)
-            | "Flatten" >> beam.Flatten()
-            | "Release"
-            >> beam.ParDo(
-                _Release(
-                    self._product,
-                    self._rule,
-                    self._name,
-                    self._key,
-                    self._steps,
-                    self._may_be_early,
-                    self._note,
-                )
-            )
+            (counted, *ticks) | "Flatten" >> beam.Flatten() | "Release" >> beam.ParDo(self._release)
         )
 
 

@@ -144,6 +144,14 @@ def _ledger_gone(house: House) -> None:
     (house.keys / "ledger.db").unlink()
 
 
+def _ledger_never_begun(house: House) -> None:
+    house.set(ledger=f"sqlite:///{house.folder / 'another.db'}")
+
+
+def _configured_otherwise(house: House) -> None:
+    house.set(release_id="first", params={**house.body["params"], "epsilon": 2})
+
+
 def _ledger_of_last_week(house: House) -> None:
     (house.folder / "backup").write_bytes((house.keys / "ledger.db").read_bytes())
     house.set(release_id="between")
@@ -224,7 +232,9 @@ PLANTED: list[tuple[Plant, str, int, str]] = [
     (_output_in_a_release, "output", 2, "outside it"),
     (_staging_on_another_disk, "staging area", 2, "on that of the output"),
     (_staging_holds_releases, "staging area", 2, "holds releases"),
-    (_ledger_gone, "ledger", 2, "does not exist"),
+    (_ledger_gone, "ledger", 6, "saw in it"),
+    (_ledger_never_begun, "ledger", 2, "does not exist"),
+    (_configured_otherwise, "release", 2, "the configuration changed"),
     (_ledger_of_last_week, "ledger", 6, "older backup"),
     (_ledger_changed, "ledger", 6, "ledger verify"),
     (_cap_below, "budget", 4, "epsilon cap 1.5"),
@@ -254,7 +264,13 @@ def test_a_planted_fault_is_told(
 
 
 def test_rights_of_folders_are_told(house: House) -> None:
-    for path, check in ((house.folder / "out", "output"), (house.keys, "key store")):
+    for path, check in (
+        (house.folder / "out", "output"),
+        (house.keys, "key store"),
+        (house.keys / "ledgers", "key store"),
+        (house.keys / "operator", "key store"),
+        (house.keys / "ledger.db", "ledger"),
+    ):
         mode = path.stat().st_mode
         path.chmod(0o500)
         try:

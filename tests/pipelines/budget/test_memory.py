@@ -76,7 +76,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
         ledger.check_remembered()
     assert raised.value.exit_code == 6
     assert "lacks entry 11 of 20" in str(raised.value)
-    assert "`tracecloak ledger accept --by NAME --reason TEXT`" in reading.show(ledger)
+    assert "`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT`" in reading.show(ledger)
     assert not reading.verify(ledger).is_sound
     ledger.reserve(reservation(7, "0.1"))  # of somebody who did not look; the alarm stays
     assert ledger.complaints() and opened().complaints()

@@ -33,6 +33,7 @@ ALL_WELL = Readings(
         "windows_released": 12,
         "windows_due": 2,
         "windows_late": 1,
+        "windows_remaining": 3,
         "account_epsilon_spent": Fraction(1),
         "account_delta_spent": Fraction(1, 10**6),
         "account_epsilon_remaining": Fraction(9),
@@ -44,7 +45,7 @@ NAMES = {
     for name in (
         *("release_last_attempt_timestamp_seconds", "release_last_exit_code"),
         "release_last_success_timestamp_seconds",
-        *("windows_released", "windows_due", "windows_late"),
+        *("windows_released", "windows_due", "windows_late", "windows_remaining"),
         *("account_epsilon_spent", "account_delta_spent"),
         *("account_epsilon_remaining", "account_delta_remaining"),
     )
@@ -99,7 +100,7 @@ def test_no_public_metric_is_a_number_of_the_data() -> None:
     public = {
         *("release_last_attempt_timestamp_seconds", "release_last_exit_code"),
         "release_last_success_timestamp_seconds",
-        *("windows_released", "windows_due", "windows_late"),
+        *("windows_released", "windows_due", "windows_late", "windows_remaining"),
         *("steps_released", "steps_due", "steps_remaining", "steps_next_timestamp_seconds"),
         *("stream_alive", "stream_ready", "stream_clock_offset_seconds"),
         *("account_epsilon_spent", "account_delta_spent"),

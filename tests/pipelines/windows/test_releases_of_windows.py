@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -359,11 +360,15 @@ def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert lake.release("2026-01") == 0
-    keys = str(lake.folder / "keys")
     signed = ("--output", lake.body["output"], "--by", "officer", "--reason", "wrong")
-    assert as_typed("ledger", "withdraw", "--key_store", keys, "--release_id", "ward-2026-01",
-                    *signed) == 0  # fmt: skip
-    assert lake.release("due") == 0
+    withdraw = ("ledger", "withdraw", lake.config, "--release_id", "ward-2026-01", *signed)
+    assert as_typed(*withdraw) == 0  # in the ledger of the configuration
+    metrics = lake.folder / "ward.prom"
+    assert lake.release("due", "--metrics", metrics) == 0
+    for name in ("due", "late"):
+        assert f'tracecloak_windows_{name}{{config="{lake.config}",dataset="hospital"}} 0.0' in (
+            metrics.read_text()
+        )
     assert lake.spent == "3"  # what was withdrawn is spent, and not bought again
     assert lake.calendar(capsys) == {
         "2026-01": "withdrawn", "2026-02": "released", "2026-03": "released", "2026-04": "released",
@@ -382,6 +387,36 @@ def test_a_window_that_was_released_under_another_name_is_released(
     first, *_ = json.loads(capsys.readouterr().out)["windows"]
     assert first["status"] == "already_released"
     assert first["folder"].endswith("run_id=trial-2026-01")
+    assert lake.spent == "3"
+
+
+def test_a_ledger_that_is_older_than_the_windows_stops_all_of_them(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Key store and ledger of one old backup agree; what is published tells of what they lack."""
+    assert lake.release("2026-01") == 0
+    shutil.copytree(lake.folder / "keys", lake.folder / "backup")
+    assert lake.release("2026-02") == 0
+    shutil.rmtree(lake.folder / "keys")
+    (lake.folder / "backup").rename(lake.folder / "keys")
+    capsys.readouterr()
+    for window in ("2026-02", "2026-03", "due"):
+        assert lake.release(window) == 6
+        assert "does not know of it" in capsys.readouterr().err
+    assert not lake.released("2026-03").exists()
+    assert as_typed("doctor", lake.config) == 6
+    assert "older than what is released" in capsys.readouterr().out
+
+
+def test_a_window_whose_files_are_gone_says_so_by_its_name(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lake.release("2026-01..2026-02") == 0
+    shutil.rmtree(lake.released("2026-01"))
+    assert lake.release("2026-02") == 0
+    capsys.readouterr()
+    assert lake.release("2026-01") == 2
+    assert "ledger withdraw" in capsys.readouterr().err
     assert lake.spent == "3"
 
 
