@@ -76,10 +76,7 @@ def look_at_operators_side(setting: Setting) -> Iterator[Said]:
 
 def _windows(setting: Setting) -> Iterator[Said]:
     from tracecloak.pipelines.release.window_facts import moment
-    from tracecloak.pipelines.windows.calendar import check_releases_known
 
-    assert isinstance(setting.config, ReleaseConfig)
-    check_releases_known(setting.config, setting.days, setting.ledger)
     for status, what in (
         ("late", "late: run `tracecloak release` with --window due"),
         ("failed", "tried and not released: `tracecloak windows` says why"),

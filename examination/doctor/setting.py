@@ -142,13 +142,19 @@ class Setting:
 
     @cached_property
     def days(self) -> tuple[Day, ...]:
-        """The calendar of a schedule; empty: there is none."""
+        """The calendar of a schedule; empty: there is none.
+
+        Raises:
+            LedgerError: The ledger cannot be read, or is older than the releases.
+        """
         config = self.config
         if not isinstance(config, ReleaseConfig) or config.made_schedule is None:
             return ()
-        from tracecloak.pipelines.windows.calendar import calendar_of
+        from tracecloak.pipelines.windows.calendar import calendar_of, check_releases_known
 
-        return calendar_of(config, self.store, self.ledger, int(self.now() * 1e6))
+        days = calendar_of(config, self.store, self.ledger, int(self.now() * 1e6))
+        check_releases_known(config, days, self.ledger)
+        return days
 
     @property
     def next_day(self) -> Day | None:
