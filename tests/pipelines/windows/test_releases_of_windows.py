@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
@@ -419,6 +420,27 @@ def test_a_window_whose_files_are_gone_says_so_by_its_name(
     assert lake.release("2026-01") == 2
     assert "ledger withdraw" in capsys.readouterr().err
     assert lake.spent == "3"
+
+
+def test_how_many_windows_are_left_is_told(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.configure(schedule={**lake.body["schedule"], "horizon": 400})
+    metrics = lake.folder / "ward.prom"
+    assert lake.release("2026-01", "--metrics", metrics) == 0
+    values = {
+        line.split("{")[0]: float(line.rpartition(" ")[2])
+        for line in metrics.read_text().splitlines()
+        if line.startswith("tracecloak_windows_")
+    }
+    released, due, remaining = (
+        values[f"tracecloak_windows_{name}"] for name in ("released", "due", "remaining")
+    )
+    assert released == 1 and remaining > 0 and released + due + remaining == 400
+    this_month = datetime.datetime.now(datetime.UTC).date().replace(day=1).isoformat()
+    for horizon in (1, 2):
+        schedule = {**lake.body["schedule"], "origin": this_month, "horizon": horizon}
+        lake.configure(schedule=schedule)
+        as_typed("doctor", lake.config)
+        assert ("the last window of the horizon" in capsys.readouterr().out) == (horizon == 1)
 
 
 def test_a_longer_delay_is_the_same_schedule(lake: Lake) -> None:
