@@ -107,10 +107,9 @@ def _asked(setting: Setting) -> Reservation | None:
 
 
 def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
+    if not ledger.is_shared and not os.access(connection.engine.url.database or "", os.W_OK):
+        raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
     if connection.dialect.name != "postgresql":
-        file = connection.engine.url.database or ""
-        if not os.access(file, os.W_OK):
-            raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
         return
     asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
     if not connection.execute(asked).scalar_one():

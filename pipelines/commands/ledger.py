@@ -103,7 +103,11 @@ def run(given: Given) -> int:
         from tracecloak.pipelines.configuration.config import read_yaml
 
         body = read_yaml(given.config)
-        flags = {n: body[n] for n in (*_PLACES, "accounts") if body.get(n) is not None} | flags
+        named = {n: body[n] for n in (*_PLACES, "accounts") if body.get(n) is not None}
+        for name, value in named.items():
+            if not isinstance(value, str):
+                raise UsageError(f"{name}: expected text in {given.config}, got {value!r}")
+        flags = named | flags
     result = ACTIONS[action].run(flags)
     if action == "export" and given.form == "json":  # its lines are JSON already
         show(result, "table")

@@ -443,6 +443,14 @@ def test_how_many_windows_are_left_is_told(lake: Lake, capsys: pytest.CaptureFix
         assert ("the last window of the horizon" in capsys.readouterr().out) == (horizon == 1)
 
 
+def test_a_configuration_whose_key_store_is_no_text_names_no_ledger(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.configure(key_store=5)
+    assert as_typed("ledger", "show", lake.config) == 2
+    assert "key_store: expected text" in capsys.readouterr().err
+
+
 def test_a_longer_delay_is_the_same_schedule(lake: Lake) -> None:
     assert lake.release("2026-01") == 0
     lake.configure(schedule={**lake.body["schedule"], "release_delay": "5d"})
