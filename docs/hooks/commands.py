@@ -14,7 +14,7 @@ This page is made from the parsers of the commands themselves, so it has every f
 `tracecloak COMMAND --help` shows the same on the screen.
 
 A flag that is neither ours nor one of Beam's is refused, so a misspelt flag never goes
-unnoticed. `release`, `plan`, `windows`, `stream`, `attack config` and `attack checks` take a
+unnoticed. `release`, `plan`, `windows`, `stream` and `attack config` take a
 configuration file as their first argument: its keys are the same names as the flags, and a flag
 counts more than the key. `verify`, `report`, `evaluate`, `mine` and `attack linkage` take a release
 there; a log is always `--log`. A flag that takes a list has it separated by commas. The

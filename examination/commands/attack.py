@@ -1,7 +1,7 @@
-"""`tracecloak attack`: audits a configuration by attacks, checks it, or links finished releases.
+"""`tracecloak attack`: audits a configuration by attacks, or links finished releases.
 
-For the operator only: what it prints and writes was computed on raw data, but for the checks, which
-look at none. One action, one file beside this one and one entry of `ACTIONS`.
+For the operator only: what it prints and writes was computed on raw data. An action is one file
+next to this one and one entry of `ACTIONS`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,6 @@ ACTIONS: Mapping[str, Action] = {
     "linkage": Action(
         f"{_HERE}.attack_linkage", "attack finished releases by what somebody may know of a case"
     ),
-    "checks": Action(
-        f"{_HERE}.attack_checks",
-        "try ways round the budget on copies of a configuration, without any data",
-    ),
 }
 
 
@@ -56,7 +52,7 @@ def run(given: Given) -> int:
     """Attacks, and writes the report.
 
     Raises:
-        GuaranteeError: The claim of the configuration is refuted, or a check does not hold.
+        GuaranteeError: The claim of the configuration is refuted.
     """
     return _command(ACTIONS[given.flags["action"]]).run(given)
 

@@ -19,7 +19,7 @@ from tracecloak.pipelines.screen.results import Result, show
 
 SHELLS = ("bash", "zsh", "fish")
 # Commands whose flags depend on a method.
-_BY_METHOD = ("release", "plan", "windows", "attack config", "attack checks")
+_BY_METHOD = ("release", "plan", "windows", "attack config")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 ACTIONS = {
-    ("attack", "--checks"): "attack checks",
     ("attack", "--linkage"): "attack linkage",
     ("key", "new"): "key make",
     ("key", "sign-pair"): "key make-pair",
@@ -32,6 +31,11 @@ FLAGS = {
 """Flags with the commands that had them, and what they are called now."""
 
 GONE = {
+    "checks": (
+        ("attack",),
+        "ways round a budget are tried by the tests of each version; `tracecloak attack config` "
+        "tests the promise of a configuration",
+    ),
     "migrate": (
         ("ledger",),
         "a ledger from before version 0.1.0 is not taken over; make a new one with "

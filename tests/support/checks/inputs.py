@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from tracecloak.examination.checks.finding import Check, NotApplicable, expect
-from tracecloak.examination.checks.made_up_log import Case, MadeUp
-from tracecloak.examination.checks.trial import Place, Trial
+from tests.support.checks.finding import Check, NotApplicable, expect
+from tests.support.checks.made_up_log import Case, MadeUp
+from tests.support.checks.trial import Place, Trial
 from tracecloak.pipelines.configuration.config import Where
 
 _NO_PROMISE = (

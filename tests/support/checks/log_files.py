@@ -16,7 +16,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.examination.checks.made_up_log import Record
+from tests.support.checks.made_up_log import Record
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import CASE_PREFIX
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat

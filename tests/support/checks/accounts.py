@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests.support.checks.finding import Check, NotApplicable, NotHeld, expect
+from tests.support.checks.trial import OFFICER, REASON, Place, Trial
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.examination.checks.finding import Check, NotApplicable, NotHeld, expect
-from tracecloak.examination.checks.trial import OFFICER, REASON, Place, Trial
 from tracecloak.pipelines.ledger.balance import balance_of, spent_in
 from tracecloak.pipelines.ledger.declarations import bound_datasets, declared_accounts
 from tracecloak.pipelines.release.records import reservation_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tracecloak.examination.checks.trial import Trial
+from tests.support.checks.trial import Trial
 
 Outcome = Literal["held", "did not hold", "not applicable"]
 

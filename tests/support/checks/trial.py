@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.support.checks.log_files import format_of, write_log
+from tests.support.checks.made_up_log import Case, MadeUp
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.examination.checks.log_files import format_of, write_log
-from tracecloak.examination.checks.made_up_log import Case, MadeUp
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.query_keys import require_files

@@ -1,4 +1,4 @@
-"""`tracecloak attack checks`: every check holds today, and catches a build in which it would not.
+"""Ways round a budget: every check holds today, and catches a build in which it would not.
 
 The broken builds are this one with something put out of work, all layers of it where there are
 several: then the check that is about it must say so.
@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.checks.finding import ChecksReport, Finding
+from tests.support.checks.made_up_log import MadeUp
+from tests.support.checks.run import CHECKS, check_configuration
 from tests.support.ledgers import account
-from tests.support.releasing import tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
-from tracecloak.examination.checks.finding import ChecksReport, Finding
-from tracecloak.examination.checks.made_up_log import MadeUp
-from tracecloak.examination.checks.run import CHECKS, check_configuration
 from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.budget.gate import Gate
@@ -77,8 +76,6 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
     """Neither input nor ledger nor folders are there, and none is afterwards."""
     monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "own"))
     monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", f"file:{tmp_path}/deployment.key")
-    report = tmp_path / "report.json"
-    config = tmp_path / "release.yaml"
     body = {
         "log": f"{tmp_path}/log/*.csv.gz", "output": f"{tmp_path}/out", "parts": 1,
         "columns": {"case_id": "Claim", "activity": "Step", "timestamp": "At"},
@@ -91,26 +88,18 @@ def test_every_check_holds_and_nothing_of_the_operator_is_touched(
         "deployment_key": f"file:{tmp_path}/key",
         "key_encryption_key": f"file:{tmp_path}/kek", "runner": "DataflowRunner", "release_id": "x",
     }  # fmt: skip
+    config = tmp_path / "release.yaml"
     config.write_text(json.dumps(body))
-    assert tracecloak("attack", "checks", config, "--report", report) == 0
-    printed = capsys.readouterr()
-    found = json.loads(report.read_text())
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "release.yaml", "report.html", "report.json", "report.md",
-    }  # fmt: skip
-    outcomes = {check["name"]: check["outcome"] for check in found["checks"]}
-    assert outcomes.pop("officer's caps") == "not applicable"  # nobody asked for them
-    assert set(outcomes.values()) == {"held"}
-    assert set(outcomes) | {"officer's caps"} == {check.name for check in CHECKS}
-    assert not found["is_refuted"]
-    assert "1,000 records of it are read" in found["copy"]["log"]
-    assert found["copy"]["runner"] == "InMemory in place of DataflowRunner"
-    assert (
-        found["verdict"] in printed.out and found["verdict"] in (tmp_path / "report.md").read_text()
-    )
-    # Of the runs of the copies, most of which fail on purpose, nothing is told.
-    lines = printed.err.splitlines()
-    assert f" INFO check 1 of {len(CHECKS)}" in lines[0]
+    report = checked(load(str(config), {}))
+    assert {path.name for path in tmp_path.iterdir()} == {"release.yaml"}
+    # It reads what was declared, and nobody asked for that.
+    assert report.named("not applicable") == ["officer's caps"]
+    assert not report.is_refuted, report.verdict
+    assert len(report.findings) == len(CHECKS)
+    assert "1,000 records of it are read" in report.copy["log"]
+    assert report.copy["runner"] == "InMemory in place of DataflowRunner"
+    # Most runs of the copies fail on purpose, and their errors are not reported.
+    lines = capsys.readouterr().err.splitlines()
     assert all(" INFO check " in line for line in lines)
 
 
@@ -519,27 +508,8 @@ def test_the_officers_caps_that_do_not_hold_are_found(
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     OfficersLedger(url, new=True).declare_account(account("2.5"), "the officer", "a test")
     monkeypatch.setattr(caps, "check_affordable", nothing)
-    monkeypatch.setattr("tracecloak.examination.checks.accounts._MOST_RESERVATIONS", 5)
+    monkeypatch.setattr("tests.support.checks.accounts._MOST_RESERVATIONS", 5)
     found = finding(configured(**RIGOROUS, ledger=url, account="a"), "officer's caps",
                     with_declared=True)  # fmt: skip
     assert found.outcome == "did not hold"
     assert "fit into the officer's cap" in found.seen
-
-
-def test_a_check_that_does_not_hold_ends_the_command_with_5_and_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(
-        "tracecloak.examination.checks.run.CHECKS", [c for c in CHECKS if c.name == "no name"]
-    )
-    names_by_the_input(monkeypatch)
-    report = tmp_path / "report.json"
-    line = ["attack", "checks", "--log", "nowhere.csv", "--report", report]
-    for name, value in {**RIGOROUS, **SMALL}.items():
-        line += [f"--{name}", value]
-    assert tracecloak(*line) == 5
-    told = capsys.readouterr()
-    assert "of 1 checks these did not hold: no name" in told.err
-    (check,) = json.loads(report.read_text())["checks"]
-    assert check["outcome"] == "did not hold"
-    assert "named by its input" in check["seen"] and check["seen"] in told.out

@@ -8,15 +8,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tracecloak.examination.checks import accounts, inputs, interrupted, ledgers
-from tracecloak.examination.checks.finding import (
+from tests.support.checks import accounts, inputs, interrupted, ledgers
+from tests.support.checks.finding import (
     Check,
     ChecksReport,
     Finding,
     NotApplicable,
     NotHeld,
 )
-from tracecloak.examination.checks.trial import Trial
+from tests.support.checks.trial import Trial
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.entries import Entry

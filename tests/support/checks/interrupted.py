@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tracecloak.examination.checks.finding import Check, NotApplicable, expect
-from tracecloak.examination.checks.trial import OFFICER, REASON, Place, Trial
+from tests.support.checks.finding import Check, NotApplicable, expect
+from tests.support.checks.trial import OFFICER, REASON, Place, Trial
 from tracecloak.pipelines.budget.unfinished import forfeit
 from tracecloak.pipelines.budget.withdrawing import withdraw
 

@@ -6,8 +6,8 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-from tracecloak.examination.checks.finding import Check, NotApplicable, expect
-from tracecloak.examination.checks.trial import Place, Trial
+from tests.support.checks.finding import Check, NotApplicable, expect
+from tests.support.checks.trial import Place, Trial
 
 
 def _released(trial: Trial, name: str, release_id: str = "r") -> Place:
