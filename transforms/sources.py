@@ -75,8 +75,8 @@ class EventSource:
         n_passed_over: How many files were left out of `files` by their paths alone.
         drops_duplicates: Whether equal events of a case count once, which whoever groups them into
             cases sees to, see `schemas.events.duplicates`.
-        by_content: Whether its records have no order, as in a table, whose engine rewrites files:
-            equal stamps are in that of the content, see `schemas.events.content_order`.
+        is_unordered: Whether its records have no places, as in a table, whose engine rewrites
+            files; see `schemas.events.event_order`.
     """
 
     files: tuple[SourceFile, ...]
@@ -85,7 +85,7 @@ class EventSource:
     span_us: tuple[int, int] | None = None
     n_passed_over: int = 0
     drops_duplicates: bool = False
-    by_content: bool = False
+    is_unordered: bool = False
 
     def narrowed(self, keeps: Callable[[SourceFile], bool] | None = None) -> EventSource:
         """Returns this source without the files that its filters leave out; opens none.
@@ -265,16 +265,20 @@ class EventSource:
         return self._read(file, tally, _BATCH_ROWS, lacking)
 
     def events(self) -> Sequence[pa.RecordBatch]:
-        """Returns the events of all files as cases have them, without malformed records."""
-        return self.ordered([events for file in self.files for events, _ in self.read(file)])
+        """Returns the events of all files, without malformed records."""
+        return [events for file in self.files for events, _ in self.read(file)]
 
-    def ordered(self, events: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-        """Returns all events of this source in the order in which cases have them."""
-        if self.by_content and events:
-            from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
+    @property
+    def is_by_name(self) -> bool:
+        """Whether events of a case with equal timestamps are ordered by their names."""
+        return self.is_unordered and self.mapping.order is None
 
-            return [in_content_order(events)]
-        return events
+    @property
+    def rule(self) -> str:
+        """What orders events of a case with equal timestamps, for people."""
+        if self.mapping.order is not None:
+            return f"the values of column {self.mapping.order!r}"
+        return "the names of activities" if self.is_unordered else "the rows of the source"
 
     def _read(
         self,
@@ -315,7 +319,7 @@ class EventSource:
                     self.span_us,
                     raw.fractional,
                 )
-                yield (without_numbers(events) if self.by_content else events), rejects
+                yield (without_numbers(events) if self.is_unordered else events), rejects
 
     def _reader_of(
         self, file: SourceFile, lacking: list[tuple[SourceFile, Lacks]] | None

@@ -27,8 +27,8 @@ class CaseFacts:
         n_events: Events.
         n_duplicates: Events that equal an earlier one of their case, in all that is read.
         n_cases_with_duplicates: Cases that have such events.
-        n_equal_stamps: Events with the time of the event before in their case; which of them was
-            first, the order of the records says.
+        n_equal_stamps: Events with the time of the event before in their case.
+        n_tied: Events that have case and timestamp in common with one of another activity.
         n_out_of_order: Records of a case that are earlier than the record before of this case.
         granularity: The coarsest of `GRID_US` of which all stamps are whole multiples, by the clock
             of the log's time zone; None: there is none.
@@ -44,6 +44,7 @@ class CaseFacts:
     n_duplicates: int
     n_cases_with_duplicates: int
     n_equal_stamps: int
+    n_tied: int
     n_out_of_order: int
     granularity: str | None
     first_day: str | None
@@ -76,6 +77,7 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
         int(duplicates.sum()),
         len(np.unique(of_case[duplicates])),
         int(((traces.durations == 0) & ~traces.is_first).sum()),
+        int(traces.is_tied.sum()),
         _out_of_order(events),
         _granularity(traces.times, time_zone),
         _date(days[0]) if len(days) else None,

@@ -45,6 +45,7 @@ class Profile:
         spellings: Names of activities that are another spelling of a more frequent one.
         misspellings: Pairs of names that differ in one letter.
         cases: What its cases are like.
+        rule: What orders events of a case with equal timestamps.
         suggestions: Keys of a configuration that it suggests.
     """
 
@@ -56,6 +57,7 @@ class Profile:
     spellings: dict[str, str]
     misspellings: list[tuple[str, str]]
     cases: CaseFacts
+    rule: str
     suggestions: list[Suggestion]
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ class Profile:
             "spellings": self.spellings,
             "misspellings": self.misspellings,
             "cases": self.cases.to_json(),
+            "tied_events_are_ordered_by": self.rule,
             "suggestions": [
                 {"keys": dict(one.keys), "reason": one.reason} for one in self.suggestions
             ],
@@ -93,7 +96,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
     mapping = replace(source.mapping, needs_individual=source.mapping.individual_id is not None)
     read = replace(source, drops_duplicates=False, mapping=mapping)
     events, tally, is_whole = _events(read, max_records)
-    batches = group_into_traces(source.ordered(events))
+    batches = group_into_traces(events)
     traces = batches[0] if batches else TraceBatch.from_events([])
     counts: Counter[str] = Counter()
     for batch in events:
@@ -110,6 +113,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
         other,
         misspellings([name for name in counts if name not in other]),
         cases,
+        source.rule,
         [*of_formats(formats), *suggestions_of(columns, cases, other, names)],
     )
 

@@ -127,7 +127,7 @@ def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
         tally = TallyOfFile(file.rank)
         events.extend(batch for batch, _ in source.read(file, tally))
         tallies.append(tally.result())
-    batches = group_into_traces(source.ordered(events), drops_duplicates=source.drops_duplicates)
+    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
     traces = batches[0] if batches else TraceBatch.from_events([])
     return traces, ReadTally.merge(tallies)
 

@@ -116,6 +116,12 @@ class Columns(_Section):
     lifecycle: str | None = None
     """Source column of the lifecycle transition, whose values start and complete are the two ends
     of an event, unless --where says which of them are read; by default it is not read."""
+    order: str | None = None
+    """Source column by which events of a case with equal timestamps are ordered: numbers before
+    texts, and what is missing last. Of a query the word rows means the order of the result's rows;
+    a column of that name is renamed with AS. By default the place in the source orders them: the
+    row of a frame in memory, or the path and the place in the file; and where there is none, as in
+    a table or the result of a query, the name of the activity."""
     start_timestamp: str | None = None
     """Source column of the time at which an event began, where it has one; by default a record has
     one time."""
@@ -239,7 +245,15 @@ class SourceConfig(MappedConfig):
 
         filters = tuple(where.row_filter for where in self.where)
         renames = tuple(self.rename.items())
-        return ColumnMapping(**self.columns.model_dump(), filters=filters, renames=renames)
+        columns = self.columns.model_dump()
+        if self.is_ordered_by_rows:
+            columns["order"] = None
+        return ColumnMapping(**columns, filters=filters, renames=renames)
+
+    @property
+    def is_ordered_by_rows(self) -> bool:
+        """Whether the rows of the result of a query are in their order."""
+        return getattr(self, "query", None) is not None and self.columns.order == "rows"
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def source_of(
         files = [file for file in files if absolute(file.path) not in left_out]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
-    source_format = replace(source_format, goes_on=is_rigorous)
+    source_format = replace(source_format, goes_on=is_rigorous, order=mapping.order_alone)
     is_query = isinstance(config, ReleaseConfig) and config.query is not None
     every_file = EventSource(
         tuple(files),
@@ -73,7 +73,7 @@ def source_of(
         mapping,
         span_us,
         drops_duplicates=config.drop_duplicates,
-        by_content=is_query or bool(tables),
+        is_unordered=bool(tables) or (is_query and not config.is_ordered_by_rows),
     )
     every_file.check_partitions()
     source = every_file.narrowed(_of_span(config, span_us))

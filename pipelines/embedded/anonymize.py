@@ -54,9 +54,10 @@ class AnonymizeEventLog(beam.PTransform):
     pyarrow.RecordBatch, bounded and in the global window. Returns the released rows with a schema:
     case_id, activity, timestamp and the declared attributes, or the columns of a product.
 
-    Rows have no numbers, so events of a case with equal stamps are in the order of their content
-    (`schemas.events.content_order`): the release is the same however rows are shuffled or retried.
-    Batches of `ReadEventLog` keep the order of their files.
+    Rows have no places, so events of a case with equal stamps are in the order of the column
+    `order`, if it is given, and then of their content (`schemas.events.event_order`): the release
+    is the same however rows are shuffled or retried. Batches of `ReadEventLog` keep the order of
+    their files.
 
     Example:
         claims | AnonymizeEventLog(
@@ -204,7 +205,7 @@ def read_rows(
     read = events | "MakeCanonical" >> MakeCanonical(elements)
     checked = read[TALLIES] | "CheckMalformed" >> CheckMalformed(config.largest_error_ratio)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        config.shards, wait_on=checked, by_individual=by_individual, by_content=True
+        config.shards, wait_on=checked, by_individual=by_individual
     )
     traces = grouped["traces"]
     if config.drop_duplicates:

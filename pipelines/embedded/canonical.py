@@ -26,6 +26,7 @@ from tracecloak.schemas.events.columns import renamed
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     EVENT_SCHEMA,
+    ORDER,
 )
 from tracecloak.schemas.events.tally import (
     NO_INDIVIDUAL,
@@ -156,6 +157,10 @@ class _ReadBatches(_Counted):
             raise InputSchemaError(
                 "the canonical events name no individuals, whom the method protects: read them "
                 "with individual_id"
+            )
+        if mapping.order is not None and ORDER not in events.schema.names:
+            raise InputSchemaError(
+                "the canonical events have no order column: give order to ReadEventLog, too"
             )
         if mapping.renames:
             names = renamed(events.column(ACTIVITY).cast("string"), mapping.renames)

@@ -113,7 +113,9 @@ def claim(
     options = copy.deepcopy(pipeline.options)
     options.view_as(StandardOptions).runner = runner
     config = config.model_copy(update={"runner": runner})
-    source = EventSource((), config.source_format, elements.mapping)
+    source = EventSource(
+        (), config.source_format, elements.mapping, is_unordered=elements.kind != "batches"
+    )
     run = opened(config, BeamDriver(runner, options), source)
     books, folder = run.books, run.folder
     with books.store.alone(folder.output, folder.release_id):

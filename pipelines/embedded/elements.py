@@ -24,7 +24,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
-from tracecloak.schemas.events.events import START_TIMESTAMP, TIMESTAMP
+from tracecloak.schemas.events.events import ORDER, START_TIMESTAMP, TIMESTAMP
 from tracecloak.transforms.inputs.python_rows import RowReader
 
 Kind = Literal["rows", "dicts", "batches"]
@@ -152,7 +152,7 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
     """
     of_times = (TIMESTAMP, START_TIMESTAMP)
     times = {resolved.names.get(name, "") for name in of_times}
-    texts = {source for name, source in resolved.names.items() if name not in of_times}
+    texts = {source for name, source in resolved.names.items() if name not in (*of_times, ORDER)}
     for name in resolved.required:
         if name not in fields:
             shown = ", ".join(map(repr, list(fields)[:_SHOWN])) or "none"

@@ -6,7 +6,7 @@ A frame is what narwhals takes: of pandas, polars, Arrow, DuckDB and others; or 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs.python_rows import (
     UnreadError,
     iso_of,
+    order_value,
     scalar_or_time,
     texts_of_values,
 )
@@ -65,8 +66,13 @@ class AnyFrame:
             )
         return cls(tuple(names), frame, is_pm4py)
 
+    @property
+    def is_lazy(self) -> bool:
+        """Whether its rows have no places, as its engine may return them in any order."""
+        return isinstance(self._frame, nw.LazyFrame)
+
     def columns(
-        self, names: Sequence[str], n_rows: int | None = None
+        self, names: Sequence[str], n_rows: int | None = None, order: str | None = None
     ) -> tuple[pa.RecordBatch, dict[str, np.ndarray], np.ndarray]:
         """Returns some of its columns, and which of their values are fractions, where that is told.
 
@@ -76,6 +82,7 @@ class AnyFrame:
         Args:
             names: Of columns that it has.
             n_rows: How many of the first rows; None: all.
+            order: The column that only orders events, whose values may be anything.
 
         Returns:
             A batch of the columns in that order, and bool[n] by the name of each column of objects,
@@ -97,7 +104,9 @@ class AnyFrame:
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
-                values, fractional[name] = _texts_of_objects(series.to_list(), unread)
+                values, fractional[name] = _texts_of_objects(
+                    series.to_list(), unread, order_value if name == order else scalar_or_time
+                )
             arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, list(names)), fractional, unread
 
@@ -109,10 +118,10 @@ class AnyFrame:
             is_log: Whether it is a log, which is one of pm4py where this frame was.
         """
         backend = self._frame.implementation
-        if isinstance(self._frame, nw.LazyFrame) and backend.is_duckdb():
+        if self.is_lazy and backend.is_duckdb():
             return nw.from_native(table).lazy("duckdb").to_native()
         eager = nw.from_arrow(table, backend=backend)
-        native = (eager.lazy() if isinstance(self._frame, nw.LazyFrame) else eager).to_native()
+        native = (eager.lazy() if self.is_lazy else eager).to_native()
         if self._is_pm4py and is_log:
             return _pm4py().convert_to_event_log(native)
         return native
@@ -151,17 +160,20 @@ def _plain(values: pa.ExtensionArray, name: str) -> pa.Array:
     return values.storage
 
 
-def _texts_of_objects(objects: Sequence[Any], unread: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+def _texts_of_objects(
+    objects: Sequence[Any], unread: np.ndarray, read: Callable[[Any], tuple[str, Any]]
+) -> tuple[pa.Array, np.ndarray]:
     """Returns the texts of Python's objects, a time in ISO 8601, and which are fractions.
 
     Args:
         objects: Of one column.
         unread: bool[n], is set where one of them is no scalar and no time, and has no text.
+        read: Reads one of them, as `scalar_or_time` does.
     """
     scalars = []
     for row, value in enumerate(objects):
         try:
-            kind, scalar = scalar_or_time(value)
+            kind, scalar = read(value)
         except UnreadError:
             unread[row], kind, scalar = True, "text", None
         scalars.append(scalar if kind == "text" else iso_of(scalar, kind))

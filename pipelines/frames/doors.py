@@ -75,8 +75,9 @@ def release(
 
     The second call with the same events and parameters returns the finished release and pays
     nothing. Any other call is another release, and the log says what it takes and what is left
-    before it is paid. Events with equal stamps of a case are put in the order of their content, as
-    the rows of a frame have none that would survive the next sorting.
+    before it is paid. Events of a case with equal stamps are in the order of the column `order`, if
+    it is given, and then of the rows; those of a lazy frame, whose rows have no order, in that of
+    the names of activities.
 
     Args:
         frame: A frame of pandas, polars, Arrow or DuckDB, or a log of pm4py; a row is an event.

@@ -1,4 +1,4 @@
-"""A frame as the source of a release: its events in the order of their content, and a digest."""
+"""A frame as the source of a release: its events in the order of their cases, and a digest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
-from tracecloak.schemas.events.content_order import in_content_order
+from tracecloak.schemas.events.event_order import in_order
+from tracecloak.schemas.events.events import without_numbers
 from tracecloak.schemas.events.tally import NO_SCALAR, ReadTally, TallyOfFile
 from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -31,8 +32,8 @@ PLACE = "frame://events"
 class FrameSource(EventSource):
     """Everything that tells how to read a frame, which takes the place of the one file.
 
-    A frame has no order that means anything, as sorting it, or sampling all of it, is the same
-    frame to whoever does it. Events with equal stamps are in the order of their content.
+    The rows of a frame order the events of a case with equal stamps, unless the frame is lazy: then
+    its engine may return them in any order. That apart, the place of a row has no say.
 
     Attributes:
         frame: The frame.
@@ -57,6 +58,7 @@ class FrameSource(EventSource):
             SourceFormat(),
             mapping,
             drops_duplicates=drops_duplicates,
+            is_unordered=frame.is_lazy,
             frame=frame,
         )
         require_columns(frame.names, source._resolved.required)
@@ -65,7 +67,8 @@ class FrameSource(EventSource):
     def with_digest(self) -> FrameSource:
         """Returns this source with the digest of its events, all of which are read.
 
-        The digest is of the canonical events: of no row's place, no index, type, chunk or category.
+        The digest is of the canonical events in their order within the cases: of no row's number,
+        no index, type, chunk or category.
         """
         events, _, _ = self._whole()
         file = SourceFile(0, PLACE, events.num_rows, digest=_digest_of(events))
@@ -117,7 +120,9 @@ class FrameSource(EventSource):
         return self._events[self.mapping]
 
     def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
-        columns, fractional, unread = self.frame.columns(self._resolved.wanted, n_rows)
+        columns, fractional, unread = self.frame.columns(
+            self._resolved.wanted, n_rows, self.mapping.order_alone
+        )
         tally = TallyOfFile(0)
         events, rejects = self._resolved.canonicalise(
             columns.filter(pa.array(~unread)) if unread.any() else columns,
@@ -128,7 +133,8 @@ class FrameSource(EventSource):
             fractional={name: values[~unread] for name, values in fractional.items()},
             malformed_as=NO_SCALAR,
         )
-        return in_content_order([events]), rejects, tally.result()
+        events = without_numbers(events) if self.is_unordered else events
+        return in_order(events), rejects, tally.result()
 
     @property
     def _resolved(self) -> ResolvedColumns:
@@ -137,7 +143,7 @@ class FrameSource(EventSource):
 
 
 def _digest_of(events: pa.RecordBatch) -> str:
-    """Returns the SHA-256 of events as `in_content_order` gives them.
+    """Returns the SHA-256 of events as `in_order` gives them.
 
     Its dictionaries are sorted and hold just the texts that there are, so their codes are as
     canonical as these.

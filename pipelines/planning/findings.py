@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.schemas.calendar.time_grid import GRID_US, Granularity
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
@@ -38,6 +40,9 @@ _MANY_NAMES, _DIFFERENT = 50, 0.9
 # A log of whole minutes loses steps that are shorter; where they are at least this share of all
 # steps, the operator is told.
 _MANY_SHORT = 0.1
+# Of events that something else than their time orders, above this share the operator is told first.
+_MANY_TIED = 0.05
+_TIED = "they have case and timestamp in common with an event of another activity"
 
 
 def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
@@ -114,6 +119,31 @@ class FirstLook:
             ends = np.array([self._times.min(), self._times.max()], "datetime64[us]")
             first, last = ends.astype("datetime64[D]")
             yield f"  their times lie from {first} to {last}"
+            is_tied = self.traces.is_tied
+            yield (
+                f"  {is_tied.sum():,} of {len(is_tied):,} events are tied, as {_TIED}; "
+                f"{self.source.rule} order them"
+            )
+
+    @property
+    def tied_caveat(self) -> str:
+        """Says that many events are tied and no column orders them; else empty."""
+        is_tied, source = self.traces.is_tied, self.source
+        if not is_tied.any() or is_tied.mean() <= _MANY_TIED or source.mapping.order is not None:
+            return ""
+        from tracecloak.pipelines.planning.worth import percent
+
+        return (
+            f"Watch out: {percent(is_tied.mean())} of the first events are tied, as {_TIED}, and "
+            f"{source.rule} order them: if a column says which comes first, name it with --order."
+        )
+
+    @cached_property
+    def traces(self) -> TraceBatch:
+        """The first events as cases."""
+        is_once = self.source.drops_duplicates
+        batches = group_into_traces(self.records.events, drops_duplicates=is_once)
+        return batches[0] if batches else TraceBatch.from_events([])
 
     @property
     def has_findings(self) -> bool:

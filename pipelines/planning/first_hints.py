@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.events import ACTIVITY
@@ -33,8 +32,7 @@ def _reasons(look: FirstLook) -> Iterator[str]:
     counts = {one["values"]: one["counts"] for one in pc.value_counts(names).to_pylist()}
     if spellings(counts):
         yield "some activities have names that differ in case, blanks or signs alone"
-    batches = group_into_traces(events, drops_duplicates=look.source.drops_duplicates)
-    if any(is_duplicate(batch).any() for batch in batches):
+    if is_duplicate(look.traces).any():
         yield "some events equal an earlier one of their case"
     if any(finding.what == POINT_KEY for finding in look.records.tally.found()):
         yield "some case ids are written as 5.0 and others as 5"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
@@ -11,6 +12,7 @@ from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.names import is_durable
+from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -20,6 +22,7 @@ def manifest_of(
     begun: Receipt,
     beam_version: str | None = None,
     concerns: Sequence[Concern] = (),
+    is_by_name: bool = False,
 ) -> ReleaseManifest:
     """Returns what a release says of itself.
 
@@ -28,15 +31,19 @@ def manifest_of(
         begun: Of what it was begun.
         beam_version: Of Apache Beam; None: it is made without it.
         concerns: What else has something to say.
+        is_by_name: Whether events with equal timestamps are ordered by name.
     """
     method, params = method_named(config.method), config.method_params
+    guarantee = config.guarantee
+    if is_by_name:
+        guarantee = replace(guarantee, not_covered=(*guarantee.not_covered, ORDERED_BY_NAME))
     resolved = params.resolved()
     manifest = ReleaseManifest(
         release_id=begun.release_id,
         method=method.name,
         method_version=method.version,
         params=resolved,
-        guarantee=config.guarantee,
+        guarantee=guarantee,
         operations=method.operations,
         spends=tuple(part.to_json() for part in method.spends(params)),
         config_digest=without_filters(config).digest,
@@ -58,7 +65,8 @@ def manifest_of(
 def manifest_of_run(run: Run) -> ReleaseManifest:
     """Returns what the release of a run says of itself, once it is paid."""
     assert run.receipt is not None  # the run is claimed
-    return manifest_of(run.config, run.receipt, run.driver.beam_version, run.concerns)
+    beam_version, is_by_name = run.driver.beam_version, run.source.is_by_name
+    return manifest_of(run.config, run.receipt, beam_version, run.concerns, is_by_name)
 
 
 def reservation_of(

@@ -40,7 +40,6 @@ class EventsByShard:
         limits: Limits,
         n_shards: int,
         by_individual: bool = False,
-        by_content: bool = False,
         drops_duplicates: bool = False,
     ) -> None:
         """Begins without an event.
@@ -50,14 +49,12 @@ class EventsByShard:
             limits: How much memory there is.
             n_shards: Into how many shards events are dealt as they are read.
             by_individual: See `TraceBatch.from_events`.
-            by_content: Whether events of equal stamps are in the order of their content.
             drops_duplicates: Whether equal events of a case count once.
         """
         self._hold = hold
         self._limits = limits
         self._n_shards = n_shards
         self._by_individual = by_individual
-        self._by_content = by_content
         self._drops_duplicates = drops_duplicates
         self._key = INDIVIDUAL_ID if by_individual else CASE_ID
         self._first: list[pa.RecordBatch] | None = []  # until there are more than a few
@@ -141,10 +138,6 @@ class EventsByShard:
         return self._sorted([self._hold.take(block) for block in blocks])
 
     def _sorted(self, events: list[pa.RecordBatch]) -> TraceBatch:
-        if self._by_content:
-            from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
-
-            events = [in_content_order(events, keeps_numbers=True)]
         traces = TraceBatch.from_events(events, self._by_individual)
         if self._drops_duplicates:
             from tracecloak.schemas.events.duplicates import without_duplicates  # loaded on use

@@ -157,7 +157,6 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
         means.limits,
         job.n_shards,
         by_individual,
-        source.by_content,
         source.drops_duplicates,
     )
     files = _pieces(job, means.workers) if means.workers.n > 1 else source.files

@@ -84,10 +84,7 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        job.n_shards,
-        wait_on=checked,
-        by_individual=spec.by_individual,
-        by_content=job.source.by_content,
+        job.n_shards, wait_on=checked, by_individual=spec.by_individual
     )
     traces = grouped["traces"]
     if job.source.drops_duplicates:
@@ -109,9 +106,6 @@ def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        job.n_shards,
-        wait_on=checked,
-        by_individual=part.by_individual,
-        by_content=job.source.by_content,
+        job.n_shards, wait_on=checked, by_individual=part.by_individual
     )
     _ = grouped["traces"] | "Units" >> WriteUnits(part)

@@ -274,6 +274,10 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
+        if self.columns.order is not None:
+            raise ValueError(
+                "a stream orders events of one time by their publishing: leave out order"
+            )
         if (self.input_subscription is None) == (self.input_topic is None):
             raise ValueError("give input_subscription or input_topic, one of them")
         self._check_kafka()

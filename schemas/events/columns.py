@@ -24,10 +24,12 @@ import pyarrow.compute as pc
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
+    ATTRIBUTE_PREFIX,
     CASE_ID,
     EVENT_INDEX,
     FILE_STRIDE,
     OPTIONAL_TEXT,
+    ORDER,
     START_TIMESTAMP,
     TIMESTAMP,
     attribute_column,
@@ -89,6 +91,9 @@ class ColumnMapping:
         resource: Source column of the resource; None: dropped.
         lifecycle: Source column of the lifecycle transition; None: dropped. If no filter is on it,
             records of starts and of completions are the two ends of events (`has_records_of_ends`).
+        order: Source column by which events of a case with equal stamps are ordered, see
+            `schemas.events.event_order`; no value of it makes a record malformed. None: there is
+            none.
         start_timestamp: Source column of the time at which an event began, written as `timestamp`
             is; a record without one is an event without a known start. None: there is none.
         time_zone: IANA zone in which a stamp without an offset is read.
@@ -116,6 +121,7 @@ class ColumnMapping:
     individual_id: str | None = None
     resource: str | None = None
     lifecycle: str | None = None
+    order: str | None = None
     start_timestamp: str | None = None
     time_zone: str = "UTC"
     timestamp_format: str | None = None
@@ -227,6 +233,12 @@ class ColumnMapping:
         filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
         begun = [] if self.start_timestamp is None else [self.start_timestamp]
         return [*read, *filtered, *begun, *(source for _, source in self.attributes)]
+
+    @property
+    def order_alone(self) -> str | None:
+        """The column that orders events, if it has no other part, so that it may hold anything."""
+        is_alone = [*self.possible(True), *self.possible(False)].count(self.order or "") == 2
+        return self.order if is_alone else None
 
     def _first_choice(self, column: str, xes_names: bool) -> str:
         """Returns the source column that a name stands for if the file has it."""
@@ -361,9 +373,8 @@ class ResolvedColumns:
             keep &= self.mapping._mask(row_filter, column, is_time) if column else False
 
         n = columns.num_rows
-        attributes = [attribute_column(name) for name, _ in self.mapping.attributes]
         text = {
-            c: _text_of(read.get(s), n, c in attributes)
+            c: _text_of(read.get(s), n, c)
             for c, s in self.names.items()
             if c not in (TIMESTAMP, START_TIMESTAMP)
         }
@@ -554,8 +565,12 @@ def renamed(text: pa.Array, renames: Sequence[tuple[str, str]]) -> pa.Array:
     return pc.coalesce(new.take(pc.index_in(text, value_set=old)), text)
 
 
-def _text_of(column: SourceColumn | None, n: int, of_attribute: bool) -> pa.Array:
-    return pa.nulls(n, pa.string()) if column is None else column.text(of_attribute)
+def _text_of(column: SourceColumn | None, n: int, canonical: str) -> pa.Array:
+    if column is None:
+        return pa.nulls(n, pa.string())
+    if canonical == ORDER:
+        return column.order_text()
+    return column.text(of_attribute=canonical.startswith(ATTRIBUTE_PREFIX))
 
 
 def _time_of(

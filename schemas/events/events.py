@@ -1,7 +1,7 @@
 """Canonical events: the one shape in which every reader hands an event log to the pipeline.
 
 One row is one event. Rows of one case may be spread over batches and files; what orders them is
-(`timestamp`, `event_index`), so that events with equal stamps keep their order in the source.
+(`timestamp`, `order`, `event_index`), see `schemas.events.event_order`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ TIMESTAMP = "timestamp"
 EVENT_ID = "event_id"
 PUBLISH_TIME = "publish_time"
 EVENT_INDEX = "event_index"
+# The text by which a source orders events with equal stamps, such as a number.
+ORDER = "order"
 # An attribute of events with a type of its own: when the event began, null where that is not known.
 START_TIMESTAMP = "start_timestamp"
 # In its place, in canonical events alone: the record is one of a start, see `arrays.pairing`.
@@ -34,7 +36,7 @@ MIN_TIME_US = -62_135_596_800_000_000
 MAX_TIME_US = 253_402_300_799_999_999
 
 # Text columns that a source may or may not have; a mapping that names one makes it required.
-OPTIONAL_TEXT = ("individual_id", "resource", "lifecycle")
+OPTIONAL_TEXT = ("individual_id", "resource", "lifecycle", ORDER)
 
 EVENT_SCHEMA = pa.schema(
     [
@@ -53,7 +55,7 @@ CASE_PREFIX = "case:"
 
 
 def without_numbers(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns canonical events with an EVENT_INDEX of 0, as their source has no order."""
+    """Returns canonical events with an EVENT_INDEX of 0, as their source gives them no places."""
     index = events.schema.get_field_index(EVENT_INDEX)
     zeros = pa.repeat(pa.scalar(0, pa.int64()), events.num_rows)
     return events.set_column(index, events.schema.field(index), zeros)

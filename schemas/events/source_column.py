@@ -14,6 +14,7 @@ from tracecloak.schemas.events.scalars import texts, without_point_zero
 from tracecloak.schemas.events.stamps import (
     UNITS_US,
     WallClock,
+    cast_or_null,
     floor_to_us,
     from_format,
     from_iso,
@@ -88,6 +89,30 @@ class SourceColumn:
             text = without_point_zero(text)
         empty = pc.equal(text, "")
         return pc.if_else(empty, None, text) if pc.any(empty).as_py() else text
+
+    def order_text(self) -> pa.Array:
+        """string[n]: the values as text by which events are ordered; null for what has none.
+
+        Times are written so that their texts are in their order, whatever their unit.
+        """
+        values = self.values
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary.take(values.indices)
+        kind = values.type
+        if pa.types.is_timestamp(kind):
+            unit = "ns" if kind.unit == "ns" else "us"
+            values = cast_or_null(values, pa.timestamp(unit))
+        elif pa.types.is_time32(kind):
+            values = values.cast(pa.time64("us"))
+        elif pa.types.is_duration(kind):
+            return values.cast(pa.int64()).cast(pa.string())
+        elif not pa.types.is_date(kind) and not pa.types.is_time64(kind):
+            try:
+                return self.text(of_attribute=True)
+            except InputSchemaError:
+                return pa.nulls(len(values), pa.string())
+        text = cast_or_null(values, pa.string())
+        return text if pa.types.is_date(kind) else pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
 
     def times(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
         """int64[n]: microseconds since 1970 UTC; null for what is no time of years 1 to 9999.

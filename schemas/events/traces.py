@@ -26,12 +26,13 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.event_order import rows_in_order
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
-    EVENT_INDEX,
     EVENT_SCHEMA,
     IS_START,
+    ORDER,
     START_TIMESTAMP,
     TIMESTAMP,
     attribute_column,
@@ -112,6 +113,16 @@ class TraceBatch:
         since = np.diff(self.times, prepend=self.times[:1])
         since[self.offsets[:-1]] = 0
         return since
+
+    @property
+    def is_tied(self) -> np.ndarray:
+        """bool[n_events], whether an event has case and time of one with another activity."""
+        heads = np.flatnonzero(self.is_first | (self.durations != 0))
+        if not len(heads):
+            return np.zeros(0, bool)
+        lowest = np.minimum.reduceat(self.activities, heads)
+        highest = np.maximum.reduceat(self.activities, heads)
+        return np.repeat(lowest != highest, np.diff(heads, append=self.n_events))
 
     @property
     def attribute_types(self) -> dict[str, pa.DataType]:
@@ -234,26 +245,30 @@ class TraceBatch:
     ) -> TraceBatch:
         """Sorts canonical events, all events of their cases, into traces.
 
-        Events of a case are ordered by time, then by event index. Records of starts are joined with
-        those of completions (`arrays.pairing`), which stand for the event.
+        Events of a case are in the order of `rows_in_order`, of what is carried. Records of starts
+        are joined with those of completions (`arrays.pairing`), which stand for the event.
 
         Args:
-            events: Batches of EVENT_SCHEMA, of `individual_id` if that is asked for, and of the
-                same attributes; further columns are not carried. An attribute of the case takes,
-                in all of its events, the first value that one of them has.
+            events: Batches of EVENT_SCHEMA, of `individual_id` if that is asked for, of the same
+                attributes, and all or none of ORDER; further columns are not carried. An attribute
+                of the case takes, in all of its events, the first value that one of them has.
             by_individual: A case is a pair of an individual and a case id, so that everything a
                 case holds comes from one individual's own events, and a case id that names two
                 individuals is one case of each. All events of each individual must be given.
 
         Raises:
             InputSchemaError: `by_individual`, and an event names no individual, or the batches
-                have different attributes.
+                have different attributes, or just some have ORDER.
         """
         names = attribute_names(events[0].schema) if events else []
-        if any(attribute_names(batch.schema) != names for batch in events):
-            raise InputSchemaError("the events must all have the same attributes")
-        schema = event_schema([INDIVIDUAL_ID] if by_individual else (), names)
-        columns = [carried_columns(batch, by_individual) for batch in events if batch.num_rows]
+        carried = [carried_columns(batch, by_individual) for batch in events]
+        if any(batch.schema.names != carried[0].schema.names for batch in carried):
+            raise InputSchemaError(
+                "the events must all have the same attributes, and all or none of them an order"
+            )
+        optional = [INDIVIDUAL_ID] if by_individual else []
+        schema = carried[0].schema if carried else event_schema(optional)
+        columns = [batch for batch in carried if batch.num_rows]
         table = pa.Table.from_batches(columns, schema).unify_dictionaries().combine_chunks()
         if table.num_rows == 0:
             empty = np.zeros(0, np.int64)
@@ -274,8 +289,7 @@ class TraceBatch:
             individual_column = table.column(INDIVIDUAL_ID).chunk(0)
             case = case + np.asarray(individual_column.indices).astype(np.int64) * n_ids
         time = np.asarray(table.column(TIMESTAMP).chunk(0))
-        index = np.asarray(table.column(EVENT_INDEX).chunk(0))
-        order = _event_order(case, time, index)
+        order = rows_in_order(case, {n: table.column(n).chunk(0) for n in schema.names})
         if START_TIMESTAMP in names:
             activity = np.asarray(activity_column.indices)
             order, starts = _joined_records(order, case, activity, table)
@@ -413,17 +427,6 @@ def _is_present(values: pa.DictionaryArray) -> pa.Array:
     )
 
 
-def _event_order(case: np.ndarray, time: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """int64[n]: the order by case, time, event index; sorts no more keys than it must."""
-    order = np.argsort(case, kind="stable")
-    case, time, index = case[order], time[order], index[order]
-    same = case[1:] == case[:-1]
-    ordered = (time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (index[1:] >= index[:-1]))
-    if not (same & ~ordered).any():
-        return order  # sources in document order arrive this way
-    return order[np.lexsort((index, time, case))]
-
-
 def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.RecordBatch:
     """Returns the columns of canonical events that traces are made of, the attributes among them.
 
@@ -435,6 +438,7 @@ def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.R
         InputSchemaError: It is, and an event names no individual.
     """
     names = [*EVENT_SCHEMA.names, *([INDIVIDUAL_ID] if by_individual else ())]
+    names += [ORDER] if ORDER in events.schema.names else []
     if by_individual:
         _require_values(events, INDIVIDUAL_ID)
     names += [attribute_column(name) for name in attribute_names(events.schema)]
@@ -484,7 +488,7 @@ def split_by_shard(
 
     Yields:
         (shard, events), non-empty, with the events in their order and dictionaries of keys, case
-        ids and attributes that hold just the shard's own.
+        ids, orders and attributes that hold just the shard's own.
 
     Raises:
         InputSchemaError: `key` is another column than the case id, and an event has no value in it.
@@ -509,10 +513,9 @@ def split_by_shard(
     row_shard = value_shard[codes]
     row_order = order_of_small(row_shard, n_shards - 1)
     row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
-    attributes = [
-        events.schema.get_field_index(attribute_column(name))
-        for name in attribute_names(events.schema)
-    ]
+    optional = [ORDER, *map(attribute_column, attribute_names(events.schema))]
+    positions = (events.schema.get_field_index(name) for name in optional)
+    attributes = [at for at in positions if at >= 0]
     ordered = events.take(pa.array(row_order))
     ordered_codes = new_code[codes[row_order]]
     for shard in np.flatnonzero(np.diff(row_offsets)):

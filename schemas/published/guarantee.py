@@ -19,6 +19,11 @@ _UNITS = {
     "individual": "every case of any one individual",
     "event": "any one event",
 }
+ORDERED_BY_NAME = (
+    "In each case, events with equal timestamps are ordered by name: the input does not say which of "
+    "them came first."
+)
+"""What a release says of an input whose records have no order."""
 # The longest number that is written without an exponent.
 _MANY_PLACES = 20
 _SIX_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
@@ -74,6 +79,11 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    @property
+    def order_sentence(self) -> str:
+        """Says that names order events with equal timestamps, if they do; else empty."""
+        return ORDERED_BY_NAME if ORDERED_BY_NAME in self.not_covered else ""
 
     @property
     def short(self) -> str:

@@ -39,7 +39,6 @@ class GroupIntoTraces(beam.PTransform):
         n_shards: int = DEFAULT_SHARDS,
         wait_on: beam.PCollection[Any] | None = None,
         by_individual: bool = False,
-        by_content: bool = False,
     ) -> None:
         """Keeps the options.
 
@@ -49,14 +48,11 @@ class GroupIntoTraces(beam.PTransform):
             by_individual: Whether the unit is the individual and not the case: then all cases of an
                 individual come in one batch; see TraceBatch.from_events. The pipeline fails if an
                 event does not name its individual.
-            by_content: Whether events with equal stamps and numbers are ordered by their content:
-                for events of a source that does not number them.
         """
         super().__init__()
         self._n_shards = n_shards
         self._wait_on = wait_on
         self._by_individual = by_individual
-        self._by_content = by_content
 
     def expand(self, events: beam.PCollection[pa.RecordBatch]) -> dict[str, beam.PCollection[Any]]:
         """Groups PCollection[pa.RecordBatch] of canonical events."""
@@ -78,7 +74,6 @@ class GroupIntoTraces(beam.PTransform):
             >> beam.FlatMap(
                 _to_traces,
                 self._by_individual,
-                self._by_content,
                 pvalue.AsIter(vocabulary),
                 *waited,
             ).with_output_types(TraceBatch)
@@ -128,14 +123,9 @@ _BATCHES = RecordBatchCoder()
 def _to_traces(
     shard: tuple[int, Iterable[bytes]],
     by_individual: bool,
-    by_content: bool,
     names: Iterable[Chunk],
     waited: Iterable[Any] = (),
 ) -> Iterator[TraceBatch]:
     parts = [_BATCHES.decode(part) for part in shard[1]]
-    if by_content:
-        from tracecloak.schemas.events.content_order import in_content_order  # loaded on use
-
-        parts = [in_content_order(parts, keeps_numbers=True)]
     vocabulary = only(names).by_name["vocabulary"]
     yield from TraceBatch.from_events(parts, by_individual).recode(vocabulary).split(BATCH_BYTES)

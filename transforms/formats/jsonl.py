@@ -51,9 +51,11 @@ class JsonLinesReader:
 
     Attributes:
         goes_on: See `SourceFormat`: whether a column that no record has is told as a warning.
+        order: See `SourceFormat`.
     """
 
     goes_on: bool = False
+    order: str | None = None
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
@@ -99,7 +101,7 @@ class JsonLinesReader:
         tell: Callable[[Lacks], None],
     ) -> Iterator[RawBatch]:
         """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
-        lines = _Lines(wanted, required)
+        lines = _Lines(wanted, required, self.order)
         for block in _blocks(text, batch_rows):
             yield from lines.batches(block)
         if lines.unseen:
@@ -115,12 +117,15 @@ class _Lines:
         keys: Some keys that objects had while one was unseen.
     """
 
-    def __init__(self, wanted: Sequence[str], required: Collection[str]) -> None:
+    def __init__(
+        self, wanted: Sequence[str], required: Collection[str], order: str | None
+    ) -> None:
         self.n_records = 0
         self.unseen = set(required)
         self.keys: dict[str, None] = {}
         self._wanted = wanted
         self._required = required
+        self._order = order
         self._types: Mapping[str, pa.DataType] | None = None
         # So many lines are read one by one before others are tried together.
         self._apart = 0
@@ -170,6 +175,8 @@ class _Lines:
             if row is None:
                 malformed.append(self.n_records)
             else:
+                if self._order in row and not _is_sound(row[self._order]):
+                    row[self._order] = None
                 objects.append(row)
                 records.append(self.n_records)
             self.n_records += 1
@@ -335,7 +342,7 @@ class JsonLinesWriter:
 
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return JsonLinesReader(how.goes_on)
+    return JsonLinesReader(how.goes_on, how.order)
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:

@@ -141,6 +141,8 @@ class SourceFormat:
             then, and what follows is read as far as the format allows. It is where a promise of
             privacy is true only if no case decides whether there is a release. Without it such a
             fault is an error of the file, so that none goes unnoticed.
+        order: The column that only orders events, of which no value makes a record malformed; None:
+            there is none.
     """
 
     name: str | None = None
@@ -148,6 +150,7 @@ class SourceFormat:
     encoding: str = "utf-8"
     header: tuple[str, ...] | None = None
     goes_on: bool = False
+    order: str | None = None
 
     def name_of(self, path: str) -> str:
         """Returns the format of a file.

@@ -3,7 +3,8 @@
 Each value is read by itself, whatever type others in its place have: a scalar is its text
 (`schemas.events.scalars`), and a time is a moment, a time on the clock of the mapping's zone, a
 number of its unit or a text of its format. A row whose value is none of these is malformed, and
-stops no other. Rows have no numbers; `schemas.events.content_order` orders those of equal stamps.
+stops no other; a value that only orders events may be anything. Rows have no places;
+`schemas.events.event_order` orders those of equal stamps.
 """
 
 from __future__ import annotations
@@ -120,6 +121,11 @@ class RowReader:
         """Source columns that only filters look at."""
         return frozenset(self.resolved.filtered.values()) - {*self.resolved.names.values()}
 
+    @cached_property
+    def _order(self) -> str | None:
+        """Source column that only orders events."""
+        return self.resolved.mapping.order_alone
+
     def _values(self, row: Row, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         """Returns (how the times of a row came, its values).
 
@@ -131,7 +137,7 @@ class RowReader:
             value = row(name)
             if value is None and name in self.others:
                 value = row(self.others[name])
-            kind, value = scalar_or_time(value)
+            kind, value = order_value(value) if name == self._order else scalar_or_time(value)
             if name in self._times:
                 kinds.append(kind)
             elif kind != "text":
@@ -155,6 +161,18 @@ class RowReader:
             else:
                 columns[name] = pa.array(values, pa.int64()).cast(_KINDS[kind])
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
+
+
+def order_value(value: Any) -> tuple[str, Any]:
+    """Returns ("text", a scalar) of a value that orders events: None for what has none.
+
+    The texts of times are in the order of the times.
+    """
+    try:
+        kind, scalar = scalar_or_time(value)
+    except UnreadError:
+        return "text", None
+    return "text", scalar if kind == "text" else iso_of(scalar, "wall")
 
 
 def scalar_or_time(value: Any) -> tuple[str, Any]:

@@ -85,7 +85,7 @@ def report_html(
         "is_compared": False,
         "bound": _bound(manifest),
         "references": references_beside(manifest),
-        **shown.context(manifest.time_caveats),
+        **shown.context(manifest.time_caveats, manifest.guarantee.order_sentence),
         "page_parts": [(part.template, part.context) for part in parts],
         "files": files,
         "openings": openings_of([file.path for file in files]),
@@ -227,19 +227,19 @@ class _Shown:
             shown.tree_told = tree.fitness_sentence if tree.is_found else _NOT_FOUND
         return shown
 
-    def context(self, time_caveats: Iterable[str]) -> dict[str, Any]:
+    def context(self, time_caveats: Iterable[str], order_sentence: str) -> dict[str, Any]:
         """Returns what the template prints of the released graphs, variants, times and tree."""
         return {
             "has_map": self.map is not None,
             "figures": self.figures,
             "groups": self.groups,
-            "map_told": self.map_told,
+            "map_told": f"{self.map_told} {order_sentence}".rstrip(),
             "first_paths": _first_paths(self.map),
             "has_tree": self.tree is not None,
             "tree_told": self.tree_told,
             "tree_text": self.tree_text,
             "has_variants": self.variants is not None,
-            "variants_told": self.variants_told,
+            "variants_told": f"{self.variants_told} {order_sentence}".rstrip(),
             "first_variants": _first_variants(self.variants),
             "has_times": self.times is not None,
             "times_told": " ".join([self.times_told, *time_caveats]),

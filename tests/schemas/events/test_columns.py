@@ -157,15 +157,15 @@ def test_wanted_columns_come_once_and_include_those_of_the_filters():
 
 
 def test_optional_columns_come_in_canonical_order_and_others_are_dropped():
-    mapping = ColumnMapping(lifecycle="L", resource="R", individual_id="I")
-    outcome = canonicalise(
-        log(L=["start", None], R=[None, "r"], I=["i", ""], secret=["canary", "canary"]), mapping
-    )
+    mapping = ColumnMapping(lifecycle="L", resource="R", individual_id="I", order="O")
+    columns = {"L": ["start", None], "R": [None, "r"], "I": ["i", ""], "O": [7, None]}
+    outcome = canonicalise(log(**columns, secret=["canary", "canary"]), mapping)
     starts = "attribute start_timestamp"  # as the lifecycle is mapped and not filtered by
     assert outcome.events.schema.names == [*EVENT_SCHEMA.names, *OPTIONAL_TEXT, starts]
     assert outcome.column("lifecycle") == ["start", None]
     assert outcome.column("resource") == [None, "r"]
     assert outcome.column("individual_id") == ["i", None]
+    assert outcome.column("order") == ["7", None]
     assert b"canary" not in outcome.bytes
 
 
