@@ -35,8 +35,8 @@ def rows_of(profile: Profile) -> Iterator[tuple[str, str]]:
         "order",
         f"{quantity(cases.n_out_of_order, 'record')} earlier than the one before of the same case; "
         f"{quantity(cases.n_equal_stamps, 'event')} with the same time as the one before; "
-        f"{100 * cases.n_tied / max(cases.n_events, 1):.1f} % of the events have case and timestamp in "
-        f"common with an event of another activity, and {profile.rule} order them",
+        f"{100 * cases.n_tied / max(cases.n_events, 1):.1f} % of the events have case and "
+        f"timestamp in common with an event of another activity, and {profile.rule} order them",
     )
     if cases.first_day is not None:
         yield "days", f"from {cases.first_day} to {cases.last_day}{_gap(profile)}"

@@ -20,8 +20,8 @@ _UNITS = {
     "event": "any one event",
 }
 ORDERED_BY_NAME = (
-    "In each case, events with equal timestamps are ordered by name: the input does not say which of "
-    "them came first."
+    "In each case, events with equal timestamps are ordered by name: the input does not say which "
+    "of them came first."
 )
 """What a release says of an input whose records have no order."""
 # The longest number that is written without an exponent.

@@ -117,9 +117,7 @@ class _Lines:
         keys: Some keys that objects had while one was unseen.
     """
 
-    def __init__(
-        self, wanted: Sequence[str], required: Collection[str], order: str | None
-    ) -> None:
+    def __init__(self, wanted: Sequence[str], required: Collection[str], order: str | None) -> None:
         self.n_records = 0
         self.unseen = set(required)
         self.keys: dict[str, None] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.metrics import MetricsFilter
@@ -29,12 +30,17 @@ from tests.support.embedded import (
     raw,
     typed,
 )
-from tests.support.logs import trace_batch
+from tests.support.logs import read_cases, trace_batch
 from tests.support.releasing import ledger_entries, tracecloak
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.embedded.anonymize import read_rows
+from tracecloak.pipelines.embedded.elements import elements_of
 from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
+from tracecloak.schemas.events.traces import TraceBatch
 
 RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
 
@@ -231,3 +237,53 @@ def test_attributes_have_fields_of_their_types() -> None:
     assert row_type["share"] == float | None
     with pytest.raises(UsageError, match="one name in a row"):
         ReleasedRows(released_schema({"a:b": pa.string(), "a.b": pa.string()}))
+
+
+def _variants(traces: TraceBatch) -> set[tuple[str, ...]]:
+    return {tuple(name for name, _ in case) for case in read_cases(traces).values()}
+
+
+def test_an_order_column_orders_whatever_a_collection_holds() -> None:
+    """Catches an order that is lost on the way through the shuffle, or that its type decides."""
+    steps = ("Register", "Check", "Pay")
+    numbered: list[dict[str, Any]] = [
+        {"claim": f"c-{case}", "step": step, "at": "2026-03-01T09:00:00Z", "line": line}
+        for case in range(9)
+        for step, line in zip(steps, (3, "20", "2e2"), strict=True)
+    ]
+    texts = [{**row, "line": str(row["line"])} for row in numbered]
+    mapped = {**AMUN, **UNPAID, "order": "line"}
+    config = AnonymizeEventLog(**mapped)._config
+    order = ColumnMapping(**COLUMNS, order="line")
+    columns, none = raw(shuffled(texts)), np.zeros(0, np.int64)
+    resolved = order.resolve(columns.schema.names, xes_names=False)
+    ours = resolved.canonicalise(columns, np.zeros(len(texts), np.int64), none, 0)[0]
+    kinds: dict[str, tuple[list[Any], Any]] = {
+        "dicts": (shuffled(numbered), dict[str, Any]),
+        "batches": ([raw(shuffled(texts)[:9]), raw(shuffled(texts)[9:])], pa.RecordBatch),
+        "canonical": ([ours.slice(0, 5), ours.slice(5)], pa.RecordBatch),
+    }
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        for name, (elements, element_type) in kinds.items():
+            events = pipeline | f"Create {name}" >> beam.Create(elements).with_output_types(
+                element_type
+            )
+            read = events | f"Read {name}" >> _Read(config)
+            found = (
+                read
+                | f"Variants {name}" >> beam.FlatMap(_variants)
+                | f"Once {name}" >> (beam.Distinct())
+            )
+            assert_that(found, equal_to([steps]), name)
+
+
+class _Read(beam.PTransform):
+    """What comes before a method."""
+
+    def __init__(self, config: ReleaseConfig) -> None:
+        super().__init__()
+        self._config = config
+
+    def expand(self, events: Any) -> Any:
+        elements = elements_of(events, self._config)
+        return read_rows(events, elements, self._config, None)["traces"]

@@ -259,7 +259,7 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
             **dict.fromkeys(
                 ("case_id", "activity", "timestamp", "individual_id", "resource"), "x"
             ),
-            "lifecycle": "x", "start_timestamp": "x",
+            "lifecycle": "x", "start_timestamp": "x", "order": "x",
             "time_zone": "Asia/Tokyo", "timestamp_format": "%Y", "timestamp_unit": "s",
             "whole_numbers": ["n"],
         },

@@ -131,7 +131,7 @@ def test_no_events_are_no_events() -> None:
     assert in_order(batch_of([])).schema.names[-1] == attribute_column(START_TIMESTAMP)
 
 
-# --- the order column ------------------------------------------------------------------------------
+# --- the order column ----------------------------------------------------------------------
 
 
 def ordered_batch(orders: list[str | None], index: list[int] | None = None) -> pa.RecordBatch:

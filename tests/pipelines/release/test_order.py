@@ -1,0 +1,436 @@
+"""Events with equal timestamps: in the order of a column, else of their places, else of names."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fastavro
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracecloak
+from tests.support.logs import read_cases
+from tests.support.releasing import digests, fix_key, manifest
+from tests.support.releasing import tracecloak as command
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.pipelines.configuration.config import load, load_log
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.frames.doors import frame_source
+from tracecloak.pipelines.planning.plan import plan_of
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
+from tracecloak.transforms.inputs.python_rows import RowReader
+from tracecloak.transforms.sources import EventSource
+
+STEPS = ["Create order", "Approve", "Receive goods", "Pay"]
+NAMES = ["_CASE_KEY", "ACTIVITY_EN", "EVENTTIME", "_SORTING"]
+COLUMNS = dict(zip(("case_id", "activity", "timestamp"), NAMES, strict=False))
+ORDER = {**COLUMNS, "order": "_SORTING"}
+BY_NAME = "Watch out: 100 % of the first events are tied"
+
+
+def rows(n_cases: int = 60) -> list[tuple[Any, ...]]:
+    """Cases of one day each, whose steps an export numbers."""
+    return [
+        (4500000 + case, step, f"2024-02-{1 + case % 28:02}", 10 * (1 + place))
+        for case in range(n_cases)
+        for place, step in enumerate(STEPS)
+    ]
+
+
+ROWS = rows()
+SHUFFLED = random.Random(3).sample(ROWS, len(ROWS))
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    fix_key(monkeypatch)
+    Path("names.txt").write_text("\n".join(STEPS))
+    return tmp_path
+
+
+def write(path: str, records: list[tuple[Any, ...]]) -> str:
+    """Writes records into a file of the format that its name ends in."""
+    dicts = [dict(zip(NAMES, record, strict=True)) for record in records]
+    if path.endswith("csv"):
+        text = "\n".join([",".join(NAMES), *(",".join(map(str, one)) for one in records)])
+        Path(path).write_text(f"{text}\n")
+    elif path.endswith("jsonl"):
+        Path(path).write_text("".join(f"{json.dumps(one)}\n" for one in dicts))
+    elif path.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(dicts), path)
+    elif path.endswith("avro"):
+        kinds = ["long", "string", "string", "long"]
+        fields = [{"name": n, "type": k} for n, k in zip(NAMES, kinds, strict=True)]
+        with Path(path).open("wb") as stream:
+            fastavro.writer(stream, {"type": "record", "name": "r", "fields": fields}, dicts)
+    else:
+        events = "".join(
+            f"<trace><string key='concept:name' value='{case}'/><event><string key='concept:name' "
+            f"value='{step}'/><date key='time:timestamp' value='{day}T00:00:00Z'/><int "
+            f"key='_SORTING' value='{number}'/></event></trace>"
+            for case, step, day, number in records
+        )
+        Path(path).write_text(f"<log>{events}</log>")
+    return path
+
+
+def variants(source: EventSource) -> set[tuple[str, ...]]:
+    (traces,) = group_into_traces(source.events())
+    return {tuple(name for name, _ in events) for events in read_cases(traces).values()}
+
+
+def of_files(log: str, **columns: str) -> EventSource:
+    return source_of(load_log({"log": log, **columns}))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "avro", "xes"])
+def test_an_order_column_orders_the_files_of_every_format(kind: str) -> None:
+    columns = {"order": "_SORTING"} if kind == "xes" else ORDER
+    halves = [write(f"{n}.{kind}", SHUFFLED[n::2]) for n in range(2)]
+    assert variants(of_files(",".join(halves), **columns)) == {tuple(STEPS)}
+    without = {name: column for name, column in columns.items() if name != "order"}
+    assert len(variants(of_files(halves[0], **without))) > 4
+
+
+def test_an_order_column_orders_tables_and_without_it_names_do() -> None:
+    table = pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in SHUFFLED])
+    write_deltalake("table", table)
+    assert variants(of_files("delta:table", **ORDER)) == {tuple(STEPS)}
+    assert variants(of_files("delta:table", **COLUMNS)) == {tuple(sorted(STEPS))}
+
+
+def frames(records: list[tuple[Any, ...]]) -> dict[str, Any]:
+    df = pd.DataFrame(records, columns=NAMES)
+    labels = random.Random(1).sample(range(len(df)), len(df))
+    whole = pl.DataFrame(df.to_dict("list"))
+    return {
+        "pandas": df,
+        "labels that are shuffled": df.set_index(pd.Index(labels)),
+        "objects": df.astype(object),
+        "polars": whole,
+        "Arrow": whole.to_arrow(),
+        "polars, lazy": whole.lazy(),
+        "DuckDB": duckdb.from_arrow(whole.to_arrow()),
+    }
+
+
+def test_the_rows_of_a_frame_are_its_order_unless_it_is_lazy() -> None:
+    for name, frame in frames(ROWS).items():
+        is_lazy = name in ("polars, lazy", "DuckDB")
+        expected = sorted(STEPS) if is_lazy else STEPS
+        assert variants(frame_source(frame, dict(COLUMNS))) == {tuple(expected)}, name
+    for name, frame in frames(SHUFFLED).items():
+        assert variants(frame_source(frame, dict(ORDER))) == {tuple(STEPS)}, name
+
+
+def test_a_log_of_pm4py_keeps_the_order_of_its_events() -> None:
+    pm4py = pytest.importorskip("pm4py")
+    df = pd.DataFrame(ROWS, columns=["case:concept:name", "concept:name", "time:timestamp", "n"])
+    df["case:concept:name"] = df["case:concept:name"].astype(str)
+    df["time:timestamp"] = pd.to_datetime(df["time:timestamp"], utc=True)
+    assert variants(frame_source(pm4py.convert_to_event_log(df), {})) == {tuple(STEPS)}
+
+
+GRAPH = {"method": "private-dfg", "epsilon": 2, "vocabulary": STEPS, "max_trace_length": 6}
+
+
+def released(log: list[str], name: str, **columns: str) -> dict[str, str]:
+    """The digests of all that a release has."""
+    flags = [text for key, value in columns.items() for text in (f"--{key}", value)]
+    params = ("--epsilon", 2, "--vocabulary", "names.txt", "--max_trace_length", 6)
+    assert command(
+        "release", *log, "--output", name, "--release_id", "r", "--method", "private-dfg",
+        "--key_store", f"{name}/k", *params, *flags,
+    ) == 0  # fmt: skip
+    return digests(Path(name) / "run_id=r")
+
+
+def database(path: str, records: list[tuple[Any, ...]]) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE e (_CASE_KEY, ACTIVITY_EN, EVENTTIME, _SORTING)")
+        connection.executemany("INSERT INTO e VALUES (?, ?, ?, ?)", records)
+
+
+def test_shuffled_rows_with_an_order_are_the_release_of_the_original() -> None:
+    """Catches an order that what is released does not follow."""
+    made = []
+    for name, records in (("first", ROWS), ("shuffled", SHUFFLED)):
+        made.append(released(["--log", write(f"{name}.csv", records)], name, **ORDER))
+    assert made[0] == made[1]
+    made = []
+    for name, records in (("one", ROWS), ("other", SHUFFLED)):
+        database(f"{name}.db", records)
+        asked = ["--query", "SELECT * FROM e", "--database", f"sqlite:///{name}.db"]
+        made.append(released(asked, name, **ORDER))
+    assert made[0] == made[1]
+    first = tracecloak.release(frames(ROWS)["pandas"], **GRAPH, **ORDER, new_ledger=True)
+    for name, frame in frames(SHUFFLED).items():
+        assert tracecloak.release(frame, **GRAPH, **ORDER).was_released_before, name
+    # A frame whose labels are shuffled is the same frame, and a column may have another scale.
+    untouched = frames(ROWS)["labels that are shuffled"]
+    scaled = untouched.assign(_SORTING=untouched["_SORTING"] / 7 - 3)
+    again = tracecloak.release(scaled.sample(frac=1, random_state=2), **GRAPH, **ORDER)
+    assert again.folder == first.folder
+    unordered = tracecloak.release(untouched, **GRAPH, **COLUMNS)
+    assert tracecloak.release(frames(ROWS)["polars"], **GRAPH, **COLUMNS).was_released_before
+    assert not tracecloak.release(
+        frames(SHUFFLED)["polars"], **GRAPH, **COLUMNS
+    ).was_released_before
+    assert unordered.release_id != first.release_id
+
+
+def test_the_rows_of_a_query_count_only_where_they_are_said_to() -> None:
+    database("visits.db", ROWS)
+    query = "SELECT * FROM e ORDER BY _CASE_KEY, _SORTING"
+    asked = ["--query", query, "--database", "sqlite:///visits.db"]
+    counts = {}
+    for name, order in (
+        ("names", {}),
+        ("rows", {"order": "rows"}),
+        ("column", {"order": NAMES[3]}),
+    ):
+        released(asked, name, **{**COLUMNS, **order})
+        body = json.loads(Path(name, "run_id=r/dfg.json").read_text())
+        counts[name] = {(e["source"], e["target"]): e["count"] for e in body["edges"]}
+        told = [
+            text.replace("\n", " ")
+            for text in (
+                Path(name, "run_id=r/statement.md").read_text(),
+                Path(name, "run_id=r/report.html").read_text(),
+                " ".join(manifest(Path(name, "run_id=r"))["guarantee"]["not_covered"]),
+            )
+        ]
+        n_told = [text.count(ORDERED_BY_NAME) for text in told]
+        # What is not covered, and how intervals, the map and the files are to be read.
+        assert n_told == ([2, 3, 1] if name == "names" else [0, 0, 0]), name
+        assert command("verify", Path(name, "run_id=r")) == 0
+    right = ("Receive goods", "Pay")
+    assert min(counts["rows"][right], counts["column"][right]) > 40
+    assert counts["names"].get(right, 0) < 20
+    # Elsewhere a column may have that name.
+    write("log.csv", SHUFFLED)
+    text = Path("log.csv").read_text().replace("_SORTING", "rows")
+    Path("log.csv").write_text(text)
+    assert variants(of_files("log.csv", **COLUMNS, order="rows")) == {tuple(STEPS)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "frame"])
+def test_a_plan_and_a_profile_say_what_orders_tied_events(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def planned(records: list[tuple[Any, ...]], **columns: str) -> tuple[str, str]:
+        if kind == "frame":
+            plan = tracecloak.plan(pd.DataFrame(records, columns=NAMES), **GRAPH, **columns)
+        else:
+            log = {
+                "log": write("log.csv", records),
+                "release_id": "r",
+                "output": "o",
+                **GRAPH,
+                **columns,
+            }
+            plan = plan_of(load(None, log))
+        return plan.first[0], "\n".join(plan.lines)
+
+    first, whole = planned(SHUFFLED, **COLUMNS)
+    assert BY_NAME in first and "the rows of the source order them" in first
+    assert ("--order" if kind == "csv" else "with order=") in first
+    assert "240 of 240 events are tied" in whole
+    first, whole = planned(SHUFFLED, **ORDER)
+    assert "tied" not in first and "the values of column '_SORTING' order them" in whole
+    apart = [(case, step, f"{day}T{n // 10:02}:00", n) for case, step, day, n in ROWS]
+    few = apart[:192] + ROWS[192:204]  # 12 of 204 events, which are 5.9 %
+    assert "6 % of the first events" in planned(few, **COLUMNS)[0]
+    fewer = apart[:204] + ROWS[204:212]
+    first, whole = planned(fewer, **COLUMNS)
+    assert "tied" not in first and "8 of 212 events are tied" in whole
+    if kind == "csv":
+        capsys.readouterr()
+        write("log.csv", ROWS)
+        flags = [text for name, value in COLUMNS.items() for text in (f"--{name}", value)]
+        assert command("profile", "--log", "log.csv", *flags) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "100.0 % of the events have case and timestamp in common" in out
+        assert "the rows of the source order them" in out
+
+
+def test_a_plan_of_a_lazy_frame_says_that_names_decide_and_so_does_its_release() -> None:
+    lazy = frames(ROWS)["polars, lazy"]
+    plan = tracecloak.plan(lazy, **GRAPH, **COLUMNS)
+    assert BY_NAME in plan.first[0] and "the names of activities order them" in plan.first[0]
+    made = tracecloak.release(lazy, **GRAPH, **COLUMNS, new_ledger=True)
+    assert ORDERED_BY_NAME in made.manifest["guarantee"]["not_covered"]
+    ordered = tracecloak.release(lazy, **GRAPH, **ORDER)
+    assert ORDERED_BY_NAME not in ordered.statement and ORDERED_BY_NAME in made.statement
+
+
+def test_days_do_not_make_a_process_that_never_took_place() -> None:
+    steps = ["Register", "Analyse", "Close"]
+    day = pd.Timestamp("2026-01-05")
+    df = pd.DataFrame(
+        [(case, step, day) for case in range(2_000) for step in steps],
+        columns=["case_id", "activity", "timestamp"],
+    )
+    graph = tracecloak.release(
+        df, method="private-dfg", epsilon=1, vocabulary=steps, new_ledger=True
+    ).graph
+    counts = {(row.source, row.target): row for row in graph.itertuples()}
+    backwards = counts.get(("Close", "Register"))
+    assert backwards is None or (abs(backwards.count) < 100 and backwards.low <= 0)
+    assert abs(counts[("Register", "Analyse")].count - 2_000) < 100
+
+
+def test_an_evaluation_shows_a_wrong_order() -> None:
+    """Catches a comparison that puts the original into the wrong order, too."""
+    df = frames(ROWS)["pandas"]
+    keys = {**GRAPH, "epsilon": 60, **COLUMNS}
+    right = tracecloak.release(df, **keys, new_ledger=True)
+    wrong = tracecloak.release(df.sample(frac=1, random_state=5), **keys)
+    by_name = tracecloak.release(pl.from_pandas(df).lazy(), **keys)
+    errors = [
+        tracecloak.evaluate(df, made).figures["edge_relative_error"]
+        for made in (right, wrong, by_name)
+    ]
+    assert errors[0] < 0.1 and min(errors[1:]) > 0.4
+
+
+def test_a_stream_has_an_order_of_its_own() -> None:
+    from tracecloak.pipelines.stream.config import load_stream
+
+    with pytest.raises(UsageError, match="by their publishing: leave out order"):
+        load_stream(None, {
+            "release_id": "r", "epoch": "e", "input_subscription": "projects/p/subscriptions/s",
+            "epsilon": "1", "vocabulary": "names.txt", "period": "1h", "horizon": 2, "order": "n",
+            "start": "2026-01-01T00:00:00Z", "gap": "1h", "max_lifetime": "1h", "output": "out",
+        })  # fmt: skip
+
+
+# --- whatever a value is ---------------------------------------------------------------------
+
+STRANGE: list[Any] = [
+    None,
+    "",
+    "x",
+    [1],
+    {"a": 1},
+    True,
+    float("nan"),
+    float("inf"),
+    2.0**60,
+    "\u202e",
+]
+
+
+def written(values: Iterable[Any]) -> None:
+    lines = [
+        json.dumps({"case_id": "c", "activity": f"{i:02}", "timestamp": "2026-01-01", "n": value})
+        for i, value in enumerate(values)
+    ]
+    Path("log.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def order_of(source: EventSource) -> list[str]:
+    """The activities of the one case; no record of the source may be malformed."""
+    events, rejects = [], 0
+    for file in source.files:
+        for batch, rejected in source.read(file, TallyOfFile(file.rank)):
+            events.append(batch)
+            rejects += rejected.num_rows
+    assert not rejects
+    (traces,) = group_into_traces(events)
+    return [name for name, _ in read_cases(traces)["c"]]
+
+
+VALUES = st.lists(
+    st.one_of(st.sampled_from(STRANGE), st.integers(-(2**70), 2**70), st.floats(-9, 9),
+              st.text("5 .é", max_size=3)),
+    min_size=1, max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(VALUES, st.data())
+def test_no_value_of_an_order_makes_a_record_malformed_or_moves_another(
+    values: list[Any], data: st.DataObject
+) -> None:
+    """Catches a value that is told by the type of its column, in files, frames and rows."""
+    mapping = ColumnMapping(order="n")
+
+    def orders(given: list[tuple[int, Any]]) -> list[list[str]]:
+        fields = [
+            {"case_id": "c", "activity": f"{i:02}", "timestamp": "2026-01-01", "n": value}
+            for i, value in given
+        ]
+        reader = RowReader.of_unknown_names(mapping)
+        events, reasons = reader.read([row.get for row in fields], TallyOfFile(0))
+        assert not reasons
+        (traces,) = group_into_traces([events])
+        frame = pd.DataFrame(fields).astype(object)
+        lines = "".join(json.dumps(row) + "\n" for row in fields)
+        Path("log.jsonl").write_text(lines)
+        return [
+            [name for name, _ in read_cases(traces)["c"]],
+            order_of(frame_source(frame, {"order": "n"})),
+            order_of(of_files("log.jsonl", order="n")),
+        ]
+
+    placed = list(enumerate(values))
+    whole = orders(placed)
+    gone = data.draw(st.integers(0, len(values) - 1))
+    if len(values) > 1:
+        for all_of_it, fewer in zip(whole, orders(placed[:gone] + placed[gone + 1 :]), strict=True):
+            assert fewer == [name for name in all_of_it if name != f"{gone:02}"]
+
+
+def test_times_are_an_order_by_their_instants() -> None:
+    begin = datetime(2026, 1, 1, 8, tzinfo=UTC)
+    at = [begin + timedelta(milliseconds=ms) for ms in (1500, 1000, 0, 1001)]
+    expected = ["02", "01", "03", "00"]
+    table = pa.table({
+        "case_id": ["c"] * 4, "activity": ["00", "01", "02", "03"],
+        "timestamp": ["2026-01-01"] * 4, "n": pa.array(at, pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    kinds = {
+        "us": table, "ns": table.to_pandas().astype({"n": "datetime64[ns, UTC]"}),
+        "objects": table.to_pandas().astype(object),
+        "times of the day": table.set_column(3, "n", pa.array([t.time() for t in at])),
+        "durations": table.set_column(3, "n", pa.array([t - begin for t in at])),
+    }  # fmt: skip
+    for name, frame in kinds.items():
+        assert order_of(frame_source(frame, {"order": "n"})) == expected, name
+    pq.write_table(table, "log.parquet")
+    assert order_of(of_files("log.parquet", order="n")) == expected
+    reader = RowReader.of_unknown_names(ColumnMapping(order="n"))
+    events, _ = reader.read([row.get for row in table.to_pylist()], TallyOfFile(0))
+    (traces,) = group_into_traces([events])
+    assert [name for name, _ in read_cases(traces)["c"]] == expected
+
+
+def test_a_value_that_cannot_be_read_is_malformed_where_the_column_has_another_part() -> None:
+    written([[1], 2])
+    source = of_files("log.jsonl", order="n", resource="n")
+    (file,) = source.files
+    ((events, rejects),) = source.read(file)
+    assert (events.num_rows, rejects.num_rows) == (1, 1)
+    assert order_of(replace(source, mapping=replace(source.mapping, resource=None),
+                            format=replace(source.format, order="n"))) == ["01", "00"]  # fmt: skip
