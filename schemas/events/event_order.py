@@ -59,7 +59,7 @@ def rows_in_order(case: np.ndarray, columns: Mapping[str, pa.Array]) -> np.ndarr
     rows = np.argsort(case, kind="stable")
     is_ordered, is_equal = _compared(keys, rows)
     if not is_ordered:  # sources in document order arrive ordered
-        rows = np.lexsort(keys[::-1])
+        rows = rows[np.lexsort([key[rows] for key in keys[::-1]])]
         _, is_equal = _compared(keys, rows)
     if is_equal.any():
         places = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))

@@ -92,7 +92,7 @@ def test_a_log_gets_every_measure_in_its_range_beside_two_lines(
 
 def test_every_judge_has_equal_stamps_of_a_table_in_the_order_of_a_release(place: Path) -> None:
     csv_log(place / "ties.csv", [("c", name, "2026-01-01T08:00") for name in "CAB"])
-    source = replace(source_of(load_log({"log": str(place / "ties.csv")})), by_content=True)
+    source = replace(source_of(load_log({"log": str(place / "ties.csv")})), is_unordered=True)
     judges = (
         evaluate._traces,
         lambda log: linkage_logs.read_original(log, {}),

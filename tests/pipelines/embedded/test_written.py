@@ -18,6 +18,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from tests.support.embedded import AMUN, COLUMNS, GRAPH, claims, paid
 from tests.support.releasing import digests, fix_key, ledger_entries, manifest, tracecloak
 from tracecloak import ReadEventLog, WriteRelease, verify
+from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
 
 KEYS = {**GRAPH, "epsilon": 2}
 
@@ -58,20 +59,26 @@ def test_rows_are_written_as_the_command_writes_their_file(
         "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
         "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
         "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
-        "--runner", "FnApiRunner",
+        "--runner", "FnApiRunner", "--order", "at",
         *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
     ]  # fmt: skip
     assert tracecloak("release", *flags) == 0
     command = tmp_path / "other" / "run_id=r"
-    assert written(tmp_path, rows) == digests(command)
+    keys = {**KEYS, "order": "at"}
+    assert written(tmp_path, rows, keys) == digests(command)
     assert actions(tmp_path) == ["reserve", "draw", "commit"]
     found, expected = (manifest(one) for one in (tmp_path / "out" / "run_id=r", command))
     assert found == expected
     assert verify(str(tmp_path / "out" / "run_id=r")).holds
-    assert written(tmp_path, rows[::-1]) == digests(command)  # it is there: nothing is paid
+    assert written(tmp_path, rows[::-1], keys) == digests(command)  # it is there: nothing is paid
     with pytest.raises(Exception, match="was made of other rows than these; choose another rel"):
-        written(tmp_path, [{**row, "step": "Pay"} for row in rows])
+        written(tmp_path, [{**row, "step": "Pay"} for row in rows], keys)
     assert actions(tmp_path) == ["reserve", "draw", "commit"]
+    # Rows have no order of their own, and the release says what orders them.
+    unordered = tmp_path / "unordered"
+    written(unordered, rows)
+    guarantee = manifest(unordered / "out" / "run_id=r")["guarantee"]
+    assert set(guarantee["not_covered"]) - {*found["guarantee"]["not_covered"]} == {ORDERED_BY_NAME}
 
 
 def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
@@ -88,16 +95,16 @@ def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
         "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
         "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
         "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
-        "--rename", json.dumps(rename), "--drop_duplicates",
+        "--rename", json.dumps(rename), "--drop_duplicates", "--order", "at",
         *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
     ]  # fmt: skip
     assert tracecloak("release", *flags) == 0
-    keys = {**KEYS, "rename": rename, "drop_duplicates": True}
+    keys = {**KEYS, "rename": rename, "drop_duplicates": True, "order": "at"}
     expected = digests(tmp_path / "other" / "run_id=r")
     assert written(tmp_path, rows, keys) == expected
     out = tmp_path / "read"
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        events = pipeline | ReadEventLog(str(tmp_path / "claims.csv"), **COLUMNS)
+        events = pipeline | ReadEventLog(str(tmp_path / "claims.csv"), **COLUMNS, order="at")
         _ = events | WriteRelease(**keys, **paid(out, output=str(out / "out")))
     assert digests(out / "out" / "run_id=r") == expected
 

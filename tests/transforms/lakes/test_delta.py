@@ -74,7 +74,7 @@ def test_rows_of_a_deletion_vector_are_not_read_and_the_others_keep_their_number
     read = source(f"delta:{table}", resource="ward")
     assert events_of(read) == pairs(rows_without(rows, deleted))
     assert {ward for *_, ward in events_of(read, "resource")} <= {"A/B %20"}
-    numbered = replace(read, by_content=False)
+    numbered = replace(read, is_unordered=False)
     index = [
         row for batch, _ in numbered.read(read.files[0]) for row in batch["event_index"].to_pylist()
     ]
@@ -279,7 +279,7 @@ def test_equal_stamps_of_a_table_are_in_no_order_of_its_files(tmp_path: Path) ->
             pa.table({"case_id": ["c"], "activity": [name], "timestamp": ["2026-01-01"]}),
         )
     read = source(f"delta:{tmp_path / 't'}")
-    assert read.by_content
+    assert read.is_unordered and read.is_by_name
     numbers = [e.column("event_index").to_pylist() for f in read.files for e, _ in read.read(f)]
     assert numbers == [[0], [0], [0]]
 
