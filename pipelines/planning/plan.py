@@ -192,7 +192,7 @@ def _details(
         ],
         explained=[*method.explain(params), *method.time_caveats(params)],
         costs=[*costs, *_foretold(config, source)] if costs else [],
-        guarantee=config.guarantee,
+        guarantee=config.guarantee.with_order_note(source.is_by_name),
         judged=judged,
         figures=figures,
         windows=windows,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
@@ -12,7 +11,6 @@ from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Concern, Run
 from tracecloak.pipelines.runners.names import is_durable
-from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -34,16 +32,13 @@ def manifest_of(
         is_by_name: Whether events with equal timestamps are ordered by name.
     """
     method, params = method_named(config.method), config.method_params
-    guarantee = config.guarantee
-    if is_by_name:
-        guarantee = replace(guarantee, not_covered=(*guarantee.not_covered, ORDERED_BY_NAME))
     resolved = params.resolved()
     manifest = ReleaseManifest(
         release_id=begun.release_id,
         method=method.name,
         method_version=method.version,
         params=resolved,
-        guarantee=guarantee,
+        guarantee=config.guarantee.with_order_note(is_by_name),
         operations=method.operations,
         spends=tuple(part.to_json() for part in method.spends(params)),
         config_digest=without_filters(config).digest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -79,6 +79,12 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    def with_order_note(self, is_by_name: bool) -> Guarantee:
+        """Returns the promise; where names order events with equal timestamps, it says so."""
+        if not is_by_name:
+            return self
+        return replace(self, not_covered=(*self.not_covered, ORDERED_BY_NAME))
 
     @property
     def order_sentence(self) -> str:

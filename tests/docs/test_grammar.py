@@ -185,7 +185,10 @@ def test_an_old_word_is_seen(text: str) -> None:
         ("compare --log a --epsilon 1 --output b.md", "--epsilon is --epsilons now"),
         ("attack c.yaml --report r.json", "attack [CONFIG] is tracecloak attack config [CONFIG]"),
         ("attack --report r.json", "attack [CONFIG] is tracecloak attack config [CONFIG]"),
-        ("attack checks --report r.json", "checks is gone: ways round a budget are tried by the tests"),
+        (
+            "attack checks --report r.json",
+            "checks is gone: ways round a budget are tried by the tests",
+        ),
         ("attack --linkage --original a", "attack --linkage is tracecloak attack linkage now"),
         ("experiment amun a.csv --output b", "are given with --log now, separated by commas"),
         ("ledger new", "ledger new is tracecloak ledger begin now"),

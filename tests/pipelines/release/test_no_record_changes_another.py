@@ -53,6 +53,7 @@ def released(folder: Path, files: dict[str, bytes], method: str, runner: str) ->
         "activity": "concept:name" if of_case else "activity",
         "timestamp": "time:timestamp" if of_case else "stamp",
         "individual_id": f"{of_case}who",
+        "order": "kind",
     }
     params = {**METHODS[method], "max_cases_per_individual": 2}
     body = {

@@ -224,6 +224,11 @@ def test_the_rows_of_a_query_count_only_where_they_are_said_to() -> None:
         # What is not covered, and how intervals, the map and the files are to be read.
         assert n_told == ([2, 3, 1] if name == "names" else [0, 0, 0]), name
         assert command("verify", Path(name, "run_id=r")) == 0
+    keys = {"query": query, "database": "sqlite:///visits.db", "output": "o", "release_id": "r"}
+    for order, is_by_name in ((None, True), ("rows", False), ("_SORTING", False)):
+        columns = COLUMNS if order is None else {**COLUMNS, "order": order}
+        plan = plan_of(load(None, {**keys, **GRAPH, **columns}))
+        assert (ORDERED_BY_NAME in "\n".join(plan.lines)) == is_by_name
     right = ("Receive goods", "Pay")
     assert min(counts["rows"][right], counts["column"][right]) > 40
     assert counts["names"].get(right, 0) < 20
