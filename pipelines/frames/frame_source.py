@@ -117,7 +117,7 @@ class FrameSource(EventSource):
         return self._events[self.mapping]
 
     def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
-        columns, fractional, unread = self.frame.columns(self._resolved.wanted, n_rows)
+        columns, unread = self.frame.columns(self._resolved.wanted, n_rows)
         tally = TallyOfFile(0)
         events, rejects = self._resolved.canonicalise(
             columns.filter(pa.array(~unread)) if unread.any() else columns,
@@ -125,7 +125,6 @@ class FrameSource(EventSource):
             np.flatnonzero(unread),
             0,
             tally,
-            fractional={name: values[~unread] for name, values in fractional.items()},
             malformed_as=NO_SCALAR,
         )
         return in_content_order([events]), rejects, tally.result()
