@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 
 from tracecloak.examination.profile.columns import ColumnFacts
@@ -10,10 +11,16 @@ from tracecloak.examination.profile.suggestions import as_yaml
 from tracecloak.pipelines.screen.results import quantity
 
 _SHOWN = 10
+_MAX_CHARACTERS = 80
 
 
-def rows_of(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yields rows: of what, and the text."""
+def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
+    """Yields rows: of what, and the text.
+
+    Args:
+        profile: The profile.
+        names_ids: Whether ids of cases and individuals are shown, as on a terminal.
+    """
     cases, tally = profile.cases, profile.tally
     read = "all" if profile.is_whole else "the first"
     yield (
@@ -30,6 +37,14 @@ def rows_of(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "spelling", f"{other!r} ({profile.activities[other]:,} times) is like {name!r}"
     for first, second in profile.misspellings[:_SHOWN]:
         yield "one letter", f"{first!r} and {second!r} differ in one letter: are they one?"
+    for what, near in profile.near_ids.items():
+        if near:
+            text = (
+                f"{quantity(len(near), what)} like another one but for case, blanks or Unicode form"
+            )
+            yield "ids", text if names_ids else f"{text}; a terminal shows which"
+        for other, one in list(near.items())[: _SHOWN if names_ids else 0]:
+            yield "ids", f"{_id(other, one)} is like {_id(one, other)}: are they one?"
     yield "duplicates", _duplicates(profile)
     yield (
         "order",
@@ -63,6 +78,12 @@ def _column(one: ColumnFacts) -> str:
         "starts and completions" if one.has_transitions else "",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _id(text: str, other: str) -> str:
+    """Returns an id for people; by numbers of characters if it looks like the other one."""
+    alike = unicodedata.normalize("NFC", text) == unicodedata.normalize("NFC", other)
+    return (ascii if alike else repr)(text[:_MAX_CHARACTERS])
 
 
 def _duplicates(profile: Profile) -> str:

@@ -82,6 +82,12 @@ class SourceColumn:
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
     @property
+    def _is_text(self) -> bool:
+        kind = self._kind
+        views = pa.types.is_string_view(kind)
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or views
+
+    @property
     def is_of_numbers(self) -> bool:
         """Whether all of its values are numbers."""
         kind = self._kind
@@ -116,11 +122,11 @@ class SourceColumn:
         """bool[n]: where nothing is written; empty text is nothing, too."""
         if parts := self._parts:
             return np.logical_and.reduce([part.is_empty() for part in parts])
+        if self._is_text:
+            return np.asarray(pc.is_null(self.text()))
         values = self.values
         if pa.types.is_dictionary(values.type):
             values = values.dictionary.take(values.indices)
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            values = pc.if_else(pc.equal(values, ""), None, values)
         return np.asarray(pc.is_null(values, nan_is_null=True))
 
     def text(self, of_attribute: bool = False) -> pa.Array:
@@ -138,9 +144,7 @@ class SourceColumn:
             return _iso_texts(self.values)
         kind = self._kind
         if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
+            self._is_text
             or self.is_of_numbers
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
