@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 from tracecloak.examination.profile.columns import ColumnFacts
@@ -11,7 +10,7 @@ from tracecloak.examination.profile.suggestions import as_yaml
 from tracecloak.pipelines.screen.results import quantity
 
 _SHOWN = 10
-_MAX_CHARACTERS = 80
+_LONGEST = 80
 
 
 def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
@@ -44,7 +43,8 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
             )
             yield "ids", text if names_ids else f"{text}; a terminal shows which"
         for other, one in list(near.items())[: _SHOWN if names_ids else 0]:
-            yield "ids", f"{_id(other, one)} is like {_id(one, other)}: are they one?"
+            # In ASCII, as two forms of a letter look alike.
+            yield "ids", f"{other[:_LONGEST]!a} is like {one[:_LONGEST]!a}: are they one?"
     yield "duplicates", _duplicates(profile)
     yield (
         "order",
@@ -78,12 +78,6 @@ def _column(one: ColumnFacts) -> str:
         "starts and completions" if one.has_transitions else "",
     ]
     return "; ".join(part for part in parts if part)
-
-
-def _id(text: str, other: str) -> str:
-    """Returns an id for people; by numbers of characters if it looks like the other one."""
-    alike = unicodedata.normalize("NFC", text) == unicodedata.normalize("NFC", other)
-    return (ascii if alike else repr)(text[:_MAX_CHARACTERS])
 
 
 def _duplicates(profile: Profile) -> str:

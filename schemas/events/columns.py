@@ -249,7 +249,7 @@ class ColumnMapping:
             raise InputSchemaError(str(error)) from None
         if row_filter.bounds:
             return passed
-        return passed | mask_of(row_filter, column.text(of_attribute=True), by_text=True)
+        return passed | mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
 
     def resolve(self, declared: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.

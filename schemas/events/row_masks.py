@@ -26,32 +26,27 @@ _TESTS: dict[str, Callable[..., pa.Array]] = {
 }
 
 
-def mask_of(
-    row_filter: RowFilter, values: pa.Array, time_zone: str = "UTC", by_text: bool = False
-) -> np.ndarray:
+def mask_of(row_filter: RowFilter, values: pa.Array, time_zone: str = "UTC") -> np.ndarray:
     """Returns bool[n]: which of the text values pass; a missing value does not.
 
     Args:
         row_filter: The filter.
         values: string[n].
         time_zone: IANA zone of times without an offset.
-        by_text: Whether nothing is compared by value, as `mask_of_times` does that.
     """
     encoded = values.dictionary_encode()
     distinct, clock = encoded.dictionary, WallClock(time_zone)
     if row_filter.equals is not None:
-        wanted = pa.array(row_filter.texts, pa.string())
+        texts, wanted = distinct, pa.array(row_filter.texts, pa.string())
         if row_filter.column in _LIFECYCLE:
             # XES writes `complete`, many logs `COMPLETE`; nobody means to tell them apart.
-            is_in = pc.is_in(pc.utf8_lower(distinct), value_set=pc.utf8_lower(wanted))
-        else:
-            is_in = pc.is_in(distinct, value_set=wanted)
-        each = np.array(is_in, bool)
+            texts, wanted = pc.utf8_lower(texts), pc.utf8_lower(wanted)
+        each = np.array(pc.is_in(texts, value_set=wanted), bool)
         numbers, times = _values(row_filter, time_zone)
-        if numbers and not by_text:
+        if numbers:
             equal = set(numbers.values())
             each |= np.array([_number(value) in equal for value in distinct.to_pylist()], bool)
-        if times and not by_text:
+        if times:
             known = pa.array(list(times.values()), pa.int64())
             each |= np.asarray(pc.is_in(from_iso(distinct, clock), value_set=known))
     elif row_filter.begins_with is not None:

@@ -51,9 +51,7 @@ def column_of_kinds(kinds: Sequence[str], values: Sequence[Any]) -> pa.Array:
     columns: dict[str, pa.Array] = {}
     for kind in dict.fromkeys(kinds):
         of_kind = [v if k == kind else None for k, v in zip(kinds, values, strict=True)]
-        is_time = kind in ("instant", "local")
-        column = pa.array(of_kind, pa.int64() if is_time else _KINDS[kind])
-        columns[kind] = column.cast(_KINDS[kind])
+        columns[kind] = pa.array(of_kind, _KINDS[kind])
     if columns.keys() <= {"text"}:
         return columns.get("text", pa.array([], pa.string()))
     return pa.StructArray.from_arrays(list(columns.values()), list(columns))
@@ -80,6 +78,12 @@ class SourceColumn:
     def _kind(self) -> pa.DataType:
         kind = self.values.type
         return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    @property
+    def _decoded(self) -> pa.Array:
+        values = self.values
+        is_encoded = pa.types.is_dictionary(values.type)
+        return values.dictionary.take(values.indices) if is_encoded else values
 
     @property
     def _is_text(self) -> bool:
@@ -124,10 +128,7 @@ class SourceColumn:
             return np.logical_and.reduce([part.is_empty() for part in parts])
         if self._is_text:
             return np.asarray(pc.is_null(self.text()))
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
-        return np.asarray(pc.is_null(values, nan_is_null=True))
+        return np.asarray(pc.is_null(self._decoded, nan_is_null=True))
 
     def text(self, of_attribute: bool = False) -> pa.Array:
         """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
@@ -141,7 +142,7 @@ class SourceColumn:
         if parts := self._parts:
             return pc.coalesce(*(part.text(of_attribute=True) for part in parts))
         if of_attribute and self.is_of_times:
-            return _iso_texts(self.values)
+            return self._iso_texts()
         kind = self._kind
         if not (
             self._is_text
@@ -160,6 +161,13 @@ class SourceColumn:
             text = without_point_zero(text)
         empty = pc.equal(text, "")
         return pc.if_else(empty, None, text) if pc.any(empty).as_py() else text
+
+    def _iso_texts(self) -> pa.Array:
+        """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
+        is_instant = pa.types.is_timestamp(self._kind) and self._kind.tz is not None
+        stamps = self.times(WallClock("UTC"), None, None)
+        text = stamps.cast(pa.timestamp("us", "UTC" if is_instant else None)).cast(pa.string())
+        return pc.replace_substring(pc.replace_substring(text, " ", "T"), ".000000", "")
 
     def times(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
         """int64[n]: microseconds since 1970 UTC; null for what is no time of years 1 to 9999.
@@ -183,9 +191,7 @@ class SourceColumn:
             of_times = [p for p in parts if unit is not None or not p.is_of_numbers]
             none = pa.nulls(len(self.values), pa.int64())
             return pc.coalesce(none, *(part._stamps(clock, layout, unit) for part in of_times))
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
+        values = self._decoded
         kind = values.type
         if pa.types.is_timestamp(kind):
             local = floor_to_us(values)
@@ -213,16 +219,3 @@ class SourceColumn:
             numbers = from_number_text(text, UNITS_US[unit])
             return pc.coalesce(numbers, from_iso(text, clock)) if numbers.null_count else numbers
         return from_iso(text, clock)
-
-
-def _iso_texts(values: pa.Array) -> pa.Array:
-    """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
-    if pa.types.is_dictionary(values.type):
-        return _iso_texts(values.dictionary).take(values.indices)
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("ms"))
-    us = floor_to_us(values)
-    inside = pc.and_(pc.greater_equal(us, MIN_TIME_US), pc.less_equal(us, MAX_TIME_US))
-    kind = pa.timestamp("us", None if values.type.tz is None else "UTC")
-    text = pc.if_else(inside, us, None).cast(kind).cast(pa.string())
-    return pc.replace_substring(pc.replace_substring(text, " ", "T"), ".000000", "")
