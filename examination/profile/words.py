@@ -42,9 +42,9 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
                 f"{quantity(len(near), what)} like another one but for case, blanks or Unicode form"
             )
             yield "ids", text if names_ids else f"{text}; a terminal shows which"
-        for other, one in list(near.items())[: _SHOWN if names_ids else 0]:
+        for other, like in list(near.items())[: _SHOWN if names_ids else 0]:
             # In ASCII, as two forms of a letter look alike.
-            yield "ids", f"{other[:_LONGEST]!a} is like {one[:_LONGEST]!a}: are they one?"
+            yield "ids", f"{other[:_LONGEST]!a} is like {like[:_LONGEST]!a}: are they one?"
     yield "duplicates", _duplicates(profile)
     yield (
         "order",
