@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,7 +63,11 @@ def run(given: Given) -> int:
     body = result.to_json()
     write_private(path, (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode())
     pasted = lines_to_paste(result)
-    rows = [*rows_of(result), ("not private", WARNING), ("all of it", str(path))]
+    rows = [
+        *rows_of(result, sys.stdout.isatty()),
+        ("not private", WARNING),
+        ("all of it", str(path)),
+    ]
     below = ["", "To paste into a configuration:", "", *pasted] if pasted else []
     show(Result(rows, {**body, "file": str(path)}, below=below), given.form)
     return 0

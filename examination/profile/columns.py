@@ -84,12 +84,10 @@ class ColumnFacts:
         is_empty = column.is_empty()
         self.n += len(values)
         self.n_empty += int(is_empty.sum())
-        read = self._add_times(column, times, mapping)
+        self._add_times(column, times, mapping)
         try:
             text = column.text(of_attribute=True)
         except InputSchemaError:
-            if read is not None:
-                _add(self._values, np.asarray(read.drop_null()))
             return
         is_there = np.asarray(pc.is_valid(text))
         text = text.drop_null().cast(pa.string())
@@ -106,19 +104,16 @@ class ColumnFacts:
             _add(self._cases, of)
             _add(self._of_cases, (of * np.uint64(0x9E3779B97F4A7C15)) ^ hashes)
 
-    def _add_times(
-        self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping
-    ) -> pa.Array | None:
+    def _add_times(self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping) -> None:
         clock = WallClock(mapping.time_zone)
         try:
             # Numbers are times in the columns of times alone: ids are numbers, too.
             times = column.times(clock, mapping.timestamp_format, None)
         except InputSchemaError:
-            return None
+            return
         self.n_times += len(times) - times.null_count
         self.n_before += pc.sum(pc.less_equal(times, events)).as_py() or 0
         self.n_after += pc.sum(pc.greater_equal(times, events)).as_py() or 0
-        return times
 
     @property
     def n_distinct(self) -> int | None:

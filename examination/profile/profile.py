@@ -22,13 +22,14 @@ from tracecloak.examination.profile.suggestions import (
     suggestions_of,
 )
 from tracecloak.pipelines.planning.finding_words import finding_lines
-from tracecloak.schemas.events.events import ACTIVITY
-from tracecloak.schemas.events.near_equal import misspellings, spellings
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
+from tracecloak.schemas.events.near_equal import misspellings, spellings, without_form
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.transforms.sources import EventSource
 
+_IDS = {CASE_ID: "case id", INDIVIDUAL_ID: "individual"}
 WARNING = "computed on the unprotected log: for the operator, not for publication"
 
 
@@ -44,6 +45,8 @@ class Profile:
         activities: How often each activity occurs.
         spellings: Names of activities that are another spelling of a more frequent one.
         misspellings: Pairs of names that differ in one letter.
+        near_ids: By what they identify, ids that differ from a more frequent one in case, blanks
+            and forms of letters alone, with that one. They are the log's own and go to a terminal.
         cases: What its cases are like.
         rule: What orders events of a case with equal timestamps.
         suggestions: Keys of a configuration that it suggests.
@@ -56,6 +59,7 @@ class Profile:
     activities: dict[str, int]
     spellings: dict[str, str]
     misspellings: list[tuple[str, str]]
+    near_ids: dict[str, dict[str, str]]
     cases: CaseFacts
     rule: str
     suggestions: list[Suggestion]
@@ -71,6 +75,7 @@ class Profile:
             "activities": self.activities,
             "spellings": self.spellings,
             "misspellings": self.misspellings,
+            "near_ids": {what: len(near) for what, near in self.near_ids.items()},
             "cases": self.cases.to_json(),
             "tied_events_are_ordered_by": self.rule,
             "suggestions": [
@@ -98,10 +103,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
     events, tally, is_whole = _events(read, max_records)
     batches = group_into_traces(events)
     traces = batches[0] if batches else TraceBatch.from_events([])
-    counts: Counter[str] = Counter()
-    for batch in events:
-        counted = pc.value_counts(batch.column(ACTIVITY).cast(pa.string()))
-        counts.update({one["values"]: one["counts"] for one in counted.to_pylist()})
+    counts = _counts(events, ACTIVITY)
     other = spellings(counts)
     cases = facts_of(events, traces, source.mapping.time_zone)
     return Profile(
@@ -112,10 +114,21 @@ def profile(source: EventSource, max_records: int) -> Profile:
         dict(counts.most_common()),
         other,
         misspellings([name for name in counts if name not in other]),
+        {what: spellings(_counts(events, ids), without_form) for ids, what in _IDS.items()},
         cases,
         source.rule,
         [*of_formats(formats), *suggestions_of(columns, cases, other, names)],
     )
+
+
+def _counts(events: list[pa.RecordBatch], column: str) -> Counter[str]:
+    """Returns how often each text of a column occurs; of one that is not there, nothing."""
+    counts: Counter[str] = Counter()
+    for batch in events:
+        if column in batch.schema.names:
+            counted = pc.value_counts(batch.column(column).cast(pa.string()).drop_null())
+            counts.update({one["values"]: one["counts"] for one in counted.to_pylist()})
+    return counts
 
 
 def _columns(

@@ -10,10 +10,16 @@ from tracecloak.examination.profile.suggestions import as_yaml
 from tracecloak.pipelines.screen.results import quantity
 
 _SHOWN = 10
+_LONGEST = 80
 
 
-def rows_of(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yields rows: of what, and the text."""
+def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
+    """Yields rows: of what, and the text.
+
+    Args:
+        profile: The profile.
+        names_ids: Whether ids of cases and individuals are shown, as on a terminal.
+    """
     cases, tally = profile.cases, profile.tally
     read = "all" if profile.is_whole else "the first"
     yield (
@@ -30,6 +36,15 @@ def rows_of(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "spelling", f"{other!r} ({profile.activities[other]:,} times) is like {name!r}"
     for first, second in profile.misspellings[:_SHOWN]:
         yield "one letter", f"{first!r} and {second!r} differ in one letter: are they one?"
+    for what, near in profile.near_ids.items():
+        if near:
+            text = (
+                f"{quantity(len(near), what)} like another one but for case, blanks or Unicode form"
+            )
+            yield "ids", text if names_ids else f"{text}; a terminal shows which"
+        for other, like in list(near.items())[: _SHOWN if names_ids else 0]:
+            # In ASCII, as two forms of a letter look alike.
+            yield "ids", f"{other[:_LONGEST]!a} is like {like[:_LONGEST]!a}: are they one?"
     yield "duplicates", _duplicates(profile)
     yield (
         "order",

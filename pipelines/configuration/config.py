@@ -45,6 +45,20 @@ def _listed(value: Any) -> Any:
     return value
 
 
+def _literals(value: Any) -> Any:
+    if isinstance(value, str):
+        # A comma within quotes is part of the value.
+        parts = re.findall(r"""\s*(?:'[^']*'|"[^"]*")\s*(?=,|$)|[^,]+""", value)
+        return [part.strip() for part in parts if part.strip()]
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _literal(value: Any) -> Any:
+    from tracecloak.schemas.events.scalars import text_of
+
+    return text_of(value) if isinstance(value, int | float) else _written(value)
+
+
 def _mapped(value: Any) -> Any:
     return given_value("rename", value, SourceConfig.model_fields["rename"])
 
@@ -139,11 +153,9 @@ class Columns(_Section):
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 # YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
-_Bound = Annotated[
-    str,
-    pydantic.BeforeValidator(_written),
-    pydantic.WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
-]
+_TEXT_OR_NUMBER = pydantic.WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
+_Bound = Annotated[str, pydantic.BeforeValidator(_written), _TEXT_OR_NUMBER]
+_Literal = Annotated[str, pydantic.BeforeValidator(_literal), _TEXT_OR_NUMBER]
 
 
 class Where(_Section):
@@ -152,8 +164,9 @@ class Where(_Section):
     column: str
     """A canonical name (activity, lifecycle, …) or a column of the source; also one that folders
     such as day=2026-11-01 give."""
-    equals: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """The values that pass; a number is written as 5 or 1.5, without zeros at its end."""
+    equals: Annotated[tuple[_Literal, ...], pydantic.BeforeValidator(_literals)] | None = None
+    """The values that pass. 5 and 1.5 are compared as numbers and 2026-11-01T13:00Z as a time; all
+    else, such as 05 or 5.0, and what is in quotes, such as '5', is compared by its text."""
     begins_with: str | None = None
     """The prefix that passes."""
     at_least: _Bound | None = None
@@ -764,7 +777,7 @@ def json_schema() -> dict[str, Any]:
             "anyOf": [schema["properties"][name], {"type": "string"}],
             "description": schema["properties"][name].get("description", ""),
         }
-    equals = definitions["Where"]["properties"]
-    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    equals = definitions["Where"]["properties"]["equals"]
+    equals["anyOf"] += [{"type": "string"}, {"type": "number"}]
     schema["allOf"] = branches
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -65,7 +65,9 @@ def source_of(
         files = [file for file in files if absolute(file.path) not in left_out]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
-    source_format = replace(source_format, goes_on=is_rigorous, order=mapping.order_alone)
+    # What only looks at a log reads it as a release with a true epsilon does.
+    goes_on = is_rigorous or not may_be_none
+    source_format = replace(source_format, goes_on=goes_on, order=mapping.order_alone)
     is_query = isinstance(config, ReleaseConfig) and config.query is not None
     every_file = EventSource(
         tuple(files),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
-from tracecloak.transforms.inputs.python_rows import UnreadError, iso_of, scalar_or_time
+from tracecloak.transforms.inputs.python_rows import EPOCH, UnreadError, kind_and_value
 
 TIME = "time"
 """Attribute of a message with the time of its event, where that came as a time."""
@@ -52,24 +52,31 @@ class ToMessage:
         attributes: dict[str, str] = {}
         for name in self.names:
             try:
-                kind, value = scalar_or_time(value_of(name))
+                kind, value = kind_and_value(value_of(name))
             except UnreadError:
                 body[name] = _NO_SCALAR
                 continue
-            if kind == "text":
-                body[name] = _of_json(value)
-            elif name == self.time:
-                attributes[TIME] = iso_of(value, kind) or ""
+            read = _of_json(kind, value)
+            if kind in ("instant", "local") and name == self.time:
+                attributes[TIME] = read or ""
             else:
-                body[name] = _NO_SCALAR
+                body[name] = read
         return RowMessage(json.dumps(body).encode(), attributes)
 
 
-def _of_json(value: Any) -> Any:
-    """Returns a scalar as JSON has it; what is not a number is null."""
-    if isinstance(value, str | bool | int | None):
+def _of_json(kind: str, value: Any) -> Any:
+    """Returns a value of `column_of_kinds` as JSON has it; what is no number is null.
+
+    A time is its ISO 8601, or null out of the years 1 to 9999.
+    """
+    if kind == "text":
         return value
-    if isinstance(value, Decimal) and value == int(value):
+    if kind in ("instant", "local"):
+        try:
+            text = (EPOCH + datetime.timedelta(microseconds=value)).isoformat()
+        except OverflowError:
+            return None
+        return f"{text}Z" if kind == "instant" else text
+    if kind == "number" and "." not in value:
         return int(value)
-    number = float(value)
-    return number if math.isfinite(number) else None
+    return float(value) if math.isfinite(float(value)) else None

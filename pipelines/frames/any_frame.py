@@ -6,7 +6,7 @@ A frame is what narwhals takes: of pandas, polars, Arrow, DuckDB and others; or 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.inputs.python_rows import (
-    UnreadError,
-    iso_of,
-    order_value,
-    scalar_or_time,
-    texts_of_values,
-)
+from tracecloak.transforms.inputs.python_rows import column_of_objects
 
 
 @dataclass(frozen=True)
@@ -73,11 +67,11 @@ class AnyFrame:
 
     def columns(
         self, names: Sequence[str], n_rows: int | None = None, order: str | None = None
-    ) -> tuple[pa.RecordBatch, dict[str, np.ndarray], np.ndarray]:
-        """Returns some of its columns, and which of their values are fractions, where that is told.
+    ) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Returns some of its columns, and which rows have a value that cannot be read.
 
-        No value has a say in the type of another one: a column of Python's objects becomes text,
-        one by one.
+        No value has a say in how another one is read: of a column of objects each keeps its kind,
+        and so it does in columns whose type pandas changes for one value of another kind.
 
         Args:
             names: Of columns that it has.
@@ -85,15 +79,15 @@ class AnyFrame:
             order: The column that only orders events, whose values may be anything.
 
         Returns:
-            A batch of the columns in that order, and bool[n] by the name of each column of objects,
-            see `schemas.events.scalars.fractions`; and bool[n], the rows with an object that is no
-            scalar and no time, such as a list, whose values mean nothing.
+            A batch of the columns in that order, as `SourceColumn` reads them; and bool[n], the
+            rows with an object that is no scalar and no time, such as a list, whose values mean
+            nothing.
         """
         chosen = self._frame.select(*names)
         chosen = chosen if n_rows is None else chosen.head(n_rows)
         # What is lazy is computed by its own engine, of these columns alone.
         eager = chosen.collect("pyarrow") if isinstance(chosen, nw.LazyFrame) else chosen
-        arrays, fractional = [], {}
+        arrays = []
         unread = np.zeros(len(eager), bool)
         for name in names:
             series = eager.get_column(name)
@@ -104,11 +98,10 @@ class AnyFrame:
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
-                values, fractional[name] = _texts_of_objects(
-                    series.to_list(), unread, order_value if name == order else scalar_or_time
-                )
-            arrays.append(values)
-        return pa.RecordBatch.from_arrays(arrays, list(names)), fractional, unread
+                of_order = np.zeros(len(eager), bool)
+                values = column_of_objects(series.to_list(), of_order if name == order else unread)
+            arrays.append(_by_kind(values))
+        return pa.RecordBatch.from_arrays(arrays, list(names)), unread
 
     def like_it(self, table: pa.Table, is_log: bool = False) -> Any:
         """Returns a table as a frame of the same library, a lazy one of a lazy one.
@@ -118,10 +111,10 @@ class AnyFrame:
             is_log: Whether it is a log, which is one of pm4py where this frame was.
         """
         backend = self._frame.implementation
-        if self.is_lazy and backend.is_duckdb():
+        if isinstance(self._frame, nw.LazyFrame) and backend.is_duckdb():
             return nw.from_native(table).lazy("duckdb").to_native()
         eager = nw.from_arrow(table, backend=backend)
-        native = (eager.lazy() if self.is_lazy else eager).to_native()
+        native = (eager.lazy() if isinstance(self._frame, nw.LazyFrame) else eager).to_native()
         if self._is_pm4py and is_log:
             return _pm4py().convert_to_event_log(native)
         return native
@@ -160,21 +153,14 @@ def _plain(values: pa.ExtensionArray, name: str) -> pa.Array:
     return values.storage
 
 
-def _texts_of_objects(
-    objects: Sequence[Any], unread: np.ndarray, read: Callable[[Any], tuple[str, Any]]
-) -> tuple[pa.Array, np.ndarray]:
-    """Returns the texts of Python's objects, a time in ISO 8601, and which are fractions.
-
-    Args:
-        objects: Of one column.
-        unread: bool[n], is set where one of them is no scalar and no time, and has no text.
-        read: Reads one of them, as `scalar_or_time` does.
-    """
-    scalars = []
-    for row, value in enumerate(objects):
-        try:
-            kind, scalar = read(value)
-        except UnreadError:
-            unread[row], kind, scalar = True, "text", None
-        scalars.append(scalar if kind == "text" else iso_of(scalar, kind))
-    return texts_of_values(scalars)
+def _by_kind(values: pa.Array) -> pa.Array:
+    """Returns a typed column of truths, floats or times as `column_of_objects` would have them."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if pa.types.is_boolean(kind):
+        return values.cast(pa.string())
+    if pa.types.is_floating(kind):
+        return pa.StructArray.from_arrays([values], [f"float{kind.bit_width}"])
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
+        return pa.StructArray.from_arrays([values], ["instant" if is_instant else "local"])
+    return values

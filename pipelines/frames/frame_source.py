@@ -120,7 +120,7 @@ class FrameSource(EventSource):
         return self._events[self.mapping]
 
     def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
-        columns, fractional, unread = self.frame.columns(
+        columns, unread = self.frame.columns(
             self._resolved.wanted, n_rows, self.mapping.order_alone
         )
         tally = TallyOfFile(0)
@@ -130,7 +130,6 @@ class FrameSource(EventSource):
             np.flatnonzero(unread),
             0,
             tally,
-            fractional={name: values[~unread] for name, values in fractional.items()},
             malformed_as=NO_SCALAR,
         )
         events = without_numbers(events) if self.is_unordered else events

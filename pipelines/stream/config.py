@@ -546,8 +546,8 @@ def stream_json_schema() -> dict[str, Any]:
     schema["properties"]["product"]["description"] = stream_keys()["product"]
     for name, text in _DURATIONS.items():
         schema["properties"][name]["default"] = text
-    equals = schema["$defs"]["Where"]["properties"]
-    equals["equals"] = {"anyOf": [equals["equals"], {"type": "string"}]}
+    equals = schema["$defs"]["Where"]["properties"]["equals"]
+    equals["anyOf"] += [{"type": "string"}, {"type": "number"}]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

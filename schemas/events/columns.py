@@ -36,7 +36,6 @@ from tracecloak.schemas.events.events import (
     event_schema,
 )
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.scalars import fractions
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
 from tracecloak.schemas.events.tally import (
@@ -249,23 +248,20 @@ class ColumnMapping:
 
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
         """bool[n]: which values of a column a filter lets pass."""
-        from tracecloak.schemas.events.row_masks import mask_of, mask_of_times, of_numbers
+        from tracecloak.schemas.events.row_masks import mask_of, mask_of_times
 
-        if not row_filter.bounds:
-            of_texts = of_numbers(row_filter) if column.is_of_numbers else row_filter
-            return mask_of(of_texts, column.text())
-        n = len(column.values)
-        if is_time:
-            times = _time_of(column, n, self, WallClock(self.time_zone))
-            return mask_of_times(row_filter, times, self.time_of)
-        if not column.is_of_times:
+        if not (row_filter.bounds and column.is_of_times) and not is_time:
             return mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
         plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
-        times = _time_of(column, n, plain, WallClock(self.time_zone))
+        mapping = self if is_time else plain
+        times = _time_of(column, len(column.values), mapping, WallClock(self.time_zone))
         try:
-            return mask_of_times(row_filter, times, plain.time_of)
+            passed = mask_of_times(row_filter, times, mapping.time_of, self.time_zone)
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
+        if row_filter.bounds:
+            return passed
+        return passed | mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
 
     def resolve(self, declared: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
@@ -342,7 +338,7 @@ class ResolvedColumns:
 
         Args:
             columns: Source columns; those of `wanted` that the file has. Their types are those that
-                the file declares, and text where only records tell them.
+                the file declares, and text or `column_of_kinds` where only records tell them.
             records: int64[n_rows], number of each record in its file.
             malformed: int64[n_malformed], numbers of records that could not be parsed at all.
             file_rank: Rank of the file among the inputs.
@@ -448,7 +444,7 @@ class ResolvedColumns:
             column = read.get(self.names.get(name, ""))
             if column is not None:
                 marked = fractional.get(column.name)
-                unfit = fractions(column.values) if marked is None else marked
+                unfit = column.fractions() if marked is None else marked
                 reason[unfit] = REJECT_REASONS.index(why)
         required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
         if self.mapping.needs_individual:

@@ -1,12 +1,14 @@
-"""Names that differ so little that they may be one: in case, blanks and signs, or in one letter."""
+"""Names and ids that may be one, as they differ in case, blanks and signs, or in one letter."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+# Of no width are joiners, a mark of the order of bytes and the like.
+_BLANKS = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff]+")
 # A sign such as + or < can be all of a difference; a hyphen is none between letters.
 _SIGNS = re.compile(r"[\s_.,:;/]+|(?<=\w)-(?=\w)")
 # One letter of a shorter word is too much of it.
@@ -15,20 +17,30 @@ _SHORTEST_MISSPELT = 5
 _MAX_NAMES = 2000
 
 
+def without_form(name: str) -> str:
+    """Returns an id without case, blanks and forms of letters; it keeps its signs.
+
+    One of blanks alone stays as it is.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return _BLANKS.sub("", folded) or name
+
+
 def plain(name: str) -> str:
     """Returns a name without what people do not mean: case, blanks, signs and forms of letters.
 
     A name of signs alone stays as it is.
     """
-    folded = unicodedata.normalize("NFKC", name).casefold()
+    folded = without_form(name)
     return _SIGNS.sub("", folded) or folded
 
 
-def spellings(counts: Mapping[str, int]) -> dict[str, str]:
+def spellings(counts: Mapping[str, int], plain: Callable[[str], str] = plain) -> dict[str, str]:
     """Returns the names that are another spelling of a more frequent one, with that one.
 
     Args:
         counts: How often each name occurs.
+        plain: Returns the same text for spellings of one name.
     """
     of_plain: dict[str, list[str]] = {}
     for name in sorted(counts, key=lambda name: (-counts[name], name)):

@@ -7,10 +7,12 @@ missing value lies within no bounds.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tracecloak.schemas.errors import UsageError
 
+_QUOTED = re.compile(r"""^(['"])(.*)\1$""", re.DOTALL)
 _BOUNDS = ("at_least", "above", "at_most", "below")
 
 
@@ -18,14 +20,20 @@ _BOUNDS = ("at_least", "above", "at_most", "below")
 class RowFilter:
     """Keeps the records whose column passes.
 
-    Values are compared by their text (`schemas.events.scalars`), so 2 passes for 2.0 where a source
-    has numbers, and lifecycle transitions without regard to case. One of
-    `equals`, `begins_with` and the bounds is given; of the bounds several can be, and all hold.
+    One of `equals`, `begins_with` and the bounds is given; of the bounds several can be, and all
+    hold. Of `equals` each literal alone decides how it is compared, and never the column's type:
+
+    * A number as `schemas.events.scalars` writes it, such as `5`, `-3` or `1.5`, is compared by
+      value: `5` passes `5`, `5.0` and ` 5`.
+    * So is a time of ISO 8601 with a whole date, without an offset on the clocks of the mapping's
+      zone, unless these show it twice or never.
+    * Any other one, such as `05`, `5.0` or `1e3`, and one in quotes, such as `'5'`, by its text;
+      lifecycle transitions without regard to case.
 
     Attributes:
         column: A canonical name that the mapping maps (`activity`, `lifecycle`, …) or a column of
             the source.
-        equals: The values that pass, or None.
+        equals: The literals of the values that pass, or None.
         begins_with: The prefix that passes, or None.
         at_least: The smallest value that passes, or None: there is none.
         above: The largest value that no longer passes, or None.
@@ -52,6 +60,11 @@ class RowFilter:
         for name, bound in self.bounds.items():
             if not bound.strip():
                 raise UsageError(f"the filter on column {self.column!r}: {name} is empty")
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the literals of `equals`, without quotes."""
+        return [_QUOTED.sub(r"\2", literal) for literal in self.equals or ()]
 
     @property
     def bounds(self) -> dict[str, str]:

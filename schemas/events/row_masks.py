@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +13,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.scalars import text_of
-from tracecloak.schemas.events.stamps import (
-    DECIMAL,
-    WHOLE,
-    WallClock,
-    cast_or_null,
-    from_period,
-)
+from tracecloak.schemas.events.stamps import DECIMAL, WallClock, from_iso, from_period
 
 # What XES and the canonical columns call the transition of an event.
 _LIFECYCLE = ("lifecycle", "lifecycle:transition")
@@ -32,21 +24,6 @@ _TESTS: dict[str, Callable[..., pa.Array]] = {
     "at_most": pc.less_equal,
     "below": pc.less,
 }
-_INT64 = np.iinfo(np.int64)
-# A column of whole numbers is compared with a whole number: the bound is rounded by these.
-_WHOLE_OF = {"at_least": math.ceil, "above": math.floor, "at_most": math.floor, "below": math.ceil}
-# A number of more digits before the point than any double has is in no log, and is slow to work
-# with.
-_MAX_EXPONENT = 308
-
-
-def of_numbers(row_filter: RowFilter) -> RowFilter:
-    """Returns the same filter for a column of numbers, of which `2.0` and `2` are one."""
-    if row_filter.equals is None:
-        return row_filter
-    numbers = [(text, _number(text)) for text in row_filter.equals]
-    equals = tuple(text if n is None else str(text_of(n)) for text, n in numbers)
-    return replace(row_filter, equals=equals)
 
 
 def mask_of(row_filter: RowFilter, values: pa.Array, time_zone: str = "UTC") -> np.ndarray:
@@ -55,39 +32,74 @@ def mask_of(row_filter: RowFilter, values: pa.Array, time_zone: str = "UTC") -> 
     Args:
         row_filter: The filter.
         values: string[n].
-        time_zone: IANA zone in which times without an offset are compared with bounds.
+        time_zone: IANA zone of times without an offset.
     """
+    encoded = values.dictionary_encode()
+    distinct, clock = encoded.dictionary, WallClock(time_zone)
     if row_filter.equals is not None:
-        wanted = pa.array(row_filter.equals, pa.string())
+        texts, wanted = distinct, pa.array(row_filter.texts, pa.string())
         if row_filter.column in _LIFECYCLE:
             # XES writes `complete`, many logs `COMPLETE`; nobody means to tell them apart.
-            values, wanted = pc.utf8_lower(values), pc.utf8_lower(wanted)
-        passed = pc.is_in(values, value_set=wanted)
+            texts, wanted = pc.utf8_lower(texts), pc.utf8_lower(wanted)
+        each = np.array(pc.is_in(texts, value_set=wanted), bool)
+        numbers, times = _values(row_filter, time_zone)
+        if numbers:
+            equal = set(numbers.values())
+            each |= np.array([_number(value) in equal for value in distinct.to_pylist()], bool)
+        if times:
+            known = pa.array(list(times.values()), pa.int64())
+            each |= np.asarray(pc.is_in(from_iso(distinct, clock), value_set=known))
     elif row_filter.begins_with is not None:
-        passed = pc.starts_with(values, pattern=row_filter.begins_with)
+        each = np.array(pc.starts_with(distinct, pattern=row_filter.begins_with), bool)
     else:
-        encoded = values.dictionary_encode()
-        each = np.ones(len(encoded.dictionary), bool)
+        each = np.ones(len(distinct), bool)
         for name, bound in row_filter.bounds.items():
-            each &= _mask_of_text(encoded.dictionary, name, bound, WallClock(time_zone))
-        passed = pa.array(each, pa.bool_()).take(encoded.indices)
+            each &= _mask_of_text(distinct, name, bound, clock)
+    passed = pa.array(each, pa.bool_()).take(encoded.indices)
     return np.asarray(pc.fill_null(passed, False))
 
 
+def _values(row_filter: RowFilter, time_zone: str) -> tuple[dict[str, Decimal], dict[str, int]]:
+    """Returns the literals of `equals` that are compared by value: numbers and times, as these.
+
+    Numbers are those that are written as `text_of` does. Times are those of ISO 8601 with a whole
+    date; of those without an offset not one that the clocks of the zone show twice or never.
+    """
+    numbers, times = {}, {}
+    for literal in row_filter.equals or ():
+        number = _number(literal)
+        if number is not None and "e" not in literal.lower() and text_of(number) == literal:
+            numbers[literal] = number
+        clock = WallClock(time_zone, np.zeros(1, np.int8))
+        at = from_iso(pa.array([literal], pa.string()), clock)[0].as_py()
+        if at is not None and "/" not in literal and not np.any(clock.hours):
+            times[literal] = at
+    return numbers, times
+
+
 def mask_of_times(
-    row_filter: RowFilter, times: pa.Array, read: Callable[[str], int | None]
+    row_filter: RowFilter,
+    times: pa.Array,
+    read: Callable[[str], int | None],
+    time_zone: str = "UTC",
 ) -> np.ndarray:
-    """Returns bool[n]: which times lie within the bounds; a missing one does not.
+    """Returns bool[n]: which times lie within the bounds or equal a literal; no missing one does.
 
     Args:
         row_filter: The filter.
         times: int64[n], microseconds since 1970 UTC.
-        read: Returns the time that a bound stands for, or None.
+        read: Returns the time that a bound or a value stands for, or None.
+        time_zone: IANA zone in which it does.
 
     Raises:
         UsageError: A bound is no time.
     """
-    passed = np.ones(len(times), bool)
+    if row_filter.equals is not None:
+        numbers, known_times = _values(row_filter, time_zone)
+        wanted = [read(literal) for literal in (*numbers, *known_times)]
+        known = pa.array([at for at in wanted if at is not None], pa.int64())
+        return np.asarray(pc.is_in(times, value_set=known))
+    passed = np.full(len(times), bool(row_filter.bounds))
     for name, at in times_of_bounds(row_filter, read).items():
         passed &= np.asarray(pc.fill_null(_TESTS[name](times, pa.scalar(at)), False))
     return passed
@@ -120,30 +132,21 @@ def _mask_of_text(values: pa.Array, name: str, bound: str, clock: WallClock) -> 
         passed = pc.coalesce(by_time, passed)
     number = _number(bound)
     if number is not None:
-        passed = pc.coalesce(_by_number(values, name, number), passed)
+        signs = pa.array([_sign(value, number) for value in values.to_pylist()], pa.int8())
+        passed = pc.coalesce(_TESTS[name](signs, pa.scalar(0, pa.int8())), passed)
     return np.asarray(pc.fill_null(passed, False))
 
 
 def _number(text: str) -> Decimal | None:
     if re.match(DECIMAL, text, re.ASCII) is None or not text.isascii():
         return None
-    number = Decimal(text.strip())
-    return number if abs(number.adjusted()) <= _MAX_EXPONENT else None
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation:  # an exponent of more than 18 digits
+        return None
 
 
-def _by_number(values: pa.Array, name: str, bound: Decimal) -> pa.Array:
-    """bool[n]: which numbers are on the right side of a bound; null for what is no number."""
-    is_whole = pc.fill_null(pc.match_substring_regex(values, WHOLE), False)
-    is_number = pc.fill_null(pc.match_substring_regex(values, DECIMAL), False)
-    trimmed = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+")
-    without_point = pc.replace_substring_regex(pc.if_else(is_whole, trimmed, None), r"\..*$", "")
-    whole = cast_or_null(without_point, pa.int64())
-    limit = _WHOLE_OF[name](bound)
-    if _INT64.min <= limit <= _INT64.max:
-        exact = _TESTS[name](whole, pa.scalar(limit, pa.int64()))
-    else:  # on one side of all of them
-        is_above = limit > 0
-        passes = is_above == (name in ("at_most", "below"))
-        exact = pc.if_else(pc.is_valid(whole), passes, None)
-    others = cast_or_null(pc.if_else(is_number, trimmed, None), pa.float64())
-    return pc.coalesce(exact, _TESTS[name](others, pa.scalar(float(bound), pa.float64())))
+def _sign(text: str, bound: Decimal) -> int | None:
+    """Returns how a number compares with another one, -1, 0 or 1; None: it is not a number."""
+    number = _number(text)
+    return None if number is None else (number > bound) - (number < bound)

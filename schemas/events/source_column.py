@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.scalars import texts, without_point_zero
+from tracecloak.schemas.events.scalars import fractions, texts, without_point_zero
 from tracecloak.schemas.events.stamps import (
     UNITS_US,
     WallClock,
@@ -22,6 +24,39 @@ from tracecloak.schemas.events.stamps import (
     from_numbers,
 )
 
+# What a value of a column without a type can be. A `number` is an integer of any size or a decimal,
+# written out; an `instant` and a `local` time are numbers of microseconds since 1970.
+_KINDS: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "number": pa.string(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "instant": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+}
+
+
+def column_of_kinds(kinds: Sequence[str], values: Sequence[Any]) -> pa.Array:
+    """Returns the values of a `SourceColumn`, each of a kind of its own.
+
+    Args:
+        kinds: [n], each one of `text`, `number`, `float16`, `float32`, `float64`, `instant` and
+            `local`.
+        values: [n], each as its kind has it, or None.
+
+    Returns:
+        struct[n] with a field for each kind that occurs, of which one has the value; string[n]
+        where all are texts.
+    """
+    columns: dict[str, pa.Array] = {}
+    for kind in dict.fromkeys(kinds):
+        of_kind = [v if k == kind else None for k, v in zip(kinds, values, strict=True)]
+        columns[kind] = pa.array(of_kind, _KINDS[kind])
+    if columns.keys() <= {"text"}:
+        return columns.get("text", pa.array([], pa.string()))
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
 
 @dataclass(frozen=True)
 class SourceColumn:
@@ -29,51 +64,89 @@ class SourceColumn:
 
     Attributes:
         name: Of the column, for errors.
-        values: [n], of the type that the file declares, or text where only records tell types.
+        values: [n], of the type that the file declares, or text where only records tell types; or
+            of `column_of_kinds`.
         has_whole_numbers: Whether text such as `5.0` is a whole number.
+        writes_numbers: Whether its texts are numbers, written out.
     """
 
     name: str
     values: pa.Array
     has_whole_numbers: bool = False
+    writes_numbers: bool = False
+
+    @property
+    def _kind(self) -> pa.DataType:
+        kind = self.values.type
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    @property
+    def _decoded(self) -> pa.Array:
+        values = self.values
+        is_encoded = pa.types.is_dictionary(values.type)
+        return values.dictionary.take(values.indices) if is_encoded else values
+
+    @property
+    def _is_text(self) -> bool:
+        kind = self._kind
+        views = pa.types.is_string_view(kind)
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or views
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether all of its values are numbers."""
+        kind = self._kind
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return self.writes_numbers or is_number or pa.types.is_decimal(kind)
 
     @property
     def is_of_times(self) -> bool:
         """Whether its type is one of dates or of times on dates."""
-        kind = self.values.type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+        return pa.types.is_timestamp(self._kind) or pa.types.is_date(self._kind)
 
     @property
-    def is_of_numbers(self) -> bool:
-        """Whether its type is one of numbers."""
+    def _parts(self) -> list[SourceColumn]:
+        """A column for each kind of `column_of_kinds`; none if all values have one type."""
         kind = self.values.type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not pa.types.is_struct(kind) or not _KINDS.keys() >= {field.name for field in kind}:
+            return []
+        return [
+            SourceColumn(self.name, part, self.has_whole_numbers, field.name == "number")
+            for field, part in zip(kind, self.values.flatten(), strict=True)
+        ]
+
+    def fractions(self) -> np.ndarray:
+        """bool[n]: which values are numbers that can name nobody; see `scalars.fractions`."""
+        if parts := self._parts:
+            return np.logical_or.reduce([part.fractions() for part in parts])
+        if self.writes_numbers:
+            return np.asarray(pc.fill_null(pc.match_substring(self.values, "."), False))
+        return fractions(self.values)
 
     def is_empty(self) -> np.ndarray:
         """bool[n]: where nothing is written; empty text is nothing, too."""
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            values = pc.if_else(pc.equal(values, ""), None, values)
-        return np.asarray(pc.is_null(values, nan_is_null=True))
+        if parts := self._parts:
+            return np.logical_and.reduce([part.is_empty() for part in parts])
+        if self._is_text:
+            return np.asarray(pc.is_null(self.text()))
+        return np.asarray(pc.is_null(self._decoded, nan_is_null=True))
 
     def text(self, of_attribute: bool = False) -> pa.Array:
         """string[n]: the values as text; null for null, empty text, and bytes that are no UTF-8.
 
-        An attribute may also be `true` or `false`.
+        An attribute, or a column that a filter is on, may also have a type of truths, `true` and
+        `false`, or of times, which are written as ISO 8601.
 
         Raises:
             InputSchemaError: The column's type is none of text or numbers.
         """
-        kind = self.values.type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if parts := self._parts:
+            return pc.coalesce(*(part.text(of_attribute=True) for part in parts))
+        if of_attribute and self.is_of_times:
+            return self._iso_texts()
+        kind = self._kind
         if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
+            self._is_text
             or self.is_of_numbers
             or pa.types.is_binary(kind)
             or pa.types.is_large_binary(kind)
@@ -95,9 +168,9 @@ class SourceColumn:
 
         Times are written so that their texts are in their order, whatever their unit.
         """
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
+        if parts := self._parts:
+            return pc.coalesce(*(part.order_text() for part in parts))
+        values = self._decoded
         kind = values.type
         if pa.types.is_timestamp(kind):
             unit = "ns" if kind.unit == "ns" else "us"
@@ -113,6 +186,13 @@ class SourceColumn:
                 return pa.nulls(len(values), pa.string())
         text = cast_or_null(values, pa.string())
         return text if pa.types.is_date(kind) else pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
+
+    def _iso_texts(self) -> pa.Array:
+        """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
+        is_instant = pa.types.is_timestamp(self._kind) and self._kind.tz is not None
+        stamps = self.times(WallClock("UTC"), None, None)
+        text = stamps.cast(pa.timestamp("us", "UTC" if is_instant else None)).cast(pa.string())
+        return pc.replace_substring(pc.replace_substring(text, " ", "T"), ".000000", "")
 
     def times(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
         """int64[n]: microseconds since 1970 UTC; null for what is no time of years 1 to 9999.
@@ -131,9 +211,12 @@ class SourceColumn:
         return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
     def _stamps(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
-        values = self.values
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary.take(values.indices)
+        if parts := self._parts:
+            # A format is for texts, and a unit for numbers: without one these are no times.
+            of_times = [p for p in parts if unit is not None or not p.is_of_numbers]
+            none = pa.nulls(len(self.values), pa.int64())
+            return pc.coalesce(none, *(part._stamps(clock, layout, unit) for part in of_times))
+        values = self._decoded
         kind = values.type
         if pa.types.is_timestamp(kind):
             local = floor_to_us(values)
@@ -148,9 +231,9 @@ class SourceColumn:
                 )
             factor = UNITS_US[unit]
             return (
-                from_number_text(texts(values), factor)
-                if pa.types.is_decimal(kind)
-                else from_numbers(values, factor)
+                from_numbers(values, factor)
+                if pa.types.is_integer(kind) or pa.types.is_floating(kind)
+                else from_number_text(texts(values), factor)
             )
         if pa.types.is_null(kind):
             return pa.nulls(len(values), pa.int64())

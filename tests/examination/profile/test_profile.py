@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.releasing import as_typed
+from tests.support.terminal import watch
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
 
@@ -229,3 +230,40 @@ def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> No
     path.write_text('{"a": 1}\nno json\n{"b": 1, "nested": {"c": 1}}\n{"d": 1}\n')
     with path.open("rb") as stream:
         assert JsonLinesReader().names_in(stream, 3) == ["a", "b"]
+
+
+NEAR = ["K0", "k0 ", "Z\u00fcrich", "Zu\u0308rich", "A\xa0b", "ab", "5", "5.0", "a-1", "a1"]
+
+
+@pytest.mark.parametrize("column", ["case_id", "individual_id"])
+def test_ids_that_may_be_one_are_named_on_a_terminal_alone(
+    column: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches two spellings that go unseen, and an id that a scheduler shows to others."""
+    lines = [
+        f"{i if column == 'individual_id' else name},A,2026-01-01,{name}"
+        for i, name in enumerate(NEAR)
+    ]
+    Path("near.csv").write_text(
+        "\n".join(["case_id,activity,timestamp,who", *lines, lines[0]]) + "\n"
+    )
+    flags = ["profile", "--log", "near.csv", "--output", "near.json"]
+    flags += ["--individual_id", "who"] if column == "individual_id" else []
+    what = "individual" if column == "individual_id" else "case id"
+    assert as_typed(*flags) == 0
+    shown = capsys.readouterr().out
+    assert f"3 {what}s like another one but for case" in shown and "a terminal shows which" in shown
+    assert as_typed(*flags, "--json") == 0
+    shown += capsys.readouterr().out + Path("near.json").read_text()
+    assert json.loads(Path("near.json").read_text())["near_ids"][what] == 3
+    assert not any(name in shown for name in ("K0", "k0", "rich", "\xa0"))
+    watch(monkeypatch)
+    assert as_typed(*flags) == 0
+    shown = capsys.readouterr().out
+    for text in (
+        "'k0 ' is like 'K0'",
+        "'Z\\xfcrich' is like 'Zu\\u0308rich'",
+        "'ab' is like 'A\\xa0b'",
+    ):
+        assert text in shown
+    assert "a-1" not in shown and "5.0'" not in shown

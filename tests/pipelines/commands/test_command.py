@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -339,6 +340,43 @@ def test_row_filters_add_up(common: list[object], out: Path) -> None:
     filters = ["--where", "activity = A", "--where", "activity = C"]
     assert tracecloak(*common, *filters) == 5  # no record has both
     assert tracecloak(*common, *filters[2:]) == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        (["n = 5"], ["A", "B", "C", "D"]), (["n >= 5", "n <= 5"], ["A", "B", "C", "D"]),
+        (["n = 05"], ["D"]), (["n = '5'"], ["B"]), (["n = 05, 5.0, x"], ["A", "D", "E"]),
+    ],
+)  # fmt: skip
+def test_a_number_is_filtered_by_value_and_a_quoted_one_by_text(
+    where: list[str], names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "where.csv"
+    values = {"A": "5.0", "B": "5", "C": " 5", "D": "05", "E": "x", "F": ""}
+    rows = [f"c{name},{name},2024-01-01T10:00:00Z,{value}" for name, value in values.items()]
+    log.write_text("\n".join(["case_id,activity,timestamp,n", *rows]) + "\n")
+    flags = [word for one in where for word in ("--where", one)]
+    assert tracecloak("vocabulary", "--log", log, *flags, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["names"] == names
+
+
+def test_a_list_of_names_is_read_as_a_release_reads_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a file that is damaged for one command and has one bad record for another."""
+    numbers = b"".join(n.to_bytes(16, "little") for n in (5, 10**38, 7))
+    buffers = [None, pa.py_buffer(numbers)]
+    cases = pa.Array.from_buffers(pa.decimal128(38, 0), 3, buffers)  # one has 39 digits
+    stamps = pa.array([0, 1, 2], pa.timestamp("us", "UTC"))
+    log = tmp_path / "log.parquet"
+    pq.write_table(
+        pa.table([cases, ["A", "B", "C"], stamps], ["case_id", "activity", "timestamp"]), log
+    )
+    assert tracecloak("vocabulary", "--log", log, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["names"], shown["records_left_out"]) == (["A", "C"], 1)
+    assert tracecloak("profile", "--log", log, "--output", tmp_path / "p.json", "--quiet") == 0
 
 
 def test_unknown_and_repeated_keys_of_the_configuration_are_refused(

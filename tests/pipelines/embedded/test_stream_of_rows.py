@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,8 @@ def test_a_stream_of_rows_is_the_stream_of_their_messages(
         ({"c": "x", "t": Timestamp(5)}, {"c": "x"}, {"time": "1970-01-01T00:00:05Z"}),
         ({"c": [1], "t": None, "more": 1}, {"c": [], "t": None}, {}),
         ({"c": float("nan")}, {"c": None, "t": None}, {}),
-        ({"c": Timestamp(5), "t": 1}, {"c": [], "t": 1}, {}),
+        ({"c": Timestamp(5), "t": 1}, {"c": "1970-01-01T00:00:05Z", "t": 1}, {}),
+        ({"c": Decimal("7.0"), "t": Decimal("1.5")}, {"c": 7, "t": 1.5}, {}),
     ],
 )
 def test_a_row_is_a_message_of_the_fields_that_are_read(

@@ -17,6 +17,7 @@ import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.source_column import SourceColumn
 
 TABLE = pa.table({"case": ["a", "b", "a"], "n": [1, 2, 3], "unused": [[1], [2], [3]]})
 
@@ -40,10 +41,10 @@ def test_columns_come_in_and_a_table_goes_out_as_the_same_kind(kind: str) -> Non
     """Catches a library that is read otherwise, or whose user gets another kind back."""
     given = FRAMES[kind](TABLE)
     frame = AnyFrame.of(given)
-    columns, fractional, unread = frame.columns(["n", "case"])
+    columns, unread = frame.columns(["n", "case"])
     assert frame.names == ("case", "n", "unused")
     assert columns.to_pydict() == {"n": [1, 2, 3], "case": ["a", "b", "a"]}
-    assert not fractional and unread.tolist() == [False] * 3
+    assert unread.tolist() == [False] * 3
     assert type(frame.like_it(TABLE.select(["case", "n"]))) is type(given)
 
 
@@ -77,15 +78,16 @@ def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
     ]
     more = [[1], b"\xff", pd.NaT, pd.NA, pd.Period("2026-01"), {"a": 1}]
     with_more = pd.DataFrame({"c": pd.Series([*mixed, *more], dtype=object)})
-    columns, fractional, unread = AnyFrame.of(with_more).columns(["c"])
-    assert columns.column("c").to_pylist() == [
+    columns, unread = AnyFrame.of(with_more).columns(["c"])
+    column = SourceColumn("c", columns.column("c"))
+    assert column.text().to_pylist() == [
         *("1", "2", "x", "1.5", None, "true", "7", "3", None, None), *[None] * 6,
     ]  # fmt: skip
     # What is missing is there; what is no scalar is neither.
     assert np.flatnonzero(unread).tolist() == [9, 10, 14, 15]
-    assert np.flatnonzero(fractional["c"]).tolist() == [3]
-    alone, _, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
-    assert alone.column("c").cast("string").to_pylist() == ["1"]
+    assert np.flatnonzero(column.fractions()).tolist() == [3]
+    alone, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
+    assert SourceColumn("c", alone.column("c")).text().to_pylist() == ["1"]
 
 
 def test_no_value_ends_the_reading_of_the_others() -> None:
@@ -93,7 +95,7 @@ def test_no_value_ends_the_reading_of_the_others() -> None:
     uuid_text = "12345678-1234-5678-1234-567812345678"
     odd = [decimal.Decimal("sNaN"), decimal.Decimal("1e300000"), 10**5000, uuid.UUID(uuid_text)]
     objects = pd.DataFrame({"c": pd.Series([*odd, "x"], dtype=object)})
-    columns, _, _ = AnyFrame.of(objects).columns(["c"])
+    columns, _ = AnyFrame.of(objects).columns(["c"])
     assert columns.column("c").to_pylist() == [None, None, None, uuid_text, "x"]
 
 
@@ -104,15 +106,34 @@ def test_a_type_of_another_library_is_refused_by_its_column() -> None:
         AnyFrame.of(months).columns(["month"])
 
 
-def test_times_among_objects_are_texts_in_iso_8601() -> None:
-    """Catches a stamp that is lost because another row has a text."""
+def test_times_that_serve_as_texts_are_iso_8601_in_columns_of_any_type() -> None:
+    """Catches a date that names something else in a typed column than among objects."""
     day, moment = datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02T03:04:05Z")
     clock = np.datetime64("2026-01-02T03:04:05.123456789")
     mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03", clock], dtype=object)})
-    columns, _, _ = AnyFrame.of(mixed).columns(["t"])
-    assert columns.column("t").to_pylist() == [
-        "2026-01-02T00:00:00", "2026-01-02T03:04:05Z", "2026-01-03", "2026-01-02T03:04:05.123456",
-    ]  # fmt: skip
+    typed = {
+        "t": mixed["t"],
+        "day": pa.array([day], pa.date32()),
+        "moment": pd.Series([moment.tz_convert("Asia/Tokyo")]),
+        "clock": pd.Series([clock]),
+        "category": pd.Series([moment]).astype("category"),
+    }
+    texts = {}
+    for name, values in typed.items():
+        columns, _ = AnyFrame.of(
+            pa.table({name: values})
+            if isinstance(values, pa.Array)
+            else pd.DataFrame({name: values})
+        ).columns([name])
+        texts[name] = SourceColumn(name, columns.column(name)).text().to_pylist()
+    assert texts == {
+        "t": [
+            "2026-01-02T00:00:00", "2026-01-02T03:04:05Z", "2026-01-03",
+            "2026-01-02T03:04:05.123456",
+        ],
+        "day": ["2026-01-02T00:00:00"], "moment": ["2026-01-02T03:04:05Z"],
+        "clock": ["2026-01-02T03:04:05.123456"], "category": ["2026-01-02T03:04:05Z"],
+    }  # fmt: skip
 
 
 def test_what_is_no_frame_is_refused_by_its_type_and_never_shown() -> None:

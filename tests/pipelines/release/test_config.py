@@ -120,6 +120,31 @@ def test_yaml_takes_a_bound_for_a_date_or_a_number_and_it_is_what_stands_there(
     assert day.sentence_part == "is >= 2026-11-01 and < 2026-12-01T06:00:00+01:00"
 
 
+def test_yaml_takes_values_for_numbers_and_dates_and_they_are_literals(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(
+        yaml.safe_dump({**MINIMAL, "where": []}).replace("where: []", "") + "where:\n"
+        "  - {column: n, equals: 5}\n"
+        "  - {column: n, equals: [5.0, 1.5, 05, '05', \"'5'\", true, 2026-11-01, x]}\n"
+        "  - {column: n, equals: \"5, 'a, b', c\"}\n"
+    )
+    one, listed, text = load(str(path), {}).where
+    assert one.equals == ("5",)
+    assert listed.equals == ("5", "1.5", "5", "05", "'5'", "true", "2026-11-01", "x")
+    assert text.equals == ("5", "'a, b'", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "literals"),
+    [
+        ("n = 5, 6", ("5", "6")), ("n = 'a, b' , c", ("'a, b'", "c")), ('n = "5"', ('"5"',)),
+        ("n = O'Neil, 'tis", ("O'Neil", "'tis")), ("n = 'a' b, c", ("'a' b", "c")), ("n = ", ()),
+    ],
+)  # fmt: skip
+def test_a_comma_in_quotes_is_part_of_a_literal(text: str, literals: tuple[str, ...]) -> None:
+    assert ReleaseConfig(**MINIMAL, where=[parse_where(text)]).where[0].equals == literals
+
+
 def test_the_digest_follows_what_changes_bytes_and_nothing_else() -> None:
     base = ReleaseConfig(**MINIMAL)
     for change in (

@@ -271,6 +271,8 @@ def test_one_spoilt_text_among_many_costs_only_itself():
 def test_a_type_that_cannot_be_text_is_refused_by_name(values, part):
     values = values if isinstance(values, pa.Array) else pa.array(values)
     if part == "filter":
+        if pa.types.is_boolean(values.type) or pa.types.is_timestamp(values.type):
+            pytest.skip("has a text that filters compare")
         mapping = ColumnMapping(filters=(RowFilter("who", equals=("x",)),))
     else:
         mapping = ColumnMapping(**{part: "who"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.events.near_equal import misspellings, plain, spellings
+from tracecloak.schemas.events.near_equal import misspellings, plain, spellings, without_form
 
 
 def test_the_more_frequent_spelling_stays() -> None:
@@ -20,6 +20,12 @@ def test_forms_of_letters_and_signs_alone() -> None:
     assert plain("++") != plain("--") and plain("Straße") == plain("STRASSE")
     assert plain("X-Ray") == plain("x ray") and plain("Grade A-") != plain("Grade A+")
     assert len({plain(name) for name in ("C", "C++", "Score < 5", "Score > 5", "का", "की")}) == 6
+
+
+def test_ids_are_alike_by_case_blanks_and_forms_and_not_by_signs() -> None:
+    alike = ["K0", "k0 ", "K\xa00", "\uff2b0", "k\u200b0", "\u212a0", "\ufeffK 0"]
+    assert len(set(map(without_form, alike))) == 1
+    assert len(set(map(without_form, ["a-1", "a1", "a.1", "a_1", "05", "5", "5.0", " ", ""]))) == 9
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers(1, 9), max_size=9))

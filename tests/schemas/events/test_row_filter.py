@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import re
 from fractions import Fraction
 from typing import Any
 
@@ -86,16 +85,124 @@ _NUMBERS = st.one_of(
 
 
 @given(name=st.sampled_from(BOUNDS), bound=_NUMBERS, values=st.lists(_NUMBERS, max_size=9))
-def test_whole_numbers_are_compared_exactly(name: str, bound: str, values: list[str]) -> None:
-    """Others as the doubles that they are read as."""
+def test_numbers_are_compared_exactly(name: str, bound: str, values: list[str]) -> None:
+    """Catches ids beyond 2^53 that are compared as doubles."""
     found = passing(RowFilter("n", **{name: bound}), *values)
 
     def is_right(value: str) -> bool:
-        is_exact = re.fullmatch(r"-?\d+(\.0*)?", value) and abs(Fraction(value)) < 2**63
-        a, b = (Fraction(t) if is_exact else Fraction(float(t)) for t in (value, bound))
+        a, b = Fraction(value), Fraction(bound)
         return {"at_least": a >= b, "above": a > b, "at_most": a <= b, "below": a < b}[name]
 
     assert found == [value for value in values if is_right(value)]
+
+
+_WRITTEN = _NUMBERS | st.sampled_from(
+    [
+        "5",
+        "5.0",
+        " 5",
+        "05",
+        "+5",
+        "5e0",
+        "0.5e1",
+        "5.",
+        "-0",
+        "5 0",
+        "A",
+        "",
+        None,
+        "\u0665",
+        "1e999999999",
+    ]
+)
+
+
+@given(number=st.integers(-9, 9) | st.integers(-(10**25), 10**25), values=st.lists(_WRITTEN))
+def test_a_number_equals_what_no_bound_at_it_leaves_out(
+    number: int, values: list[str | None]
+) -> None:
+    """Catches an equality and bounds that disagree on what is the same number."""
+    one = str(number)
+    values = [
+        *values,
+        one,
+        f"{one}.0",
+        f" {one}",
+        one.replace("-", "-0") if number < 0 else f"0{one}",
+    ]
+    equal = passing(RowFilter("n", (one,)), *values)
+    assert equal == passing(RowFilter("n", at_least=one, at_most=one), *values)
+    assert equal.count(one) and equal.count(f"{one}.0") and equal.count(f" {one}")
+
+
+@pytest.mark.parametrize(
+    ("literal", "passes"),
+    [
+        ("5", ["5.0", "5", " 5", "05", "5e0"]),
+        ("05", ["05"]), ("'5'", ["5"]), ('"5"', ["5"]), ("5.0", ["5.0"]), ("5e0", ["5e0"]),
+        (" 5", [" 5"]), ("'", ["'"]), ("''", []), ("\"'5'\"", ["'5'"]), ("2024", []),
+    ],
+)  # fmt: skip
+def test_the_literal_alone_decides_whether_a_value_or_a_text_is_meant(
+    literal: str, passes: list[str]
+) -> None:
+    values = ("5.0", "5", " 5", "05", "5e0", "A", "'5'", "'", "2024-01-01", "2024-01", None)
+    assert passing(RowFilter("n", (literal,)), *values) == passes
+
+
+def test_a_list_has_literals_of_both_kinds() -> None:
+    assert passing(RowFilter("n", ("5", "'6'", "A")), "5.0", "6", "6.0", "A", "a") == [
+        "5.0",
+        "6",
+        "A",
+    ]
+    one = RowFilter("lifecycle", ("1", "Complete"))
+    assert passing(one, "COMPLETE", "1.0", "start") == ["COMPLETE", "1.0"]
+
+
+@pytest.mark.parametrize(
+    ("literal", "passes"),
+    [
+        ("2026-07-01T10:00:00Z", [0, 1, 2, 3]),
+        ("2026-07-01 12:00:00+02:00", [0, 1, 2, 3]),
+        ("2026-07-01T12:00", [0, 1, 2, 3]),  # on the clocks of Berlin
+        ("'2026-07-01T12:00'", [3]),
+        ("2026/07/01 12:00", [2]),  # is not ISO 8601: its text
+        ("2026-10-25T02:30", [4]),  # twice that night
+        ("2026-10-25T02:30+02:00", [4]),
+        ("2026-07", [5]),
+    ],
+)
+def test_a_time_equals_every_text_of_it(literal: str, passes: list[int]) -> None:
+    texts = (
+        *("2026-07-01T10:00:00Z", "2026-07-01T08:00:00.000000-02:00", "2026/07/01 12:00"),
+        *("2026-07-01T12:00", "2026-10-25T02:30", "2026-07"),
+    )
+    expected = [texts[i] for i in passes]
+    assert passing(RowFilter("t", (literal,)), *texts, time_zone=BERLIN) == expected
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+@pytest.mark.parametrize("column", ["t", "timestamp"])
+def test_a_time_equals_typed_ones_and_those_of_a_format(column: str, zone: str | None) -> None:
+    """Catches a literal that a type, or the format of the mapped time, gives another meaning."""
+    stamps = [datetime.datetime(2026, 7, 1, 10), datetime.datetime(2026, 7, 2)]
+    typed = pa.array(stamps, pa.timestamp("ns", zone))
+    literal = "2026-07-01T10:00:00Z"
+    mapping = ColumnMapping(filters=(RowFilter(column, (literal,)),))
+    assert kept(mapping, **{column: typed}) == [0]
+    assert kept(
+        ColumnMapping(filters=(RowFilter(column, (f"'{literal}'",)),)), **{column: typed}
+    ) == ([] if zone is None else [0])
+    assert kept(ColumnMapping(filters=(RowFilter("t", begins_with="2026-07-01"),)), t=typed) == [0]
+    of_format = ColumnMapping(
+        timestamp="At", timestamp_format="%d.%m.%Y %H:%M", filters=(RowFilter("At", (literal,)),)
+    )
+    assert kept(of_format, At=["01.07.2026 10:00", "soon"]) == [0]
+    in_seconds = ColumnMapping(
+        timestamp="At", timestamp_unit="s", filters=(RowFilter("At", ("60", "1970-01-01T00:02Z")),)
+    )
+    assert kept(in_seconds, At=[59, 60, 120]) == [1, 2]
 
 
 _NAMES = st.from_regex(r"[0-9]{4}(-[0-9]{2}){0,3}")
@@ -204,6 +311,9 @@ def test_an_empty_bound_is_refused() -> None:
         (RowFilter("day", at_least="2026-11-01"), {"day": "2026-11-01"}, True),
         (RowFilter("day", at_least="2026-11-01"), {"day": None}, False),
         (RowFilter("day", at_least="2026-11-01"), {"ward": "x"}, True),
+        (RowFilter("day", ("2026-11-01",)), {"day": "2026-11-01"}, True),
+        (RowFilter("n", ("5",)), {"n": "5.0"}, True),
+        (RowFilter("n", ("'5'",)), {"n": "5.0"}, False),
         (RowFilter("ward", ("A/B", "C")), {"ward": "A/B"}, True),
         (RowFilter("ward", ("A/B", "C")), {"ward": "a/b"}, False),
         (RowFilter("lifecycle", ("complete",)), {"lifecycle": "COMPLETE"}, True),

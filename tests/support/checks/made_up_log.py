@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig, Where
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.transforms.formats.registry import FORMATS
@@ -143,24 +143,20 @@ class MadeUp:
         return record
 
     def _filtered(self, column: str, value: str, is_stamp: bool = False) -> str:
-        """Returns a value that the filters of a column let pass, made of another one."""
-        filters = [w for w in self._config.where if self._columns.filtered.get(w.column) == column]
-        bounds = [b for w in filters for b in w.row_filter.bounds.values()]
-        if bounds:
-            return self._within(column, value, bounds)
-        prefix = max((w.begins_with or "" for w in filters), key=len, default="")
-        allowed = [v for w in filters for v in w.equals or () if _passes(v, filters)]
-        if allowed:
-            return value if value in allowed else allowed[zlib.crc32(value.encode()) % len(allowed)]
-        if value.startswith(prefix):
-            return value
-        return prefix + (_STAMP[len(prefix) :] if is_stamp else value)
-
-    def _within(self, column: str, value: str, bounds: Sequence[str]) -> str:
-        """Returns the value, or one near a bound in its place if that passes and the value not."""
+        """Returns a value that the filters of a column let pass, made of another one if any is."""
         if (column, value) not in self._found:
             mapping = self._config.mapping
-            tried = [value, *(near for bound in bounds for near in _near(bound, mapping))]
+            of = self._columns.filtered
+            filters = [one for one in mapping.filters if of.get(one.column) == column]
+            listed = [text for one in filters for text in one.texts]
+            first = zlib.crc32(value.encode()) % len(listed) if listed else 0
+            prefix = max((one.begins_with or "" for one in filters), key=len, default="")
+            bounds = [bound for one in filters for bound in one.bounds.values()]
+            tried = [
+                *(value, *listed[first:], *listed[:first]),
+                prefix + (_STAMP[len(prefix) :] if is_stamp else value),
+                *(near for bound in bounds for near in _near(bound, mapping)),
+            ]
             passing = (v for v in tried if mapping.can_pass({column: v}, self._has_xes_names))
             self._found[column, value] = next(passing, value)
         return self._found[column, value]
@@ -205,10 +201,3 @@ def _near(bound: str, mapping: ColumnMapping) -> list[str]:
         at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
         values += [(at + timedelta(minutes=step)).isoformat() for step in (-1, 1)]
     return values
-
-
-def _passes(value: str, filters: Sequence[Where]) -> bool:
-    return all(
-        value in w.equals if w.equals is not None else value.startswith(w.begins_with or "")
-        for w in filters
-    )

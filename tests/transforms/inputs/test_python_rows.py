@@ -61,6 +61,7 @@ def row(**changes: Any) -> dict[str, Any]:
         ("007", "007"), (7, "7"), (7.0, "7"), (Decimal("7.00"), "7"), (np.int16(7), "7"),
         (np.float32(7), "7"), (np.float64(7), "7"), (True, "true"), (np.True_, "true"),
         (b"7", "7"), (Step.CHECK, "Check"), (10**30, str(10**30)),
+        (datetime.date(2026, 1, 1), "2026-01-01T00:00:00"), (Timestamp(5), "1970-01-01T00:00:05Z"),
     ],
 )  # fmt: skip
 def test_a_scalar_is_its_text(value: Any, text: str) -> None:
@@ -74,8 +75,9 @@ def test_a_scalar_is_its_text(value: Any, text: str) -> None:
         (Decimal("NaN"), NO_CASE), (1.5, FRACTION_CASE), (np.float32(1.5), FRACTION_CASE),
         (Decimal("1.5"), FRACTION_CASE), (2.0**60, FRACTION_CASE), ([1], NO_SCALAR),
         ({"a": 1}, NO_SCALAR), ("\ud800", NO_SCALAR), (object(), NO_SCALAR),
-        (datetime.date(2026, 1, 1), NO_SCALAR), (pd.Period("2026-01"), NO_SCALAR),
-        (np.timedelta64(5, "ns"), NO_SCALAR), (np.datetime64("30000-01-01"), NO_SCALAR),
+        (datetime.timedelta(1), NO_SCALAR), (pd.Period("2026-01"), NO_SCALAR),
+        (np.timedelta64(5, "ns"), NO_SCALAR), (np.timedelta64(5, "s"), NO_SCALAR),
+        (np.datetime64("30000-01-01"), NO_CASE), (np.datetime64("300000000-01-01"), NO_CASE),
         (pd.NA, NO_CASE), (np.timedelta64("NaT"), NO_CASE),
     ],
 )  # fmt: skip
@@ -109,7 +111,13 @@ def test_a_time_is_a_moment_a_wall_clock_a_number_or_a_text(value: Any, time_s: 
 
 @pytest.mark.parametrize(
     "value",
-    [None, "soon", pd.NaT, np.datetime64("NaT"), MAX_TIMESTAMP, float("inf"), True],
+    [
+        *(None, "soon", pd.NaT, np.datetime64("NaT"), MAX_TIMESTAMP, float("inf"), True),
+        *(np.datetime64("30000-01-01"), np.datetime64("300000000-01-01")),
+        pd.Timestamp(np.datetime64("20000-01-01", "s")),
+        pd.Timestamp(np.datetime64("20000-01-01", "s"), tz="UTC"),
+        datetime.datetime.min.replace(tzinfo=ZoneInfo("Asia/Tokyo")),
+    ],
     ids=str,
 )
 def test_what_is_no_time_is_malformed(value: Any) -> None:
@@ -122,6 +130,10 @@ def test_a_number_needs_a_unit_and_a_time_needs_no_format() -> None:
     events, reasons = read([row(timestamp=stamp) for stamp in stamps], mapping)
     assert sorted(event["timestamp"] for event in events) == [5 * US, 31 * 86_400 * US]
     assert reasons == [NO_TIME]
+    years = [
+        read([row(timestamp=one)], ColumnMapping(timestamp_format="%Y")) for one in ("1971", 1971)
+    ]
+    assert [(len(events), reasons) for events, reasons in years] == [(1, []), (0, [NO_TIME])]
 
 
 def test_names_of_pm4py_are_those_of_a_row_that_has_not_ours() -> None:
