@@ -1,8 +1,11 @@
-"""JSON lines: reads one flat JSON object a line, and writes released rows so.
+"""JSON lines: reads one JSON object a line, and writes released rows so.
 
-A line that cannot be read is a malformed record and never ends the file; blank lines are no
-records. Where an object has a key twice, the last value counts. It does not read arrays of objects,
-objects over several lines, or values within nested objects.
+A line that cannot be read is a malformed record and never ends the file. Where an object has a key
+twice, the last value counts. A path such as `case.id` leads into objects; see `field_at`.
+
+Programs write an array with one object a line, too. So blank lines and those with one bracket alone
+are no records, and of any other line one bracket or comma at its begin and one at its end do not
+count. Each line is read by itself. `JsonReader` reads arrays whose objects lie on several lines.
 """
 
 from __future__ import annotations
@@ -13,16 +16,23 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
+from tracecloak.transforms.formats.message_fields import (
+    NO_OBJECT,
+    Field,
+    field_at,
+    paths_of,
+)
 from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -33,6 +43,13 @@ LINE_BYTES = 16 << 20
 BATCH_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _BLANKS = b" \t\r"
+_LINE_FEED = ord("\n")
+# What separates objects of JSON.
+_BETWEEN = np.frombuffer(b"[], \t\r\n", np.uint8)
+# Out of more objects than are open within one another.
+_TO_THE_TOP = -(1 << 40)
+# What of a line stands in no record, its blanks aside.
+_NO_RECORDS = (b"", b"[", b"]")
 _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
@@ -64,8 +81,7 @@ class JsonLinesReader:
         keys: dict[str, None] = {}
         lines = (line for block in _blocks(stream, max_records) for line in _lines(block))
         for line in islice(lines, max_records):
-            row = (None if line is None else _parse(line)) or {}
-            keys.update(dict.fromkeys(n for n, v in row.items() if type(v) not in (dict, list)))
+            keys.update(dict.fromkeys(_names((None if line is None else _parse(line)) or {})))
         return list(keys)
 
     def read(
@@ -87,7 +103,9 @@ class JsonLinesReader:
 
     def divider(self) -> Divider:
         """Returns what divides a file between its lines; see `DividedReader`."""
-        return TextDivider(self, lambda: LineScanner(_BLANKS, LINE_BYTES), has_bom=True)
+        return TextDivider(
+            self, lambda: LineScanner(_BLANKS, _NO_RECORDS, LINE_BYTES), has_bom=True
+        )
 
     def read_piece(
         self,
@@ -106,6 +124,109 @@ class JsonLinesReader:
             tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
+@dataclass(frozen=True)
+class JsonReader:
+    """Reads JSON in UTF-8 that is an array of objects, or objects one after the other.
+
+    The objects are looked for by their brackets and may lie on any lines; each is then read as a
+    line of `JsonLinesReader`. What stands between them is passed over if it is brackets, commas
+    and blanks, so that it does not matter how objects are listed; each other run is a malformed
+    record. So is an object that is damaged. It ends with its last bracket, or with the line whose
+    end is within quotes, which no text may have; so one that lacks a bracket, or a quote in a file
+    of one line, takes in what follows. Nothing within an object is looked through for records.
+
+    Attributes:
+        goes_on: See `SourceFormat`: whether it is a warning that brackets do not match at the end,
+            which may be cut off.
+    """
+
+    goes_on: bool = False
+
+    def column_names(self, stream: BinaryIO) -> list[str] | None:
+        """Returns None: each record has its own keys."""
+        return None
+
+    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
+        """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
+        lines = cast(BinaryIO, _ObjectsAsLines(stream))
+        return JsonLinesReader().names_in(lines, max_records)
+
+    def read(
+        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
+    ) -> Iterator[RawBatch]:
+        """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
+        lines = _ObjectsAsLines(stream)
+        reader = JsonLinesReader(self.goes_on)
+        yield from reader.read(cast(BinaryIO, lines), wanted, required, batch_rows)
+        if not lines.is_open:
+            return
+        message = "the JSON ends within an array or an object: it is damaged or cut off"
+        if not self.goes_on:
+            raise InputSchemaError(message)
+        _OPERATOR.warning("%s; its last record may be several", message)
+
+
+class _ObjectsAsLines:
+    """A stream of JSON in which each object, and whatever else stands for itself, has a line.
+
+    Attributes:
+        is_open: Whether more brackets were opened so far than closed.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._depth = 0  # of objects that are open
+        self._n_lists = 0  # that are open around them
+        self._is_quoted = False
+        self._is_escaped = False  # the next character
+        self._last = _LINE_FEED
+
+    @property
+    def is_open(self) -> bool:
+        return self._depth > 0 or self._n_lists != 0
+
+    def read(self, size: int) -> bytes:
+        """Returns about as many bytes as are asked for; none at the end."""
+        lines = b""
+        while not lines and (chunk := self._stream.read(size)):
+            lines = self._lines(np.frombuffer(chunk, np.uint8))
+        return lines
+
+    def _lines(self, data: np.ndarray) -> bytes:
+        is_break = data == _LINE_FEED
+        begins_quoted = self._is_quoted
+        is_quoted = self._quoted(data, is_break)
+        begins, ends = ((data == ord(sign)) & ~is_quoted for sign in "{}")
+        steps = begins.astype(np.int64) - ends
+        steps[is_break & np.append(begins_quoted, is_quoted[:-1])] = _TO_THE_TOP
+        depth = self._depth + np.cumsum(steps)
+        depth -= np.minimum(np.minimum.accumulate(depth), 0)  # none ends that has not begun
+        is_between = (depth == 0) & ~is_quoted
+        for sign, step in (("[", 1), ("]", -1)):
+            self._n_lists += step * np.count_nonzero(is_between & (data == ord(sign)))
+        # Within an object a line break is a blank, or what no text may have.
+        lines = np.where(is_break, np.uint8(ord("\r")), data)
+        lines[is_between & np.isin(data, _BETWEEN)] = _LINE_FEED
+        lines = np.insert(lines, np.flatnonzero(begins & (depth == 1)), _LINE_FEED)
+        is_needed = (lines != _LINE_FEED) | (np.append(self._last, lines[:-1]) != _LINE_FEED)
+        self._depth, self._last = int(depth[-1]), lines[-1]
+        return lines[is_needed].tobytes()
+
+    def _quoted(self, data: np.ndarray, is_break: np.ndarray) -> np.ndarray:
+        """bool[n]: which bytes are within quotes, the closing ones aside; no line break is."""
+        is_quote = data == ord('"')
+        places = np.arange(len(data), dtype=np.int32)
+        plain = np.where(data != ord("\\"), places, -1 - self._is_escaped)
+        # Which are behind an odd number of backslashes.
+        before = np.append(np.int32(-1 - self._is_escaped), np.maximum.accumulate(plain))
+        is_escaped = (np.arange(len(data) + 1, dtype=np.int32) - before) % 2 == 0
+        is_quote &= ~is_escaped[:-1]
+        n_quotes = np.cumsum(is_quote, dtype=np.int32) + self._is_quoted
+        is_quoted = (n_quotes - np.maximum.accumulate(np.where(is_break, n_quotes, 0))) % 2 == 1
+        self._is_escaped, self._is_quoted = bool(is_escaped[-1]), bool(is_quoted[-1])
+        return np.asarray(is_quoted)
+
+
 class _Lines:
     """Lines as batches: many together where they are regular, and else one by one.
 
@@ -119,8 +240,8 @@ class _Lines:
         self.n_records = 0
         self.unseen = set(required)
         self.keys: dict[str, None] = {}
-        self._wanted = wanted
-        self._required = required
+        self._wanted = {name: field_at(name) for name in wanted}
+        self._required = {name: field_at(name, NO_OBJECT) for name in required}
         self._types: Mapping[str, pa.DataType] | None = None
         # So many lines are read one by one before others are tried together.
         self._apart = 0
@@ -134,7 +255,7 @@ class _Lines:
             yield from self._one_by_one(block)
             return
         if self._types and not self.unseen:
-            columns = read_regular(block, self._types)
+            columns = read_regular(block.replace(b"},\n", b"}\n"), self._types)
             if columns is not None:
                 self._apart_next = _TRIED_LINES
                 yield self._together(columns)
@@ -173,10 +294,11 @@ class _Lines:
                 objects.append(row)
                 records.append(self.n_records)
             self.n_records += 1
-        if self.unseen:
-            for row in objects:
-                self.unseen.difference_update(row)
-                self.keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(self.keys)]))
+        for row in objects if self.unseen else ():
+            self.unseen -= {n for n in self.unseen if self._required[n](row) is not NO_OBJECT}
+            if len(self.keys) < _NAMED_KEYS:
+                names = (name for name in _names(row) if name not in self.keys)
+                self.keys.update(dict.fromkeys(islice(names, _NAMED_KEYS - len(self.keys))))
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
@@ -249,14 +371,25 @@ def _n_lines(lines: bytes) -> int:
 
 
 def _lines(block: bytes | None) -> Iterator[bytes | None]:
-    """Yields the lines of a run that are not blank, None for one that is too long."""
+    """Yields the lines of a run that are records, None for one that is too long."""
     if block is None:
         yield None
     else:
-        yield from filter(None, (line.strip(_BLANKS) for line in block.split(b"\n")))
+        lines = (line.strip(_BLANKS) for line in block.split(b"\n"))
+        yield from (line for line in lines if line not in _NO_RECORDS)
+
+
+def _names(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the names of fields that are scalars, those within objects too."""
+    paths = paths_of(row, lambda value: value if type(value) is dict else None)
+    return (name for name, value in paths if type(value) not in (dict, list))
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
+    if line[:1] in (b"[", b","):
+        line = line[1:].lstrip(_BLANKS)
+    if line[-1:] in (b"]", b","):
+        line = line[:-1].rstrip(_BLANKS)
     try:
         text = line.decode()
         value, end = _decoder.raw_decode(text)
@@ -269,13 +402,13 @@ def _batch(
     objects: list[dict[str, Any]],
     records: list[int],
     malformed: list[int],
-    wanted: Sequence[str],
+    wanted: Mapping[str, Field],
     required: Collection[str],
 ) -> RawBatch:
     try:
         columns, fractional = _columns(objects, wanted, required)
     except (TypeError, ValueError):
-        sound = [all(_is_sound(row.get(name)) for name in wanted) for row in objects]
+        sound = [all(_is_sound(field(row)) for field in wanted.values()) for row in objects]
         malformed = sorted(
             [*malformed, *(n for n, good in zip(records, sound, strict=True) if not good)]
         )
@@ -291,11 +424,11 @@ def _batch(
 
 
 def _columns(
-    objects: list[dict[str, Any]], wanted: Sequence[str], required: Collection[str]
+    objects: list[dict[str, Any]], wanted: Mapping[str, Field], required: Collection[str]
 ) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
     columns, fractional = {}, {}
-    for name in wanted:
-        values = [row.get(name) for row in objects]
+    for name, field in wanted.items():
+        values = list(map(field, objects))
         if name in required or any(value is not None for value in values):
             if not all(math.isfinite(value) for value in values if type(value) is float):
                 raise ValueError("a value is not finite")
@@ -336,6 +469,11 @@ class JsonLinesWriter:
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
     return JsonLinesReader(how.goes_on)
+
+
+def document_reader(how: SourceFormat, path: str) -> JsonReader:
+    """Returns what reads a file of JSON; see `transforms.formats.registry`."""
+    return JsonReader(how.goes_on)
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:
