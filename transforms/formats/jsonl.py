@@ -54,6 +54,7 @@ _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
+_LISTED_KEYS = 1_000
 
 _decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -77,11 +78,11 @@ class JsonLinesReader:
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
+        """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
         keys: dict[str, None] = {}
         lines = (line for block in _blocks(stream, max_records) for line in _lines(block))
         for line in islice(lines, max_records):
-            keys.update(dict.fromkeys(_names((None if line is None else _parse(line)) or {})))
+            _add_names(keys, (None if line is None else _parse(line)) or {}, _LISTED_KEYS)
         return list(keys)
 
     def read(
@@ -147,7 +148,7 @@ class JsonReader:
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
+        """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
         lines = cast(BinaryIO, _ObjectsAsLines(stream))
         return JsonLinesReader().names_in(lines, max_records)
 
@@ -296,9 +297,7 @@ class _Lines:
             self.n_records += 1
         for row in objects if self.unseen else ():
             self.unseen -= {n for n in self.unseen if self._required[n](row) is not NO_OBJECT}
-            if len(self.keys) < _NAMED_KEYS:
-                names = (name for name in _names(row) if name not in self.keys)
-                self.keys.update(dict.fromkeys(islice(names, _NAMED_KEYS - len(self.keys))))
+            _add_names(self.keys, row, _NAMED_KEYS)
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
@@ -379,10 +378,14 @@ def _lines(block: bytes | None) -> Iterator[bytes | None]:
         yield from (line for line in lines if line not in _NO_RECORDS)
 
 
-def _names(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the names of fields that are scalars, those within objects too."""
-    paths = paths_of(row, lambda value: value if type(value) is dict else None)
-    return (name for name, value in paths if type(value) not in (dict, list))
+def _add_names(names: dict[str, None], row: Mapping[str, Any], at_most: int) -> None:
+    """Adds the names of fields that are scalars, those within objects too, up to so many."""
+    if len(names) < at_most:
+        for name, value in paths_of(row, lambda one: one if type(one) is dict else None):
+            if type(value) not in (dict, list):
+                names[name] = None
+                if len(names) == at_most:
+                    return
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ NO_OBJECT: dict[str, Any] = {}
 
 # Fields within more objects than these are found by no list, and neither are more fields.
 _LISTED_DEPTH = 32
-_LISTED_FIELDS = 1_000
+_LISTED_FIELDS = 10_000
 
 _T = TypeVar("_T")
 
@@ -100,7 +100,7 @@ def declared_at(
 def paths_of(
     fields: Mapping[str, _T], within: Callable[[_T], Mapping[str, _T] | None]
 ) -> Iterator[tuple[str, _T]]:
-    """Yields fields by their paths: all at the top, and then up to 1,000 of those within them.
+    """Yields fields by their paths: all at the top, and then up to 10,000 of those within them.
 
     Args:
         fields: See `declared_at`.

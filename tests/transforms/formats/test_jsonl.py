@@ -157,17 +157,18 @@ def test_as_text_values_do_not_depend_on_the_batches(values: list[Any], batch_ro
     assert text(batch_rows) == text(1000)
 
 
+INNER = {"b": {"c": 2}}
 NESTED: dict[str, tuple[Any, list[Any], list[int]]] = {
     "objects in objects": ([{"a": {"b": {"c": 1}}}, {"a": {"b": {"c": "x"}}}], ["1", "x"], []),
     "nothing there": ([{}, {"a": None}, {"a": {"b": None}}, {"a": {"b": {}}}], [None] * 4, []),
-    "a key with the dots wins": ([{"a.b.c": 1, "a": {"b": {"c": 2}}}, {"a": {"b": {"c": 3}}}], ["1", "3"], []),
-    "even if it is null": ([{"a.b.c": None, "a": {"b": {"c": 2}}}, {"a.b.c": 1}], [None, "1"], []),
-    "so it does within an object": ([{"a": {"b.c": 1, "b": {"c": 2}}}, {"a": {"b.c": None}}], ["1", None], []),
+    "a key with the dots wins": ([{"a.b.c": 1, "a": INNER}, {"a": INNER}], ["1", "2"], []),
+    "even if it is null": ([{"a.b.c": None, "a": INNER}, {"a.b.c": 1}], [None, "1"], []),
+    "so it does within": ([{"a": {"b.c": 1, **INNER}}, {"a": {"b.c": None}}], ["1", None], []),
     "not one before the last dot": ([{"a.b": {"c": 1}}], [None], []),
-    "no object on the way": (
-        [{"a": 1}, {"a": {"b": "x"}}, {"a": [{"b": {"c": 1}}]}, {"a": {"b": {"c": 1}}}], ["1"], [0, 1, 2],
+    "no object on the way": ([{"a": 1}, {"a": {"b": "x"}}, {"a": [INNER]}, {}], [None], [0, 1, 2]),
+    "no scalar at its end": (
+        [{"a": {"b": {"c": {}}}}, {"a": {"b": {"c": [1]}}}, {"a": INNER}], ["2"], [0, 1],
     ),
-    "no scalar at its end": ([{"a": {"b": {"c": {}}}}, {"a": {"b": {"c": [1]}}}, {}], [None], [0, 1]),
 }  # fmt: skip
 
 
@@ -200,7 +201,7 @@ def test_names_are_those_of_scalars_with_their_paths() -> None:
     data = "\n".join(["[", *map(json.dumps, rows), "]"]).encode()
     names = JsonLinesReader().names_in(io.BytesIO(data), 10)
     assert names[:6] == ["ts", "case.id", "case.who.age", "none", ".", "case.id.x"]
-    assert names[6:] == [f"many.k{i}" for i in range(1000)]
+    assert names[6:] == [f"many.k{i}" for i in range(994)]
     found: Any = data
     for _ in range(3000):
         found = b'{"x":' + found + b"}" if found is not data else b'{"x":1}'
@@ -208,10 +209,10 @@ def test_names_are_those_of_scalars_with_their_paths() -> None:
     assert names == []  # deeper than Python reads, or than any list goes
     with pytest.raises(
         InputSchemaError,
-        match="no column 'case.name'; its columns are 'ts', 'case.id', 'case.who.age'",
+        match=r"no column 'case\.name'; its columns are 'ts', 'case\.id', 'case\.who\.age'",
     ):
         read(data, ["case.name"], ["case.name"])
-    with pytest.raises(InputSchemaError, match="no column 'ts.x'"):
+    with pytest.raises(InputSchemaError, match=r"no column 'ts\.x'"):
         read(b'{"ts": 1}', ["ts.x"], ["ts.x"])
 
 
@@ -271,7 +272,11 @@ def test_a_document_is_what_python_reads(
     [
         ('[{"v":"1"},{"v":},{"v":"2"}]', ["1", "2"], [1]),
         ('[{"v":"1"},{"v" "x"},{"v":"2"}}, {"v":"3"}]', ["1", "3"], [1, 2]),
-        ('[{"v":"1"},\n{"v":"x},\n{"v":"2"},\n{"w":{"v":"x},\n"y":1},{"v":"3"}]', ["1", "2", "3"], [1, 3, 4]),  # a quote ends with its line
+        # An open quote ends with its line.
+        (
+            '[{"v":"1"},\n{"v":"x},\n{"v":"2"},\n{"w":{"v":"x},\n"y":1},{"v":"3"}]',
+            ["1", "2", "3"], [1, 3, 4],
+        ),
         ('[{"v":"1", "x": [1}, {"v":"2"}]', ["2"], [0]),
         ('[[{"v":"1"}], [[{"v":"2"}]]][{"v":"3"}]', ["1", "2", "3"], []),
         ('[1, "a { b", {"v":"1"}, nonsense, {"v":"2"} x]', ["1", "2"], [0, 1, 3, 5]),
