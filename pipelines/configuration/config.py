@@ -262,17 +262,13 @@ class SourceConfig(MappedConfig):
             UsageError: Traces are to get case ids, which are not of traces.
         """
         how = SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
-        if self.unnamed_traces is None:
-            return how
-        from tracecloak.schemas.events.columns import XES_NAMES
-
-        case_id = self.columns.case_id or XES_NAMES["case_id"]
-        if not case_id.startswith("case:"):
+        case_id = self.columns.case_id or "case:concept:name"
+        if self.unnamed_traces and not case_id.startswith("case:"):
             raise UsageError(
-                f"unnamed_traces is for case ids that traces have, and case_id is {case_id!r}, which "
-                "is of events; leave one out, or map a key of traces, such as case:concept:name"
+                f"unnamed_traces is for cases that are traces, and case_id {case_id!r} is a key of "
+                "events: leave one out, or map a key of traces, such as case:concept:name"
             )
-        return replace(how, unnamed_traces=case_id)
+        return replace(how, unnamed_traces=case_id) if self.unnamed_traces else how
 
 
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}

@@ -150,9 +150,9 @@ class AvroReader:
         with _damage_reported(source):
             schema, named, fields = _fields(source, wanted)
             self.check(_names(schema, named), required)
-            projection = _projected(schema, [(f.names, f) for f in fields], named, set())
+            projection = _projected(schema, fields, 0, named, set())
             blocks = _blocks(source, projection, self.goes_on)
-            steps = steps_of(schema["fields"], named, {field.names: field.name for field in fields})
+            steps = steps_of(schema["fields"], named, {tuple(f.names): f.name for f in fields})
             if not steps or not fields:
                 yield from self._one_by_one(blocks, fields, batch_rows, 0)
                 return
@@ -290,9 +290,7 @@ class _Field:
         schema: The type that it is read by.
     """
 
-    def __init__(
-        self, name: str, names: tuple[str, ...], schema: Any, named: dict[str, Any]
-    ) -> None:
+    def __init__(self, name: str, names: Sequence[str], schema: Any, named: Any) -> None:
         self.name = name
         self.names = names
         branches = schema if isinstance(schema, list) else [schema]
@@ -371,10 +369,8 @@ def _fields(
 ) -> tuple[dict[str, Any], dict[str, Any], list[_Field]]:
     """Reads the header; returns the schema, the named types in it, and the wanted fields."""
     schema, named = _read_header(source)
-    top = _types(schema)
-    found = {name: declared_at(top, name, partial(_within, named)) for name in wanted}
-    fields = [_Field(name, *at, named) for name, at in found.items() if at is not None]
-    return schema, named, fields
+    found = [declared_at(_types(schema), name, partial(_within, named)) for name in wanted]
+    return schema, named, [_Field(n, *at, named) for n, at in zip(wanted, found, strict=True) if at]
 
 
 def _types(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -401,15 +397,7 @@ def _columns(
 
 def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
-
-    def are_sound(start: int, end: int) -> bool:
-        try:
-            _columns(fields, rows[start:end])
-        except (ValueError, pa.ArrowException):
-            return False
-        return True
-
-    return sound_rows(len(rows), are_sound)
+    return sound_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
 
 
 def _arrow_type(schema: dict[str, Any]) -> pa.DataType:
@@ -541,16 +529,14 @@ def _structure(schema: Any) -> Any:
 
 
 def _projected(
-    record: Mapping[str, Any],
-    wanted: Sequence[tuple[Sequence[str], _Field]],
-    named: Mapping[str, Any],
-    defined: set[str],
+    record: Any, wanted: Sequence[_Field], depth: int, named: Mapping[str, Any], defined: set[str]
 ) -> dict[str, Any]:
     """Returns the schema by which the wanted fields of a record are read.
 
     Args:
         record: The schema that it was written by.
-        wanted: The fields, each with the names that lead to it from here.
+        wanted: The fields in it.
+        depth: How many of the names that lead to them lead to the record.
         named: The named types.
         defined: Those that are defined already; each is where it is first met.
     """
@@ -558,32 +544,30 @@ def _projected(
     # which readers compare what follows the last dot.
     name = f"n{len(defined)}.{record['name'].rpartition('.')[2]}"
     defined.add(name)
-
-    def complete(schema: Any) -> Any:
-        if isinstance(schema, list):
-            return [complete(branch) for branch in schema]
-        name = schema if isinstance(schema, str) else schema.get("name")
-        if name not in named:
-            return schema
-        if name in defined:
-            return name
-        defined.add(name)
-        return named[name]
-
-    within: dict[str, list[tuple[Sequence[str], _Field]]] = {}
-    for (first, *rest), field in wanted:
-        within.setdefault(first, []).append((rest, field))
     types, fields = _types(record), []
-    for first, inner in within.items():
-        if inner[0][0]:
-            outer = record_of(types[first], named)
-            assert outer is not None  # as a path leads into it
-            schema: Any = _projected(outer, inner, named, defined)
-            schema = ["null", schema] if isinstance(types[first], list) else schema
+    for first in dict.fromkeys(field.names[depth] for field in wanted):
+        within = [field for field in wanted if field.names[depth] == first]
+        if len(within[0].names) == depth + 1:
+            schema = _complete(within[0].schema, named, defined)
         else:
-            schema = complete(inner[0][1].schema)
+            outer = record_of(types[first], named)
+            schema = _projected(outer, within, depth + 1, named, defined)
+            schema = ["null", schema] if isinstance(types[first], list) else schema
         fields.append({"name": first, "type": schema})
     return {"type": "record", "name": name, "fields": fields}
+
+
+def _complete(schema: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
+    """Returns the type of a scalar, with the definition of a named one where it is first met."""
+    if isinstance(schema, list):
+        return [_complete(branch, named, defined) for branch in schema]
+    name = schema if isinstance(schema, str) else schema.get("name")
+    if name not in named:
+        return schema
+    if name in defined:
+        return name
+    defined.add(name)
+    return named[name]
 
 
 def _blocks(source: _Source, projection: dict[str, Any], goes_on: bool) -> Iterator[_Block]:

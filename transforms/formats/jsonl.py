@@ -5,7 +5,14 @@ twice, the last value counts. A path such as `case.id` leads into objects; see `
 
 Programs write an array with one object a line, too. So blank lines and those with one bracket alone
 are no records, and of any other line one bracket or comma at its begin and one at its end do not
-count. Each line is read by itself. `JsonReader` reads arrays whose objects lie on several lines.
+count. Each line is read by itself.
+
+A document of JSON is read as if each of its objects had a line: an array of objects, or objects one
+after the other, on any lines. They are looked for by their brackets. What stands between them is
+passed over if it is brackets, commas and blanks, so it does not matter how objects are listed; each
+other run is a malformed record. So is an object that is damaged. It ends with its last bracket, or
+with a line whose end is within quotes, which no text may have; so one that lacks a bracket, or a
+quote in a file of one line, takes in what follows. No object is looked through for others.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -27,12 +35,7 @@ from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
-from tracecloak.transforms.formats.message_fields import (
-    NO_OBJECT,
-    Field,
-    field_at,
-    paths_of,
-)
+from tracecloak.transforms.formats.message_fields import NO_OBJECT, Field, field_at, paths_of
 from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -68,10 +71,13 @@ class JsonLinesReader:
     is not finite in a wanted column makes the record malformed.
 
     Attributes:
-        goes_on: See `SourceFormat`: whether a column that no record has is told as a warning.
+        goes_on: See `SourceFormat`: whether it is a warning that no record has a column, or that a
+            document ends within an object or array.
+        is_document: Whether an object can have several lines, or a line several.
     """
 
     goes_on: bool = False
+    is_document: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
@@ -80,6 +86,7 @@ class JsonLinesReader:
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
         """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
         keys: dict[str, None] = {}
+        stream = cast(BinaryIO, _ObjectsAsLines(stream)) if self.is_document else stream
         lines = (line for block in _blocks(stream, max_records) for line in _lines(block))
         for line in islice(lines, max_records):
             _add_names(keys, (None if line is None else _parse(line)) or {}, _LISTED_KEYS)
@@ -94,19 +101,26 @@ class JsonLinesReader:
         without any line has no records, and lacks no column.
         """
         lacks: list[Lacks] = []
-        yield from self.read_piece(stream, None, wanted, required, batch_rows, lacks.append)
+        objects = _ObjectsAsLines(stream)
+        lines = cast(BinaryIO, objects) if self.is_document else stream
+        yield from self.read_piece(lines, None, wanted, required, batch_rows, lacks.append)
         error = Lacks.merge(lacks).error()
+        if objects.is_open:
+            error = InputSchemaError(
+                "the JSON is damaged or cut off: it ends within an object or array"
+            )
         if error is None:
             return
         if not self.goes_on:
             raise error
         _OPERATOR.warning("%s", error)
 
-    def divider(self) -> Divider:
-        """Returns what divides a file between its lines; see `DividedReader`."""
-        return TextDivider(
-            self, lambda: LineScanner(_BLANKS, _NO_RECORDS, LINE_BYTES), has_bom=True
-        )
+    def divider(self) -> Divider | None:
+        """Returns what divides a file between its lines; None for a document."""
+        if self.is_document:
+            return None
+        scanner = partial(LineScanner, _BLANKS, _NO_RECORDS, LINE_BYTES)
+        return TextDivider(self, scanner, has_bom=True)
 
     def read_piece(
         self,
@@ -125,81 +139,42 @@ class JsonLinesReader:
             tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
-@dataclass(frozen=True)
-class JsonReader:
-    """Reads JSON in UTF-8 that is an array of objects, or objects one after the other.
-
-    The objects are looked for by their brackets and may lie on any lines; each is then read as a
-    line of `JsonLinesReader`. What stands between them is passed over if it is brackets, commas
-    and blanks, so that it does not matter how objects are listed; each other run is a malformed
-    record. So is an object that is damaged. It ends with its last bracket, or with the line whose
-    end is within quotes, which no text may have; so one that lacks a bracket, or a quote in a file
-    of one line, takes in what follows. Nothing within an object is looked through for records.
-
-    Attributes:
-        goes_on: See `SourceFormat`: whether it is a warning that brackets do not match at the end,
-            which may be cut off.
-    """
-
-    goes_on: bool = False
-
-    def column_names(self, stream: BinaryIO) -> list[str] | None:
-        """Returns None: each record has its own keys."""
-        return None
-
-    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
-        lines = cast(BinaryIO, _ObjectsAsLines(stream))
-        return JsonLinesReader().names_in(lines, max_records)
-
-    def read(
-        self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
-    ) -> Iterator[RawBatch]:
-        """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        lines = _ObjectsAsLines(stream)
-        reader = JsonLinesReader(self.goes_on)
-        yield from reader.read(cast(BinaryIO, lines), wanted, required, batch_rows)
-        if not lines.is_open:
-            return
-        message = "the JSON ends within an array or an object: it is damaged or cut off"
-        if not self.goes_on:
-            raise InputSchemaError(message)
-        _OPERATOR.warning("%s; its last record may be several", message)
-
-
 class _ObjectsAsLines:
     """A stream of JSON in which each object, and whatever else stands for itself, has a line.
 
     Attributes:
-        is_open: Whether more brackets were opened so far than closed.
+        is_open: Whether not as many brackets were closed so far as were opened.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
+        self.is_open = False
         self._stream = stream
+        self._held = b""  # a backslash, whose next character is to come
         self._depth = 0  # of objects that are open
         self._n_lists = 0  # that are open around them
         self._is_quoted = False
-        self._is_escaped = False  # the next character
         self._last = _LINE_FEED
-
-    @property
-    def is_open(self) -> bool:
-        return self._depth > 0 or self._n_lists != 0
 
     def read(self, size: int) -> bytes:
         """Returns about as many bytes as are asked for; none at the end."""
         lines = b""
         while not lines and (chunk := self._stream.read(size)):
-            lines = self._lines(np.frombuffer(chunk, np.uint8))
+            lines = self._lines(self._held + chunk)
         return lines
 
-    def _lines(self, data: np.ndarray) -> bytes:
+    def _lines(self, chunk: bytes) -> bytes:
+        # Without what backslashes escape, each quote begins or ends a text.
+        plain = chunk.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+        n = len(chunk) - plain.endswith(b"\\")
+        data, self._held = np.frombuffer(chunk, np.uint8)[:n], chunk[n:]
+        if not n:
+            return b""
         is_break = data == _LINE_FEED
-        begins_quoted = self._is_quoted
-        is_quoted = self._quoted(data, is_break)
+        n_quotes = np.cumsum(np.frombuffer(plain, np.uint8)[:n] == ord('"')) + self._is_quoted
+        is_quoted = (n_quotes - np.maximum.accumulate(np.where(is_break, n_quotes, 0))) % 2 == 1
         begins, ends = ((data == ord(sign)) & ~is_quoted for sign in "{}")
         steps = begins.astype(np.int64) - ends
-        steps[is_break & np.append(begins_quoted, is_quoted[:-1])] = _TO_THE_TOP
+        steps[is_break & np.append(self._is_quoted, is_quoted[:-1])] = _TO_THE_TOP
         depth = self._depth + np.cumsum(steps)
         depth -= np.minimum(np.minimum.accumulate(depth), 0)  # none ends that has not begun
         is_between = (depth == 0) & ~is_quoted
@@ -210,22 +185,9 @@ class _ObjectsAsLines:
         lines[is_between & np.isin(data, _BETWEEN)] = _LINE_FEED
         lines = np.insert(lines, np.flatnonzero(begins & (depth == 1)), _LINE_FEED)
         is_needed = (lines != _LINE_FEED) | (np.append(self._last, lines[:-1]) != _LINE_FEED)
-        self._depth, self._last = int(depth[-1]), lines[-1]
+        self._is_quoted, self._depth, self._last = is_quoted[-1], depth[-1], lines[-1]
+        self.is_open = bool(self._depth or self._n_lists)
         return lines[is_needed].tobytes()
-
-    def _quoted(self, data: np.ndarray, is_break: np.ndarray) -> np.ndarray:
-        """bool[n]: which bytes are within quotes, the closing ones aside; no line break is."""
-        is_quote = data == ord('"')
-        places = np.arange(len(data), dtype=np.int32)
-        plain = np.where(data != ord("\\"), places, -1 - self._is_escaped)
-        # Which are behind an odd number of backslashes.
-        before = np.append(np.int32(-1 - self._is_escaped), np.maximum.accumulate(plain))
-        is_escaped = (np.arange(len(data) + 1, dtype=np.int32) - before) % 2 == 0
-        is_quote &= ~is_escaped[:-1]
-        n_quotes = np.cumsum(is_quote, dtype=np.int32) + self._is_quoted
-        is_quoted = (n_quotes - np.maximum.accumulate(np.where(is_break, n_quotes, 0))) % 2 == 1
-        self._is_escaped, self._is_quoted = bool(is_escaped[-1]), bool(is_quoted[-1])
-        return np.asarray(is_quoted)
 
 
 class _Lines:
@@ -470,13 +432,8 @@ class JsonLinesWriter:
 
 
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
-    """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return JsonLinesReader(how.goes_on)
-
-
-def document_reader(how: SourceFormat, path: str) -> JsonReader:
-    """Returns what reads a file of JSON; see `transforms.formats.registry`."""
-    return JsonReader(how.goes_on)
+    """Returns what reads a file of JSON lines, or of JSON; see `transforms.formats.registry`."""
+    return JsonLinesReader(how.goes_on, is_document=how.name_of(path) == "json")
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:

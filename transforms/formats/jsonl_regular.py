@@ -73,16 +73,15 @@ def read_regular(
     if b"-NaN" in lines or (b"Inf" in lines and _INF.search(lines)):
         return None
     places = {name: _names(lines, name) for name in types}
-    schema = _schema([(places[name], kind) for name, kind in types.items()])
-    if schema is None:
-        return None
+    schemas = [_schema(places[name], kind) for name, kind in types.items()]
     try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
         table = arrow_json.read_json(
             pa.BufferReader(lines),
             arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
             arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # also of a value that is an object, too
         return None
     # As each line begins and ends as an object does, none has two of them if there are no more.
     if table.num_rows != n:
@@ -116,21 +115,11 @@ def _may_have(lines: bytes, name: str, quote: str = "") -> bool:
     return f"{quote}{name}{quote}".encode() in lines
 
 
-def _schema(places: Sequence[tuple[Sequence[str], pa.DataType]]) -> pa.Schema | None:
-    """Returns the schema of objects by the names of values; None: one is an object, too."""
-    tops: dict[str, list[tuple[Sequence[str], pa.DataType]]] = {}
-    for (top, *inner), kind in places:
-        tops.setdefault(top, []).append((inner, kind))
-    fields = []
-    for top, within in tops.items():
-        if len(within) == 1 and not within[0][0]:
-            fields.append((top, within[0][1]))
-        else:
-            inside = _schema(within) if all(inner for inner, _ in within) else None
-            if inside is None:
-                return None
-            fields.append((top, pa.struct(list(inside))))
-    return pa.schema(fields)
+def _schema(names: Sequence[str], kind: pa.DataType) -> pa.Schema:
+    """Returns the schema of an object with a value to which names lead."""
+    for name in names[:0:-1]:
+        kind = pa.struct([(name, kind)])
+    return pa.schema([(names[0], kind)])
 
 
 def _n_objects(lines: bytes) -> int:

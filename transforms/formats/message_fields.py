@@ -22,9 +22,9 @@ Field = Callable[[Mapping[str, Any]], Any]
 NO_OBJECT: dict[str, Any] = {}
 """What a field is, which is no scalar, where a dot of its path leads into what is no object."""
 
-# Fields within more objects than these are found by no list, and neither are more fields.
+# No more objects than these are looked into for a list of fields, and none within so many others.
+_LISTED_OBJECTS = 1_000
 _LISTED_DEPTH = 32
-_LISTED_FIELDS = 10_000
 
 _T = TypeVar("_T")
 
@@ -100,27 +100,23 @@ def declared_at(
 def paths_of(
     fields: Mapping[str, _T], within: Callable[[_T], Mapping[str, _T] | None]
 ) -> Iterator[tuple[str, _T]]:
-    """Yields fields by their paths: all at the top, and then up to 10,000 of those within them.
+    """Yields fields by their paths: all at the top, then those within them, and so on.
+
+    Looks into 1,000 objects, and none within 32 others.
 
     Args:
         fields: See `declared_at`.
         within: See `declared_at`.
     """
-    yield from fields.items()
-    level = [("", fields)]
-    n_left = _LISTED_FIELDS
-    for _ in range(_LISTED_DEPTH):
-        # A dot in the name of an object would be read as a path.
-        named = (
-            (f"{p}{n}.", one) for p, inner in level for n, one in inner.items() if "." not in n
-        )
-        level = [(prefix, inner) for prefix, one in named if (inner := within(one))]
-        for prefix, inner in level:
-            for name, one in inner.items():
-                if n_left == 0:
-                    return
-                n_left -= 1
-                yield prefix + name, one
+    objects = [("", fields)]
+    for prefix, inner in objects:  # those that are found meanwhile, too
+        for name, one in inner.items():
+            yield prefix + name, one
+            # A dot in the name of an object would be read as a path.
+            if "." in name or prefix.count(".") == _LISTED_DEPTH:
+                continue
+            if len(objects) < _LISTED_OBJECTS and (deeper := within(one)):
+                objects.append((f"{prefix}{name}.", deeper))
 
 
 def scalar(value: Any) -> Any:

@@ -128,12 +128,9 @@ class ParquetReader:
         return [name for name, _ in paths_of(_by_name(schema), self._within)]
 
     def _within(self, field: pa.Field) -> dict[str, pa.Field] | None:
-        is_entered = self.enters and pa.types.is_struct(field.type)
-        return _by_name(field.type) if is_entered else None
+        return _by_name(field.type) if self.enters and pa.types.is_struct(field.type) else None
 
-    def _present(
-        self, schema: pa.Schema, wanted: Sequence[str]
-    ) -> dict[str, tuple[tuple[str, ...], pa.Field]]:
+    def _present(self, schema: pa.Schema, wanted: Sequence[str]) -> dict[str, Any]:
         """Returns the wanted columns that there are, with the names that lead to them.
 
         Raises:
@@ -330,15 +327,7 @@ def _decoded(columns: pa.RecordBatch) -> pa.RecordBatch:
 def _sound(columns: pa.RecordBatch) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
     decoded = _decoded(columns)
-
-    def are_sound(start: int, end: int) -> bool:
-        try:
-            decoded.slice(start, end - start).validate(full=True)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    return sound_rows(columns.num_rows, are_sound)
+    return sound_rows(len(decoded), lambda a, b: decoded.slice(a, b - a).validate(full=True))
 
 
 def require_plain(field: pa.Field) -> None:

@@ -114,7 +114,7 @@ FORMATS: Plugins[Format] = Plugins(
             "tracecloak.transforms.formats.jsonl:reader",
             "tracecloak.transforms.formats.jsonl:writer",
         ),
-        "json": Format((".json",), "tracecloak.transforms.formats.jsonl:document_reader"),
+        "json": Format((".json",), "tracecloak.transforms.formats.jsonl:reader"),
     },
     make=_checked,
 )

@@ -425,10 +425,10 @@ class _Names:
         self._of_file = hashlib.blake2b(path.encode(errors="surrogatepass"), digest_size=16)
         self._n_named: Counter[int] = Counter()
 
-    def name(self, content: bytes) -> str:
+    def name(self, content: str) -> str:
         """Returns the name of the next trace with a content."""
         of_trace = self._of_file.copy()
-        of_trace.update(content)
+        of_trace.update(content.encode())
         digest = of_trace.digest()
         self._n_named[key := int.from_bytes(digest[:8])] += 1
         return f"{digest.hex()}-{self._n_named[key]}"
@@ -441,12 +441,13 @@ class _Names:
             owners: int64[n], ascending: the trace of each event.
             contents: string[n_traces], the content of each trace.
         """
-        is_unnamed = ~np.asarray(pc.fill_null(pc.not_equal(names, ""), False))
+        is_unnamed = np.asarray(pc.fill_null(pc.equal(names, ""), True))
         traces, rows = np.unique(owners[is_unnamed], return_inverse=True)
-        contents = contents.cast(pa.binary()).take(pa.array(traces))
-        given = list(map(self.name, contents.to_pylist()))
-        return pc.replace_with_mask(
-            names, pa.array(is_unnamed), pa.array(given, pa.string()).take(rows)
+        given = list(map(self.name, contents.take(pa.array(traces)).to_pylist()))
+        return (
+            names
+            if not given
+            else pc.replace_with_mask(names, is_unnamed, pa.array(given).take(rows))
         )
 
 
@@ -459,7 +460,7 @@ class _Log:
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
         wanted: The columns that are handed over.
-        names: What names traces that have no name; None: nothing does.
+        names: What names traces that have no name, in a wanted column; None: nothing does.
         names_of_xes: The names of elements and attributes that XES has, tags also with the root's
             prefix.
         fault: Makes what is raised where an element is wrong.
@@ -472,7 +473,7 @@ class _Log:
     ends_trace: Callable[[], None]
 
     def __init__(self, wanted: Sequence[str], names: _Names | None = None) -> None:
-        self.names = names
+        self.names = names if names is not None and names.column in wanted else None
         self._content: list[str] = []  # of the trace that is open
         self.closed = 0
         self.emitted = 0
@@ -563,7 +564,7 @@ class _Log:
             pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
             if "key" in pairs and "value" in pairs:
                 is_of_event = self._targets is self._event_keys
-                self._content += content_of(pairs["key"], is_of_event, False), pairs["value"]
+                self._content += content_of(pairs["key"], is_of_event), pairs["value"]
 
     def end_element(self, _name: str) -> None:
         """Handles an end tag."""
@@ -572,9 +573,10 @@ class _Log:
         if depth == self._container:
             if depth == 2:
                 self.ends_trace()
-                column = [] if self.names is None else self._of_traces.get(self.names.column, [])
-                if self.names is not None and column and not text_of(column[-1]):
-                    column[-1] = self.names.name("".join(self._content).encode())
+                if self.names is not None:
+                    column = self._of_traces[self.names.column]
+                    if not text_of(column[-1]):
+                        column[-1] = self.names.name("".join(self._content))
                 self._container = _NOWHERE
                 self.closed = len(self._owners)
             else:
@@ -609,7 +611,7 @@ class _Log:
         """Returns traces that were read as a whole, once all that was before them has left."""
         n = len(traces.owners)
         read = {name: values for name, (values, _) in traces.columns.items()}
-        if self.names is not None and traces.contents is not None and self.names.column in read:
+        if self.names is not None:
             column = self.names.column
             read[column] = self.names.named(read[column], traces.owners, traces.contents)
         fractional = {name: marks for name, (_, marks) in traces.columns.items()}

@@ -77,14 +77,13 @@ class RegularTraces:
     contents: pa.Array | None = None
 
 
-def content_of(key: str, is_of_event: bool, begins_event: bool) -> str:
+def content_of(key: str, is_of_event: bool) -> str:
     """Returns what stands for a key in the content of a trace; its value follows.
 
     The content has all keys and values of a trace and its events in their order. What tells them
     apart are characters that XML does not have, so no other trace has this content.
     """
-    begin = EVENT_MARK if begins_event else ""
-    return begin + ("\x02" if is_of_event else "\x03") + key + "\x04"
+    return ("\x02" if is_of_event else "\x03") + key + "\x04"
 
 
 def number(text: str, is_int: bool) -> str | float:
@@ -317,16 +316,15 @@ def _contents(
 ) -> pa.Array:
     """See `RegularTraces.contents`."""
     marks = [
-        content_of(head.key, is_of_event, head.tags.begins_event)
+        (EVENT_MARK if head.tags.begins_event else "") + content_of(head.key, is_of_event)
         for head in heads
         for is_of_event in (False, True)
     ]
     marked = pa.array(marks, pa.string()).take(pa.array(2 * codes + places.is_of_event))
-    values = pc.binary_join_element_wise(
-        marked, parts.take(pa.array(np.arange(1, len(parts), 2))), ""
-    )
+    values = parts.take(pa.array(np.arange(1, len(parts), 2)))
     ends = np.searchsorted(places.traces, np.arange(places.n_traces + 1))
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
+    texts = pc.binary_join_element_wise(marked, values, "")
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
     return pc.binary_join(lists, "")
 
 
