@@ -400,7 +400,7 @@ def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarr
     return sound_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
 
 
-def _arrow_type(schema: dict[str, Any]) -> pa.DataType:
+def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
     if _TIME in schema:
         return _TIME_TYPES[schema[_TIME]]
     if "logicalType" in schema:

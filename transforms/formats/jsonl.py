@@ -179,7 +179,7 @@ class _ObjectsAsLines:
         depth -= np.minimum(np.minimum.accumulate(depth), 0)  # none ends that has not begun
         is_between = (depth == 0) & ~is_quoted
         for sign, step in (("[", 1), ("]", -1)):
-            self._n_lists += step * np.count_nonzero(is_between & (data == ord(sign)))
+            self._n_lists += step * int(np.count_nonzero(is_between & (data == ord(sign))))
         # Within an object a line break is a blank, or what no text may have.
         lines = np.where(is_break, np.uint8(ord("\r")), data)
         lines[is_between & np.isin(data, _BETWEEN)] = _LINE_FEED
