@@ -14,7 +14,8 @@ from tracecloak.schemas.errors import UsageError
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
-_READING = ("input_format", "delimiter", "encoding", "header", "rename", "drop_duplicates")
+_READING = ("input_format", "delimiter", "encoding", "header", "unnamed_traces", "rename",
+            "drop_duplicates")  # fmt: skip
 
 
 def add_release_flags(

@@ -240,6 +240,9 @@ class SourceConfig(MappedConfig):
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
     """Names of a CSV's columns, separated by commas as a flag; by default those of line 1."""
+    unnamed_traces: Literal["digest"] | None = None
+    """digest: the case id of an XES trace without one is a digest of all that is in it; by default
+    its events are malformed records."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict
@@ -280,8 +283,19 @@ class SourceConfig(MappedConfig):
 
     @property
     def source_format(self) -> SourceFormat:
-        """How the bytes of the inputs are read."""
-        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+        """How the bytes of the inputs are read.
+
+        Raises:
+            UsageError: Traces are to get case ids, which are not of traces.
+        """
+        how = SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+        case_id = self.columns.case_id or "case:concept:name"
+        if self.unnamed_traces and not case_id.startswith("case:"):
+            raise UsageError(
+                f"unnamed_traces is for cases that are traces, and case_id {case_id!r} is a key of "
+                "events: leave one out, or map a key of traces, such as case:concept:name"
+            )
+        return replace(how, unnamed_traces=case_id) if self.unnamed_traces else how
 
 
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
@@ -292,7 +306,7 @@ IN_FILES_ONLY = ("schedule",)
 
 IN_DIGEST = (
     *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
-    *("rename", "drop_duplicates", "page"),
+    *("unnamed_traces", "rename", "drop_duplicates", "page"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""

@@ -15,6 +15,7 @@ _OF_FILES = {
     "delimiter": "delimiter",
     "encoding": "encoding",
     "header": "header",
+    "unnamed_traces": "unnamed_traces",
 }
 
 

@@ -277,8 +277,9 @@ def read_span(
     wanted = resolved.wanted
     stream = io.BytesIO(data)
     if pushed_down:
+        stamps = resolved.names["timestamp"]
         raw = reader.read_groups(
-            stream, wanted, wanted, 3, "timestamp", lambda ends: resolved.can_hold(ends, span_us)
+            stream, wanted, wanted, 3, stamps, lambda ends: resolved.can_hold(ends, span_us)
         )
     else:
         raw = reader.read(stream, wanted, wanted, 3)
@@ -290,9 +291,11 @@ def read_span(
     return pa.Table.from_batches(batches).unify_dictionaries(), Watched.n_rows
 
 
-def parquet(stamps: pa.Array, **options: Any) -> bytes:
-    n = len(stamps)
-    table = pa.table({"case_id": ["c"] * n, "activity": ["a"] * n, "timestamp": stamps})
+def parquet(stamps: pa.Array, at: str = "", **options: Any) -> bytes:
+    n, name = len(stamps), "timestamp"
+    for outer in at.split(".")[::-1] if at else ():
+        stamps, name = pa.StructArray.from_arrays([stamps], [name]), outer
+    table = pa.table({"case_id": ["c"] * n, "activity": ["a"] * n, name: stamps})
     stream = io.BytesIO()
     pq.write_table(table, stream, **{"row_group_size": 4, **options})
     return stream.getvalue()
@@ -318,8 +321,8 @@ TYPED = [
 
 
 @pytest.mark.parametrize("kind", [*TYPED, pa.int64(), pa.string(), pa.large_string()], ids=str)
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_row_groups_outside_the_span_are_not_read(kind: pa.DataType, zone: str) -> None:
+@pytest.mark.parametrize(("zone", "at"), [("UTC", ""), ("Europe/Berlin", ""), ("UTC", "e.i")])
+def test_row_groups_outside_the_span_are_not_read(kind: pa.DataType, zone: str, at: str) -> None:
     stamps = pa.array(HOURS, pa.int64())
     mapping: dict[str, Any] = {"time_zone": zone}
     if pa.types.is_integer(kind):
@@ -330,7 +333,9 @@ def test_row_groups_outside_the_span_are_not_read(kind: pa.DataType, zone: str) 
             stamps = stamps.cast(kind)
         else:
             stamps = pa.compute.assume_timezone(stamps, "UTC").cast(kind)
-    data = parquet(stamps)
+    data = parquet(stamps, at)
+    if at:
+        mapping["timestamp"] = f"{at}.timestamp"
     span = (NOVEMBER - 2 * HOUR, NOVEMBER + 3 * HOUR)
     found, n_read = read_span(data, span, **mapping)
     expected, n_all = read_span(data, span, pushed_down=False, **mapping)

@@ -61,6 +61,7 @@ _JSON_LINES = st.lists(
             b"\xef\xbb\xbf",
             b'{"a":null}\r',
             b"\xff",
+            *(b"[", b" ] ", b"],", b"[ ]", b"[]", b'[{"a":2},', b'{"a":3} ,', b',{"a":{"b":4}}]'),
         ]
     ),
     max_size=12,

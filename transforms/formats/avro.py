@@ -2,7 +2,8 @@
 
 The reader schema is made for each file from the schema it was written with, so a source's schema
 may evolve: added fields are skipped, fields may move, and an optional field that an old file lacks
-is left out. It does not read fields within nested records, nor single-object or registry messages.
+is left out. Fields within records are read by their paths. It does not read single-object or
+registry messages.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from importlib.resources import files
 from itertools import islice
 from typing import Any, BinaryIO, cast
@@ -27,8 +29,15 @@ from fastavro.write import Writer as ContainerWriter
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import joined
-from tracecloak.transforms.formats.avro_regular import Step, read_regular, steps_of
+from tracecloak.transforms.formats.avro_regular import (
+    Step,
+    definition,
+    read_regular,
+    record_of,
+    steps_of,
+)
 from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
+from tracecloak.transforms.formats.message_fields import declared_at, paths_of
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.
@@ -107,7 +116,7 @@ class AvroReader:
     goes_on: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
-        """Returns the names of the fields of the records.
+        """Returns the names of the fields, and the paths of those within records.
 
         Args:
             stream: The file's bytes; need not be seekable.
@@ -120,8 +129,7 @@ class AvroReader:
         """
         source = _Source(stream, self.goes_on)
         with _damage_reported(source):
-            schema, _ = _read_header(source)
-            return [field["name"] for field in schema["fields"]]
+            return _names(*_read_header(source))
 
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the schema has the required columns; see `DeclaringReader`."""
@@ -141,14 +149,10 @@ class AvroReader:
         source = _Source(stream, self.goes_on)
         with _damage_reported(source):
             schema, named, fields = _fields(source, wanted)
-            self.check([field["name"] for field in schema["fields"]], required)
-            projection = {
-                "type": "record",
-                "name": schema["name"],
-                "fields": _projected(fields, named),
-            }
+            self.check(_names(schema, named), required)
+            projection = _projected(schema, fields, 0, named, set())
             blocks = _blocks(source, projection, self.goes_on)
-            steps = steps_of(schema["fields"], named, [field.name for field in fields])
+            steps = steps_of(schema["fields"], named, {tuple(f.names): f.name for f in fields})
             if not steps or not fields:
                 yield from self._one_by_one(blocks, fields, batch_rows, 0)
                 return
@@ -278,17 +282,25 @@ class _Source:
 
 
 class _Field:
-    """A field of the file's records and how its values become a column."""
+    """A field of the file's records and how its values become a column.
 
-    def __init__(self, name: str, schema: Any, named: dict[str, Any]) -> None:
+    Attributes:
+        name: What it is asked for by.
+        names: What leads to it.
+        schema: The type that it is read by.
+    """
+
+    def __init__(self, name: str, names: Sequence[str], schema: Any, named: Any) -> None:
         self.name = name
+        self.names = names
         branches = schema if isinstance(schema, list) else [schema]
-        kinds = [named.get(b, {"type": b}) if isinstance(b, str) else b for b in branches]
+        kinds = [definition(branch, named) for branch in branches]
         present = [kind for kind in kinds if kind["type"] != "null"]
         for kind in present:
             if kind["type"] not in _TYPES:
                 raise InputSchemaError(
-                    f"the field {name[:80]!r} is nested; an event log needs plain fields"
+                    f"the field {name[:80]!r} is nested; an event log needs plain fields: name one "
+                    "within a record by its path, such as case.id"
                 )
         self.schema = sorted(branches, key=_promotion) if len(branches) > 1 else branches[0]
         self._types = list(dict.fromkeys(map(_arrow_type, present)))
@@ -300,6 +312,13 @@ class _Field:
                 f"the field {name[:80]!r} is a union of types that its values do not tell apart: "
                 + ", ".join(map(str, self._types))
             )
+
+    def values(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        """Returns what records have in it; None also where a record that it is in is not there."""
+        values: list[Any] = list(rows)
+        for name in self.names:
+            values = [None if value is None else value[name] for value in values]
+        return values
 
     def typed(self, values: pa.Array) -> pa.Array:
         """Returns values of one type as `column` does.
@@ -350,32 +369,38 @@ def _fields(
 ) -> tuple[dict[str, Any], dict[str, Any], list[_Field]]:
     """Reads the header; returns the schema, the named types in it, and the wanted fields."""
     schema, named = _read_header(source)
-    types = {field["name"]: field["type"] for field in schema["fields"]}
-    return schema, named, [_Field(name, types[name], named) for name in wanted if name in types]
+    found = [declared_at(_types(schema), name, partial(_within, named)) for name in wanted]
+    return schema, named, [_Field(n, *at, named) for n, at in zip(wanted, found, strict=True) if at]
+
+
+def _types(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in record["fields"]}
+
+
+def _within(named: Mapping[str, Any], schema: Any) -> dict[str, Any] | None:
+    """Returns the types of the fields of a type that is a record, or one or null."""
+    record = record_of(schema, named)
+    return None if record is None else _types(record)
+
+
+def _names(schema: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
+    return [name for name, _ in paths_of(_types(schema), partial(_within, named))]
 
 
 def _columns(
     fields: Sequence[_Field], rows: Sequence[dict[str, Any]]
 ) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
-    read = {field.name: field.column([row[field.name] for row in rows]) for field in fields}
+    read = {field.name: field.column(field.values(rows)) for field in fields}
     columns = pa.RecordBatch.from_arrays([values for values, _ in read.values()], list(read))
     return columns, {name: marks for name, (_, marks) in read.items() if marks is not None}
 
 
 def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
-
-    def are_sound(start: int, end: int) -> bool:
-        try:
-            _columns(fields, rows[start:end])
-        except (ValueError, pa.ArrowException):
-            return False
-        return True
-
-    return sound_rows(len(rows), are_sound)
+    return sound_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
 
 
-def _arrow_type(schema: dict[str, Any]) -> pa.DataType:
+def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
     if _TIME in schema:
         return _TIME_TYPES[schema[_TIME]]
     if "logicalType" in schema:
@@ -503,22 +528,46 @@ def _structure(schema: Any) -> Any:
     return {"type": kind, **structure} if structure else kind
 
 
-def _projected(fields: Sequence[_Field], named: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the fields of the reader schema, in which a named type is defined where first met."""
-    defined: set[str] = set()
+def _projected(
+    record: Any, wanted: Sequence[_Field], depth: int, named: Mapping[str, Any], defined: set[str]
+) -> dict[str, Any]:
+    """Returns the schema by which the wanted fields of a record are read.
 
-    def complete(schema: Any) -> Any:
-        if isinstance(schema, list):
-            return [complete(branch) for branch in schema]
-        name = schema if isinstance(schema, str) else schema.get("name")
-        if name not in named:
-            return schema
-        if name in defined:
-            return name
-        defined.add(name)
-        return named[name]
+    Args:
+        record: The schema that it was written by.
+        wanted: The fields in it.
+        depth: How many of the names that lead to them lead to the record.
+        named: The named types.
+        defined: Those that are defined already; each is where it is first met.
+    """
+    # A type of record can be met twice, and other fields of it wanted: here it has two names, of
+    # which readers compare what follows the last dot.
+    name = f"n{len(defined)}.{record['name'].rpartition('.')[2]}"
+    defined.add(name)
+    types, fields = _types(record), []
+    for first in dict.fromkeys(field.names[depth] for field in wanted):
+        within = [field for field in wanted if field.names[depth] == first]
+        if len(within[0].names) == depth + 1:
+            schema = _complete(within[0].schema, named, defined)
+        else:
+            outer = record_of(types[first], named)
+            schema = _projected(outer, within, depth + 1, named, defined)
+            schema = ["null", schema] if isinstance(types[first], list) else schema
+        fields.append({"name": first, "type": schema})
+    return {"type": "record", "name": name, "fields": fields}
 
-    return [{"name": field.name, "type": complete(field.schema)} for field in fields]
+
+def _complete(schema: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
+    """Returns the type of a scalar, with the definition of a named one where it is first met."""
+    if isinstance(schema, list):
+        return [_complete(branch, named, defined) for branch in schema]
+    name = schema if isinstance(schema, str) else schema.get("name")
+    if name not in named:
+        return schema
+    if name in defined:
+        return name
+    defined.add(name)
+    return named[name]
 
 
 def _blocks(source: _Source, projection: dict[str, Any], goes_on: bool) -> Iterator[_Block]:

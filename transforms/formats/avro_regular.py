@@ -8,7 +8,7 @@ as a length that leads out of its block, is refused as a whole, so that each rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,16 @@ _SPREAD = 4
 _LONG_BYTES = 9
 _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 _DTYPES = {"boolean": "?", "float": "<f4", "double": "<f8"}
+# Of records within one another there are more or deeper steps: a type can have fields of itself.
+_MOST_STEPS = 1_000
+_DEPTH = 8
 _LAST = 127  # at most, the last byte of a number
 _NUMBERS = ("int", "long", "enum")
 _TEXTS = ("string", "bytes")
+
+
+_Begins = Mapping[str, np.ndarray]
+"""By wanted field: where the value of a record of each block begins; -1 where it is null."""
 
 
 class _Irregular(Exception):  # noqa: N818 - no error
@@ -36,8 +43,9 @@ class Step:
     """A field of the records, in the order of the file.
 
     Attributes:
-        name: Of the field.
-        kinds: The types of its union's branches, or its one type, as `_kind` has them.
+        name: What its values are asked for by.
+        kinds: The types of its union's branches, or its one type: a plain type's name, the width of
+            a fixed one, or the steps of a record.
         is_union: Whether it is a union.
         value: The kind of the values that are wanted; None: they are passed over.
     """
@@ -49,42 +57,65 @@ class Step:
 
 
 def steps_of(
-    fields: Sequence[Mapping[str, Any]], named: Mapping[str, Any], wanted: Sequence[str]
-) -> list[Step] | None:
+    fields: Sequence[Mapping[str, Any]],
+    named: Mapping[str, Any],
+    wanted: Mapping[tuple[str, ...], str],
+) -> tuple[Step, ...] | None:
     """Returns how the fields of records are gone through, or None if that cannot be known.
 
-    It cannot where a field is nested, or a wanted one has values of several types, or enumerated or
-    fixed ones.
+    It cannot where a field is a list or a map, there are too many fields of records within one
+    another, or a wanted field has values of several types, or enumerated or fixed ones.
 
     Args:
         fields: Of the schema that the file was written with.
         named: The named types in it.
-        wanted: Names of the fields whose values are handed over.
+        wanted: What fields are asked for by, by the names that lead to them.
     """
-    steps = []
-    for field in fields:
-        is_union = isinstance(field["type"], list)
-        branches = field["type"] if is_union else [field["type"]]
-        kinds = tuple(_kind(branch, named) for branch in branches)
-        if None in kinds:
+    n_steps = 0
+
+    def of(fields: Sequence[Mapping[str, Any]], above: tuple[str, ...]) -> tuple[Step, ...] | None:
+        nonlocal n_steps
+        n_steps += len(fields)
+        if above and (n_steps > _MOST_STEPS or len(above) > _DEPTH):
             return None
-        value = None
-        if field["name"] in wanted:
-            present = [kind for kind in kinds if kind != "null"]
-            if len(present) != 1 or present[0] in ("bytes", "enum") or isinstance(present[0], int):
+        steps = []
+        for field in fields:
+            names = (*above, field["name"])
+            is_union = isinstance(field["type"], list)
+            branches = field["type"] if is_union else [field["type"]]
+            kinds = tuple(kind(definition(branch, named), names) for branch in branches)
+            if None in kinds:
                 return None
-            value = present[0]
-        steps.append(Step(field["name"], kinds, is_union, value))
-    return steps
+            value = None
+            if names in wanted:
+                present = [one for one in kinds if one != "null"]
+                if len(present) != 1 or present[0] not in (*_WIDTHS, "int", "long", "string"):
+                    return None
+                value = present[0]
+            steps.append(Step(wanted.get(names, ""), kinds, is_union, value))
+        return tuple(steps)
+
+    def kind(schema: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+        name = schema["type"]
+        if name == "fixed":
+            return int(schema["size"])
+        if name == "record":
+            return of(schema["fields"], names)
+        return name if name in ("null", *_NUMBERS, *_TEXTS, *_WIDTHS) else None
+
+    return of(fields, ())
 
 
-def _kind(branch: Any, named: Mapping[str, Any]) -> Any:
-    """Returns a plain type's name, the width of a fixed one, or None for others."""
-    schema = named.get(branch, {"type": branch}) if isinstance(branch, str) else branch
-    kind = schema["type"]
-    if kind == "fixed":
-        return int(schema["size"])
-    return kind if kind in ("null", *_NUMBERS, *_TEXTS, *_WIDTHS) else None
+def definition(branch: Any, named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the schema of a type that may be given by its name."""
+    return named.get(branch, {"type": branch}) if isinstance(branch, str) else branch
+
+
+def record_of(schema: Any, named: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the record that a type is, or that it is unless it is null; None: it is another."""
+    branches = schema if isinstance(schema, list) else [schema]
+    present = [d for d in (definition(b, named) for b in branches) if d["type"] != "null"]
+    return present[0] if len(present) == 1 and present[0]["type"] == "record" else None
 
 
 def read_regular(
@@ -124,12 +155,11 @@ def _columns(
     places = ends - lengths[order]
     n_left = np.searchsorted(-counts[order], -np.arange(counts.max()), side="left")
     # By wanted field: where the value of each record of each block begins; -1 where it is null.
-    begins = {step.name: np.full((counts.max(), len(counts)), -1) for step in steps if step.value}
+    kinds = {step.name: step.value for step in _wanted(steps)}
+    begins = {name: np.full((counts.max(), len(counts)), -1) for name in kinds}
     for record, n in enumerate(n_left):
-        at = places[:n]
-        for step in steps:
-            noted = begins[step.name][record] if step.value else None
-            at = _behind_field(octets, at, step, noted)
+        noted = {name: of_record[record] for name, of_record in begins.items()}
+        at = _behind(octets, places[:n], tuple(steps), np.arange(n), noted)
         if (at > ends[:n]).any():
             raise _Irregular
         places[:n] = at
@@ -138,41 +168,53 @@ def _columns(
     is_record = np.arange(counts.max()) < counts[:, None]
     back = np.argsort(order)
     return {
-        step.name: _decoded(data, octets, begins[step.name].T[back][is_record], step.value)
-        for step in steps
-        if step.value
+        name: _decoded(data, octets, begins[name].T[back][is_record], kind)
+        for name, kind in kinds.items()
     }
 
 
+def _wanted(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        if step.value:
+            yield step
+        for kind in step.kinds:
+            if isinstance(kind, tuple):
+                yield from _wanted(kind)
+
+
 def _behind_field(
-    octets: np.ndarray, at: np.ndarray, step: Step, begins: np.ndarray | None
+    octets: np.ndarray, at: np.ndarray, step: Step, rows: np.ndarray, begins: _Begins
 ) -> np.ndarray:
     """Returns the places behind fields, and notes where their values begin unless they are null."""
-    if not step.is_union:
-        if begins is not None:
-            begins[: len(at)] = at
-        return _behind(octets, at, step.kinds[0])
-    branch, at = _longs(octets, at)
-    if branch.min() < 0 or branch.max() >= len(step.kinds):
-        raise _Irregular
+    branch = np.zeros(1, np.int64)
+    if step.is_union:
+        branch, at = _longs(octets, at)
+        if branch.min() < 0 or branch.max() >= len(step.kinds):
+            raise _Irregular
     if (branch == branch[0]).all():
         kind = step.kinds[branch[0]]
-        if begins is not None and kind != "null":
-            begins[: len(at)] = at
-        return _behind(octets, at, kind)
+        if step.value and kind != "null":
+            begins[step.name][rows] = at
+        return _behind(octets, at, kind, rows, begins)
     behind = at.copy()
     for number in np.unique(branch):
         kind = step.kinds[number]
         which = np.flatnonzero(branch == number)
-        if begins is not None and kind != "null":
-            begins[which] = at[which]
-        behind[which] = _behind(octets, at[which], kind)
+        if step.value and kind != "null":
+            begins[step.name][rows[which]] = at[which]
+        behind[which] = _behind(octets, at[which], kind, rows[which], begins)
     return behind
 
 
-def _behind(octets: np.ndarray, at: np.ndarray, kind: Any) -> np.ndarray:
-    """Returns the places behind values of one kind."""
+def _behind(
+    octets: np.ndarray, at: np.ndarray, kind: Any, rows: np.ndarray, begins: _Begins
+) -> np.ndarray:
+    """Returns the places behind values of one kind, of records whose blocks are `rows`."""
     if kind == "null":
+        return at
+    if isinstance(kind, tuple):
+        for step in kind:
+            at = _behind_field(octets, at, step, rows, begins)
         return at
     if kind in _TEXTS:
         length, at = _longs(octets, at)

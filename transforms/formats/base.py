@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -162,24 +162,24 @@ class Writer(Protocol):
         ...
 
 
-def sound_rows(n: int, are_sound: Callable[[int, int], bool]) -> np.ndarray:
+def sound_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
     """bool[n]: which rows are sound, found by halving, so that few wrong ones are found fast.
 
     Args:
         n: The number of rows.
-        are_sound: Tells whether the rows from one place to another, exclusive, all are.
+        check: Raises an error of a value or of Arrow unless the rows from one place to another,
+            exclusive, all are sound.
     """
     sound = np.ones(n, bool)
     runs = [(0, n)] if n else []
     while runs:
         start, end = runs.pop()
         middle = (start + end) // 2
-        if are_sound(start, end):
-            continue
-        if middle == start:
-            sound[start] = False
-        else:
-            runs += [(start, middle), (middle, end)]
+        try:
+            check(start, end)
+        except (ValueError, pa.ArrowException):
+            sound[start] = middle > start
+            runs += [(start, middle), (middle, end)] if middle > start else []
     return sound
 
 

@@ -1,8 +1,18 @@
-"""JSON lines: reads one flat JSON object a line, and writes released rows so.
+"""JSON lines: reads one JSON object a line, and writes released rows so.
 
-A line that cannot be read is a malformed record and never ends the file; blank lines are no
-records. Where an object has a key twice, the last value counts. It does not read arrays of objects,
-objects over several lines, or values within nested objects.
+A line that cannot be read is a malformed record and never ends the file. Where an object has a key
+twice, the last value counts. A path such as `case.id` leads into objects; see `field_at`.
+
+Programs write an array with one object a line, too. So blank lines and those with one bracket alone
+are no records, and of any other line one bracket or comma at its begin and one at its end do not
+count. Each line is read by itself.
+
+A document of JSON is read as if each of its objects had a line: an array of objects, or objects one
+after the other, on any lines. They are looked for by their brackets. What stands between them is
+passed over if it is brackets, commas and blanks, so it does not matter how objects are listed; each
+other run is a malformed record. So is an object that is damaged. It ends with its last bracket, or
+with a line whose end is within quotes, which no text may have; so one that lacks a bracket, or a
+quote in a file of one line, takes in what follows. No object is looked through for others.
 """
 
 from __future__ import annotations
@@ -12,17 +22,20 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
+from tracecloak.transforms.formats.message_fields import NO_OBJECT, Field, field_at, paths_of
 from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -33,10 +46,18 @@ LINE_BYTES = 16 << 20
 BATCH_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _BLANKS = b" \t\r"
+_LINE_FEED = ord("\n")
+# What separates objects of JSON.
+_BETWEEN = np.frombuffer(b"[], \t\r\n", np.uint8)
+# Out of more objects than are open within one another.
+_TO_THE_TOP = -(1 << 40)
+# What of a line stands in no record, its blanks aside.
+_NO_RECORDS = (b"", b"[", b"]")
 _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
 _NAMED_KEYS = 20
+_LISTED_KEYS = 1_000
 
 _decoder = json.JSONDecoder()
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -50,24 +71,27 @@ class JsonLinesReader:
     is not finite in a wanted column makes the record malformed.
 
     Attributes:
-        goes_on: See `SourceFormat`: whether a column that no record has is told as a warning.
+        goes_on: See `SourceFormat`: whether it is a warning that no record has a column, or that a
+            document ends within an object or array.
         order: See `SourceFormat`.
+        is_document: Whether an object can have several lines, or a line several.
     """
 
     goes_on: bool = False
     order: str | None = None
+    is_document: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the keys of the first objects that have a plain value; see `ListingReader`."""
+        """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
         keys: dict[str, None] = {}
+        stream = cast(BinaryIO, _ObjectsAsLines(stream)) if self.is_document else stream
         lines = (line for block in _blocks(stream, max_records) for line in _lines(block))
         for line in islice(lines, max_records):
-            row = (None if line is None else _parse(line)) or {}
-            keys.update(dict.fromkeys(n for n, v in row.items() if type(v) not in (dict, list)))
+            _add_names(keys, (None if line is None else _parse(line)) or {}, _LISTED_KEYS)
         return list(keys)
 
     def read(
@@ -79,17 +103,26 @@ class JsonLinesReader:
         without any line has no records, and lacks no column.
         """
         lacks: list[Lacks] = []
-        yield from self.read_piece(stream, None, wanted, required, batch_rows, lacks.append)
+        objects = _ObjectsAsLines(stream)
+        lines = cast(BinaryIO, objects) if self.is_document else stream
+        yield from self.read_piece(lines, None, wanted, required, batch_rows, lacks.append)
         error = Lacks.merge(lacks).error()
+        if objects.is_open:
+            error = InputSchemaError(
+                "the JSON is damaged or cut off: it ends within an object or array"
+            )
         if error is None:
             return
         if not self.goes_on:
             raise error
         _OPERATOR.warning("%s", error)
 
-    def divider(self) -> Divider:
-        """Returns what divides a file between its lines; see `DividedReader`."""
-        return TextDivider(self, lambda: LineScanner(_BLANKS, LINE_BYTES), has_bom=True)
+    def divider(self) -> Divider | None:
+        """Returns what divides a file between its lines; None for a document."""
+        if self.is_document:
+            return None
+        scanner = partial(LineScanner, _BLANKS, _NO_RECORDS, LINE_BYTES)
+        return TextDivider(self, scanner, has_bom=True)
 
     def read_piece(
         self,
@@ -108,6 +141,57 @@ class JsonLinesReader:
             tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
+class _ObjectsAsLines:
+    """A stream of JSON in which each object, and whatever else stands for itself, has a line.
+
+    Attributes:
+        is_open: Whether not as many brackets were closed so far as were opened.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.is_open = False
+        self._stream = stream
+        self._held = b""  # a backslash, whose next character is to come
+        self._depth = 0  # of objects that are open
+        self._n_lists = 0  # that are open around them
+        self._is_quoted = False
+        self._last = _LINE_FEED
+
+    def read(self, size: int) -> bytes:
+        """Returns about as many bytes as are asked for; none at the end."""
+        lines = b""
+        while not lines and (chunk := self._stream.read(size)):
+            lines = self._lines(self._held + chunk)
+        return lines
+
+    def _lines(self, chunk: bytes) -> bytes:
+        # Without what backslashes escape, each quote begins or ends a text.
+        plain = chunk.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+        n = len(chunk) - plain.endswith(b"\\")
+        data, self._held = np.frombuffer(chunk, np.uint8)[:n], chunk[n:]
+        if not n:
+            return b""
+        is_break = data == _LINE_FEED
+        n_quotes = np.cumsum(np.frombuffer(plain, np.uint8)[:n] == ord('"')) + self._is_quoted
+        is_quoted = (n_quotes - np.maximum.accumulate(np.where(is_break, n_quotes, 0))) % 2 == 1
+        begins, ends = ((data == ord(sign)) & ~is_quoted for sign in "{}")
+        steps = begins.astype(np.int64) - ends
+        steps[is_break & np.append(self._is_quoted, is_quoted[:-1])] = _TO_THE_TOP
+        depth = self._depth + np.cumsum(steps)
+        depth -= np.minimum(np.minimum.accumulate(depth), 0)  # none ends that has not begun
+        is_between = (depth == 0) & ~is_quoted
+        for sign, step in (("[", 1), ("]", -1)):
+            self._n_lists += step * int(np.count_nonzero(is_between & (data == ord(sign))))
+        # Within an object a line break is a blank, or what no text may have.
+        lines = np.where(is_break, np.uint8(ord("\r")), data)
+        lines[is_between & np.isin(data, _BETWEEN)] = _LINE_FEED
+        lines = np.insert(lines, np.flatnonzero(begins & (depth == 1)), _LINE_FEED)
+        is_needed = (lines != _LINE_FEED) | (np.append(self._last, lines[:-1]) != _LINE_FEED)
+        self._is_quoted, self._depth, self._last = is_quoted[-1], depth[-1], lines[-1]
+        self.is_open = bool(self._depth or self._n_lists)
+        return lines[is_needed].tobytes()
+
+
 class _Lines:
     """Lines as batches: many together where they are regular, and else one by one.
 
@@ -121,9 +205,10 @@ class _Lines:
         self.n_records = 0
         self.unseen = set(required)
         self.keys: dict[str, None] = {}
-        self._wanted = wanted
-        self._required = required
-        self._order = order
+        self._wanted = {name: field_at(name) for name in wanted}
+        if order in self._wanted:
+            self._wanted[order] = _sound(self._wanted[order])
+        self._required = {name: field_at(name, NO_OBJECT) for name in required}
         self._types: Mapping[str, pa.DataType] | None = None
         # So many lines are read one by one before others are tried together.
         self._apart = 0
@@ -137,7 +222,7 @@ class _Lines:
             yield from self._one_by_one(block)
             return
         if self._types and not self.unseen:
-            columns = read_regular(block, self._types)
+            columns = read_regular(block.replace(b"},\n", b"}\n"), self._types)
             if columns is not None:
                 self._apart_next = _TRIED_LINES
                 yield self._together(columns)
@@ -173,15 +258,12 @@ class _Lines:
             if row is None:
                 malformed.append(self.n_records)
             else:
-                if self._order in row and not _is_sound(row[self._order]):
-                    row[self._order] = None
                 objects.append(row)
                 records.append(self.n_records)
             self.n_records += 1
-        if self.unseen:
-            for row in objects:
-                self.unseen.difference_update(row)
-                self.keys.update(dict.fromkeys(list(row)[: _NAMED_KEYS - len(self.keys)]))
+        for row in objects if self.unseen else ():
+            self.unseen -= {n for n in self.unseen if self._required[n](row) is not NO_OBJECT}
+            _add_names(self.keys, row, _NAMED_KEYS)
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
@@ -254,14 +336,29 @@ def _n_lines(lines: bytes) -> int:
 
 
 def _lines(block: bytes | None) -> Iterator[bytes | None]:
-    """Yields the lines of a run that are not blank, None for one that is too long."""
+    """Yields the lines of a run that are records, None for one that is too long."""
     if block is None:
         yield None
     else:
-        yield from filter(None, (line.strip(_BLANKS) for line in block.split(b"\n")))
+        lines = (line.strip(_BLANKS) for line in block.split(b"\n"))
+        yield from (line for line in lines if line not in _NO_RECORDS)
+
+
+def _add_names(names: dict[str, None], row: Mapping[str, Any], at_most: int) -> None:
+    """Adds the names of fields that are scalars, those within objects too, up to so many."""
+    if len(names) < at_most:
+        for name, value in paths_of(row, lambda one: one if type(one) is dict else None):
+            if type(value) not in (dict, list):
+                names[name] = None
+                if len(names) == at_most:
+                    return
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
+    if line[:1] in (b"[", b","):
+        line = line[1:].lstrip(_BLANKS)
+    if line[-1:] in (b"]", b","):
+        line = line[:-1].rstrip(_BLANKS)
     try:
         text = line.decode()
         value, end = _decoder.raw_decode(text)
@@ -274,13 +371,13 @@ def _batch(
     objects: list[dict[str, Any]],
     records: list[int],
     malformed: list[int],
-    wanted: Sequence[str],
+    wanted: Mapping[str, Field],
     required: Collection[str],
 ) -> RawBatch:
     try:
         columns, fractional = _columns(objects, wanted, required)
     except (TypeError, ValueError):
-        sound = [all(_is_sound(row.get(name)) for name in wanted) for row in objects]
+        sound = [all(_is_sound(field(row)) for field in wanted.values()) for row in objects]
         malformed = sorted(
             [*malformed, *(n for n, good in zip(records, sound, strict=True) if not good)]
         )
@@ -296,16 +393,26 @@ def _batch(
 
 
 def _columns(
-    objects: list[dict[str, Any]], wanted: Sequence[str], required: Collection[str]
+    objects: list[dict[str, Any]], wanted: Mapping[str, Field], required: Collection[str]
 ) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
     columns, fractional = {}, {}
-    for name in wanted:
-        values = [row.get(name) for row in objects]
+    for name, field in wanted.items():
+        values = list(map(field, objects))
         if name in required or any(value is not None for value in values):
             if not all(math.isfinite(value) for value in values if type(value) is float):
                 raise ValueError("a value is not finite")
             columns[name], fractional[name] = texts_of_scalars(values)
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
+
+
+def _sound(field: Field) -> Field:
+    """Returns a field whose values are None where they are not sound."""
+
+    def sound(row: Any) -> Any:
+        value = field(row)
+        return value if _is_sound(value) else None
+
+    return sound
 
 
 def _is_sound(value: Any) -> bool:
@@ -339,8 +446,8 @@ class JsonLinesWriter:
 
 
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
-    """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return JsonLinesReader(how.goes_on, how.order)
+    """Returns what reads a file of JSON lines, or of JSON; see `transforms.formats.registry`."""
+    return JsonLinesReader(how.goes_on, how.order, is_document=how.name_of(path) == "json")
 
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:

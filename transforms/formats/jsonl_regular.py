@@ -1,8 +1,9 @@
 """Lines of JSON as columns, by Arrow's parser, where that reads them as Python's does.
 
 Each line is one object, from its first byte to its last, and the values of a wanted column are of
-one type. Lines that are anything else are refused together, so that each can be read by itself: so
-are those of which Arrow's parser could accept what Python's does not, or reads as something else.
+one type. What a path leads to is a key of that name in all lines, or within objects in all. Lines
+that are anything else are refused together, so that each can be read by itself: so are those of
+which Arrow's parser could accept what Python's does not, or reads as something else.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from tracecloak.schemas.events.scalars import fractions, texts
+from tracecloak.transforms.formats.message_fields import Field, field_at
 
 # Within a shorter line no number has more digits than Python reads, and none of its nesting is too
 # deep for Python if it has no more brackets than the second number.
@@ -27,19 +29,22 @@ _BRACKETS = 100
 _INF = re.compile(rb"Inf[ \t\r\n,\]}]")
 # From it on a float may stand for an integer that it is not.
 _EXACT = 2.0**53
+# Names in which JSON escapes nothing, unless a writer escapes what it need not.
+_PLAIN = re.compile(r"[A-Za-z0-9_.: @-]+")
+_ESCAPE = re.compile(rb"\\u00[2-7]")
 _TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 
 
 def types_of(
-    objects: Sequence[Mapping[str, Any]], wanted: Sequence[str]
+    objects: Sequence[Mapping[str, Any]], wanted: Mapping[str, Field]
 ) -> dict[str, pa.DataType] | None:
     """Returns the one type that each column's values have, text if they have none; None: several.
 
     Integers beside floats are floats.
     """
     types = {}
-    for name in wanted:
-        kinds = {type(row.get(name)) for row in objects} - {type(None)}
+    for name, field in wanted.items():
+        kinds = set(map(type, map(field, objects))) - {type(None)}
         if kinds == {int, float}:
             kinds = {float}
         kind = kinds.pop() if kinds else str
@@ -67,22 +72,27 @@ def read_regular(
         return None
     if b"-NaN" in lines or (b"Inf" in lines and _INF.search(lines)):
         return None
+    places = {name: _names(lines, name) for name in types}
+    schemas = [_schema(places[name], kind) for name, kind in types.items()]
     try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
         table = arrow_json.read_json(
             pa.BufferReader(lines),
             arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            arrow_json.ParseOptions(
-                explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior="ignore"
-            ),
+            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # also of a value that is an object, too
         return None
     # As each line begins and ends as an object does, none has two of them if there are no more.
     if table.num_rows != n:
         return None
     columns = {}
-    for name in types:
-        values = pa.concat_arrays(table.column(name).chunks)
+    for name, (top, *inner) in places.items():
+        values = pa.concat_arrays(table.column(top).chunks)
+        values = pc.struct_field(values, inner) if inner else values
+        # A line without the key may have what its path leads to.
+        if "." in top and values.null_count and _may_have(lines, top.partition(".")[0], '"'):
+            return None
         if pa.types.is_floating(values.type):
             # Also false of what is not finite.
             exact = pc.less(pc.abs(values), _EXACT)
@@ -92,8 +102,28 @@ def read_regular(
     return columns
 
 
+def _names(lines: bytes, path: str) -> list[str]:
+    """Returns the names that lead to what a path stands for in all lines, unless it is null."""
+    names = path.split(".")
+    return [path] if _may_have(lines, ".".join(names[-2:])) else names
+
+
+def _may_have(lines: bytes, name: str, quote: str = "") -> bool:
+    """Whether a text can be part of a key; with quotes around it a whole one."""
+    if b"\\" in lines and (not _PLAIN.fullmatch(name) or _ESCAPE.search(lines)):
+        return True
+    return f"{quote}{name}{quote}".encode() in lines
+
+
+def _schema(names: Sequence[str], kind: pa.DataType) -> pa.Schema:
+    """Returns the schema of an object with a value to which names lead."""
+    for name in names[:0:-1]:
+        kind = pa.struct([(name, kind)])
+    return pa.schema([(names[0], kind)])
+
+
 def _n_objects(lines: bytes) -> int:
-    """Returns how many lines there are, if each begins and ends as a flat object; else 0."""
+    """Returns how many lines there are, if each begins and ends as an object; else 0."""
     octets = np.frombuffer(lines, np.uint8)
     ends = np.flatnonzero(octets == ord("\n"))
     if lines[-1:] != b"\n":
@@ -143,7 +173,7 @@ def parsed(data: Sequence[bytes], names: Collection[str]) -> Iterator[tuple[np.n
 
     Args:
         data: [n], the messages.
-        names: Fields at the top of an object.
+        names: Fields, or paths to them.
 
     Yields:
         (rows int64[m] of messages, ascending; their fields). A text is null where a message has no
@@ -163,7 +193,7 @@ def _halved(
 ) -> Iterator[tuple[np.ndarray, Columns]]:
     if not len(rows):
         return
-    columns = _columns([data[row] for row in rows.tolist()], list(names))
+    columns = _columns([data[row] for row in rows.tolist()], names)
     if columns is not None:
         yield rows, columns
     elif len(rows) > _FEWEST:
@@ -171,14 +201,15 @@ def _halved(
             yield from _halved(data, half, names)
 
 
-def _columns(lines: Sequence[bytes], names: Sequence[str]) -> Columns | None:
+def _columns(lines: Sequence[bytes], names: Collection[str]) -> Columns | None:
     """The fields of lines whose types are those of the first; None: some line is another."""
     try:
         first = json.loads(lines[0])
     except (ValueError, RecursionError):
         return None
-    types = types_of([first], names) if type(first) is dict else None
+    wanted = {name: field_at(name) for name in names}
+    types = types_of([first], wanted) if type(first) is dict else None
     read = None if types is None else read_regular(b"\n".join(lines), types)
-    if types is None or read is None or len(read[names[0]][0]) != len(lines):
+    if types is None or read is None or len(next(iter(read.values()))[0]) != len(lines):
         return None
     return {name: (types[name], *read[name]) for name in names}

@@ -1,20 +1,32 @@
-"""Fields of a message: what a path leads to, and what of it is a scalar.
+"""Fields of a record or message: what a path leads to, and what of it is a scalar.
 
-Take `payload.after.case_id`. A message that has a field of just that name gives this one; in any
-other, each dot leads into an object. Each message is read by itself, and no other has a say in it.
+Take `payload.after.case_id`. A record that has a field of just that name gives this one; in any
+other, each dot leads into an object, in which the same holds of the rest. Each record is read by
+itself, and no other has a say in it. Where a file declares its fields, they decide alike for all
+of its records. No path leads into a list.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
+from typing import Any, TypeVar
 
 from tracecloak.schemas.events.tally import NO_SCALAR
 from tracecloak.schemas.streams.message_reasons import NO_UTF8
 
 Field = Callable[[Mapping[str, Any]], Any]
-"""Returns what a message has in a field; None where it has none."""
+"""Returns what a record has in a field; a default where it has none."""
+
+NO_OBJECT: dict[str, Any] = {}
+"""What a field is, which is no scalar, where a dot of its path leads into what is no object."""
+
+# No more objects than these are looked into for a list of fields, and none within so many others.
+_LISTED_OBJECTS = 1_000
+_LISTED_DEPTH = 32
+
+_T = TypeVar("_T")
 
 # How JSON names the branches of an Avro union that hold a scalar, and what a value of them is.
 _BRANCHES: dict[str, tuple[type, ...]] = {
@@ -41,26 +53,70 @@ class Stamp(int):
     text: str | None = None
 
 
-def field_at(path: str) -> Field:
+def field_at(path: str, default: Any = None) -> Field:
     """Returns what reads the field of a name, or of names within one another.
 
-    Raises:
-        UnreadError: On reading: a dot of the path leads into what is no object.
+    Args:
+        path: The name, or the names with dots between them.
+        default: What is read where there is no such field.
     """
     if "." not in path:
-        return lambda body: body.get(path)
+        return methodcaller("get", path, default)
     head, _, rest = path.partition(".")
-    inner = field_at(rest)
+    inner = field_at(rest, default)
 
     def value(body: Mapping[str, Any]) -> Any:
         if path in body:
             return body[path]
         outer = body.get(head)
-        if outer is not None and type(outer) is not dict:
-            raise UnreadError(NO_SCALAR)
-        return None if outer is None else inner(outer)
+        if type(outer) is dict:
+            return inner(outer)
+        return default if outer is None else NO_OBJECT
 
     return value
+
+
+def declared_at(
+    fields: Mapping[str, _T], path: str, within: Callable[[_T], Mapping[str, _T] | None]
+) -> tuple[tuple[str, ...], _T] | None:
+    """Returns the names that lead to a declared field as `field_at` reads it, and the field.
+
+    Args:
+        fields: Those of the file, by name.
+        path: See `field_at`.
+        within: Returns the fields of a field that is an object, and None of others.
+
+    Returns:
+        None if there is no such field.
+    """
+    if path in fields:
+        return (path,), fields[path]
+    head, _, rest = path.partition(".")
+    inner = within(fields[head]) if head in fields else None
+    found = None if inner is None else declared_at(inner, rest, within)
+    return None if found is None else ((head, *found[0]), found[1])
+
+
+def paths_of(
+    fields: Mapping[str, _T], within: Callable[[_T], Mapping[str, _T] | None]
+) -> Iterator[tuple[str, _T]]:
+    """Yields fields by their paths: all at the top, then those within them, and so on.
+
+    Looks into 1,000 objects, and none within 32 others.
+
+    Args:
+        fields: See `declared_at`.
+        within: See `declared_at`.
+    """
+    objects = [("", fields)]
+    for prefix, inner in objects:  # those that are found meanwhile, too
+        for name, one in inner.items():
+            yield prefix + name, one
+            # A dot in the name of an object would be read as a path.
+            if "." in name or prefix.count(".") == _LISTED_DEPTH:
+                continue
+            if len(objects) < _LISTED_OBJECTS and (deeper := within(one)):
+                objects.append((f"{prefix}{name}.", deeper))
 
 
 def scalar(value: Any) -> Any:

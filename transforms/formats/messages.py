@@ -353,7 +353,7 @@ class _Rows:
         fields = [*self._sources.values(), layout.event_id]
         fields += [] if operations is None else [operations.field]
         is_left = np.ones(len(messages.data), bool)
-        if layout.kind not in (None, "json") or any("." in field for field in fields):
+        if layout.kind not in (None, "json"):
             return np.flatnonzero(is_left)
         attributes = {_ENCODING, layout.id_attribute, layout.time_attribute}
         rows = np.flatnonzero(messages.are_plain({name for name in attributes if name}))

@@ -1,6 +1,6 @@
-"""Parquet: reads the top-level columns of a file by row groups.
+"""Parquet: reads the columns of a file by row groups, those within structs by their paths.
 
-Columns keep their native types; nested columns can be in the file but cannot be asked for. It does
+Columns keep their native types; lists and maps can be in the file but cannot be asked for. It does
 not read encrypted files. Row groups are passed over by the statistics that the file has of them.
 """
 
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import RawBatch, Reader, require_columns, sound_rows
+from tracecloak.transforms.formats.message_fields import declared_at, paths_of
 from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -37,13 +39,15 @@ class ParquetReader:
         goes_on: See `SourceFormat`: whether a record with a value that its column's type does not
             allow, such as text that is no UTF-8, is malformed. Else the file is damaged.
         piece: The row groups that are read; None: all.
+        enters: Whether a path such as `case.id` leads into a struct, if no column has that name.
     """
 
     goes_on: bool = False
     piece: Piece | None = None
+    enters: bool = True
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
-        """Returns the names of the top-level columns.
+        """Returns the names of the top-level columns, and the paths of those within structs.
 
         Args:
             stream: The file's bytes, seekable.
@@ -55,7 +59,7 @@ class ParquetReader:
             InputSchemaError: The file is no Parquet file, or two columns share a name.
         """
         with _damage_reported():
-            return list(_open(stream).schema_arrow.names)
+            return self._names(_open(stream).schema_arrow)
 
     def field_ids(self, stream: BinaryIO) -> dict[int, str]:
         """Returns the names of the top-level columns that have ids of fields, by these.
@@ -74,12 +78,9 @@ class ParquetReader:
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
         with _damage_reported():
-            schema = _open(stream).schema_arrow
-            fields = [schema.field(name) for name in wanted if name in schema.names]
-            for field in fields:
-                require_plain(field)
-            columns = [_plain(pa.array([], field.type)) for field in fields]
-            return pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
+            present = self._present(_open(stream).schema_arrow, wanted)
+            columns = [_plain(pa.array([], field.type)) for _, field in present.values()]
+            return pa.RecordBatch.from_arrays(columns, list(present))
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
@@ -102,11 +103,13 @@ class ParquetReader:
         """Yields the records of some row groups; see `transforms.formats.base.GroupedReader`."""
         with _damage_reported():
             file = _open(stream)
-            self.check(file.schema_arrow.names, required)
+            self.check(self._names(file.schema_arrow), required)
+            present = self._present(file.schema_arrow, [column])
+            kind = present[column][1].type if present else pa.null()
             first = begin = 0
             run: list[int] = []  # of row groups that are read together
             groups = self._groups(file)
-            for group, ends in enumerate(_ends(file, column)):
+            for group, ends in enumerate(_ends(file, column, kind)):
                 if group in groups and (ends is None or can_hold(ends)):
                     begin = begin if run else first
                     run.append(group)
@@ -120,6 +123,26 @@ class ParquetReader:
     def divider(self) -> Divider:
         """Returns what divides a file between its row groups; see `DividedReader`."""
         return RowGroups(lambda piece: replace(self, piece=piece))
+
+    def _names(self, schema: pa.Schema) -> list[str]:
+        return [name for name, _ in paths_of(_by_name(schema), self._within)]
+
+    def _within(self, field: pa.Field) -> dict[str, pa.Field] | None:
+        return _by_name(field.type) if self.enters and pa.types.is_struct(field.type) else None
+
+    def _present(self, schema: pa.Schema, wanted: Sequence[str]) -> dict[str, Any]:
+        """Returns the wanted columns that there are, with the names that lead to them.
+
+        Raises:
+            InputSchemaError: One is nested.
+        """
+        fields = _by_name(schema)
+        present = {}
+        for name in wanted:
+            if (found := declared_at(fields, name, self._within)) is not None:
+                require_plain(found[1].with_name(name))
+                present[name] = found
+        return present
 
     def _groups(self, file: pq.ParquetFile) -> range:
         if self.piece is None:
@@ -137,18 +160,16 @@ class ParquetReader:
     ) -> Iterator[RawBatch]:
         """Yields the records of row groups that follow each other, from that number on."""
         with _damage_reported():
-            schema = file.schema_arrow
-            self.check(schema.names, required)
-            present = [name for name in wanted if name in schema.names]
-            for name in present:
-                require_plain(schema.field(name))
-            # Arrow reads a dot as the path into a nested column and so may hand over columns
-            # beside those asked for; the exact names are selected afterwards.
+            self.check(self._names(file.schema_arrow), required)
+            present = self._present(file.schema_arrow, wanted)
+            # Of what is called alike, columns and paths, Arrow hands over all; the ones that are
+            # meant are selected afterwards.
             batches = file.iter_batches(
-                batch_rows, row_groups=list(groups), columns=present, use_threads=False
+                batch_rows, row_groups=list(groups), columns=list(present), use_threads=False
             )
             for batch in batches:
-                columns = pa.RecordBatch.from_arrays([_plain(batch[n]) for n in present], present)
+                values = [_plain(_value(batch, names)) for names, _ in present.values()]
+                columns = pa.RecordBatch.from_arrays(values, list(present))
                 records = np.arange(first, first + batch.num_rows)
                 malformed = np.zeros(0, np.int64)
                 try:
@@ -223,16 +244,24 @@ def _open(stream: BinaryIO) -> pq.ParquetFile:
     return file
 
 
-def _ends(file: pq.ParquetFile, name: str) -> Iterator[pa.Array | None]:
+def _by_name(fields: Iterable[pa.Field]) -> dict[str, pa.Field]:
+    return {field.name: field for field in fields}
+
+
+def _value(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+    """Returns what a path leads to; null where any struct on the way is."""
+    top, *inner = names
+    return pc.struct_field(batch[top], inner) if inner else batch[top]
+
+
+def _ends(file: pq.ParquetFile, name: str, kind: pa.DataType) -> Iterator[pa.Array | None]:
     """Yields a smallest and a largest value of a column for each row group; None: not known.
 
     They come from the statistics of the column's chunks, which other programs write, so those are
     left out whose order or whose form is not certain: INT96, unsigned and floating numbers.
     """
     metadata = file.metadata
-    schema = file.schema_arrow
     places = [i for i in range(metadata.num_columns) if file.schema.column(i).path == name]
-    kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
     for group in range(file.num_row_groups):
         statistics = None
         if len(places) == 1:
@@ -298,19 +327,11 @@ def _decoded(columns: pa.RecordBatch) -> pa.RecordBatch:
 def _sound(columns: pa.RecordBatch) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
     decoded = _decoded(columns)
-
-    def are_sound(start: int, end: int) -> bool:
-        try:
-            decoded.slice(start, end - start).validate(full=True)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    return sound_rows(columns.num_rows, are_sound)
+    return sound_rows(len(decoded), lambda a, b: decoded.slice(a, b - a).validate(full=True))
 
 
 def require_plain(field: pa.Field) -> None:
-    """Makes sure that a column is no struct, list or map.
+    """Makes sure that a column is not a struct, list or map.
 
     Raises:
         InputSchemaError: It is.
@@ -318,7 +339,8 @@ def require_plain(field: pa.Field) -> None:
     if pa.types.is_nested(getattr(field.type, "storage_type", field.type)):
         kind = str(field.type).partition("<")[0]
         raise InputSchemaError(
-            f"the column {field.name[:80]!r} is nested ({kind}); an event log needs plain columns"
+            f"the column {field.name[:80]!r} is nested ({kind}); an event log needs plain columns: "
+            "name one within a struct by its path, such as case.id"
         )
 
 

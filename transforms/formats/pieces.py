@@ -83,7 +83,7 @@ class Lacks:
         if not self.has_records or not self.columns:
             return None
         if not self.names:
-            return InputSchemaError("no line of the input is a JSON object with a key")
+            return InputSchemaError("no record of the input is a JSON object with a plain value")
         return missing_columns(self.names, self.columns)
 
 
@@ -377,20 +377,24 @@ class _Window(io.RawIOBase):
 
 
 class LineScanner:
-    """Counts lines that are not blank, as JSON lines are split."""
+    """Counts lines that are records, as JSON lines are split."""
 
-    def __init__(self, blanks: bytes, max_bytes: int) -> None:
+    def __init__(self, blanks: bytes, no_records: Collection[bytes], max_bytes: int) -> None:
         """Begins.
 
         Args:
-            blanks: The characters of a blank line.
-            max_bytes: A longer line is not looked at, and is none that is blank.
+            blanks: What does not count at the begin and the end of a line.
+            no_records: Lines, without these, that are no records; the empty one, and ones of a
+                character.
+            max_bytes: A longer line is not looked at, and is a record.
         """
         self._blanks = blanks
+        self._no_records = no_records
         self._max_bytes = max_bytes
+        self._doubtful = np.frombuffer(blanks + b"\n" + b"".join(no_records), np.uint8)
         self._n_records = 0
         self._n_held = 0  # bytes of a line that goes on
-        self._is_blank = True
+        self._begin = b""  # its first two characters from the first one on that counts
 
     def feed(self, block: bytes) -> None:
         """Takes in what follows; see `Scanner`."""
@@ -400,20 +404,23 @@ class LineScanner:
             self._hold(block)
             return
         self._hold(block[: ends[0]])
-        self._n_records += not self._is_blank or self._n_held > self._max_bytes
-        # Most lines are seen not to be blank by their first character.
+        self._n_records += self._is_record(self._begin, self._n_held)
+        # Most lines are seen to be records by their first character.
         begins, ends = ends[:-1] + 1, ends[1:]
-        doubtful = np.isin(data[begins], np.frombuffer(self._blanks + b"\n", np.uint8))
+        doubtful = np.isin(data[begins], self._doubtful)
         self._n_records += int((~doubtful).sum())
         for begin, end in zip(begins[doubtful].tolist(), ends[doubtful].tolist(), strict=True):
-            line = block[begin:end]
-            self._n_records += bool(line.strip(self._blanks)) or len(line) > self._max_bytes
-        self._n_held, self._is_blank = 0, True
+            line = block[begin:end].strip(self._blanks)
+            self._n_records += self._is_record(line, end - begin)
+        self._n_held, self._begin = 0, b""
         self._hold(block[block.rfind(b"\n") + 1 :])
+
+    def _is_record(self, line: bytes, n_bytes: int) -> bool:
+        return line not in self._no_records or n_bytes > self._max_bytes
 
     def _hold(self, part: bytes) -> None:
         self._n_held += len(part)
-        self._is_blank = self._is_blank and not part.strip(self._blanks)
+        self._begin = (self._begin + part.strip(self._blanks))[:2]
 
     def passed(self) -> tuple[Passed, Passed]:
         """Returns what was passed; there are no quotes."""

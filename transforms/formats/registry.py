@@ -114,6 +114,7 @@ FORMATS: Plugins[Format] = Plugins(
             "tracecloak.transforms.formats.jsonl:reader",
             "tracecloak.transforms.formats.jsonl:writer",
         ),
+        "json": Format((".json",), "tracecloak.transforms.formats.jsonl:reader"),
     },
     make=_checked,
 )
@@ -137,6 +138,8 @@ class SourceFormat:
         delimiter: Of CSV fields; None is a comma, or a tab for `.tsv`.
         encoding: Of CSV text, any codec of Python.
         header: Column names of a CSV that has no header line; None: the first line has them.
+        unnamed_traces: The column with the names of traces of XES, if traces without one get names
+            by their contents; None: their events have no case.
         goes_on: Whether what one record can cause never ends the reading: that record is malformed
             then, and what follows is read as far as the format allows. It is where a promise of
             privacy is true only if no case decides whether there is a release. Without it such a
@@ -151,6 +154,7 @@ class SourceFormat:
     header: tuple[str, ...] | None = None
     goes_on: bool = False
     order: str | None = None
+    unnamed_traces: str | None = None
 
     def name_of(self, path: str) -> str:
         """Returns the format of a file.

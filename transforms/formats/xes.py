@@ -7,6 +7,11 @@ mapping's. An `<int>` or `<float>` is handed over as the text of its number, so 
 value; what is no number there stays as it is. Where a key comes twice in one element, the last one
 holds.
 
+On request a trace without a name gets one: a digest of its content and of the file's path, and its
+number among the traces of the file that have the same content. So neither another trace nor another
+file changes the name of one, and equal traces are several cases. A digest groups events into cases
+and leaves nothing else behind; like any case id it is in no release.
+
 Not read: nested attributes, lists and containers (they have no value), classifiers, extensions, the
 attributes of the log, and the defaults in `<global>`: an event that lacks a global attribute has
 null there. Names match under any namespace prefix or none. A trace without events leaves nothing.
@@ -22,10 +27,12 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import hashlib
 import logging
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -36,14 +43,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.scalars import texts_of_scalars
+from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes_regular import (
     BEGIN,
     CASE_PREFIX,
     END,
+    EVENT_MARK,
     RegularTraces,
+    content_of,
     n_octets,
     number,
     read_regular,
@@ -97,9 +106,12 @@ class XesReader:
     Attributes:
         goes_on: See `SourceFormat`. A trace with a fault is left out then and counts as one
             malformed record, and a column that no event has is told as a warning.
+        unnamed: The column of the names of traces, where traces without one get one, and the path
+            of the file; None: they have none.
     """
 
     goes_on: bool = False
+    unnamed: tuple[str, str] | None = None
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None, as only the records of an XES file tell its columns; reads up to the root.
@@ -151,7 +163,7 @@ class XesReader:
                 reading goes on, it is not well-formed XML, exceeds a bound of this module, or no
                 event has a required column.
         """
-        log = _Log(wanted)
+        log = _Log(wanted, None if self.unnamed is None else _Names(*self.unnamed))
         encoding, is_searchable, source = _searchable(stream, self.goes_on)
         feed = _Feed(log, encoding, forgets=self.goes_on)
         pieces = _Pieces(source, is_searchable, batch_rows)
@@ -273,7 +285,7 @@ class _Feed:
         log.begins_trace = self._trace_begins
         log.ends_trace = self._trace_ends
         parser.ordered_attributes = True  # a list costs less than a dict
-        parser.StartElementHandler = log.start_element
+        parser.StartElementHandler = log.start_element if log.names is None else log.start_noted
         parser.EndElementHandler = log.end_element
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         parser.XmlDeclHandler = self._note_encoding
@@ -399,6 +411,46 @@ class _Feed:
         )
 
 
+class _Names:
+    """Gives traces names by their contents; see the module.
+
+    Remembers 8 bytes of each digest. Two in 2^64 are counted as one, and have different names.
+
+    Attributes:
+        column: That of the names.
+    """
+
+    def __init__(self, column: str, path: str) -> None:
+        self.column = column
+        self._of_file = hashlib.blake2b(path.encode(errors="surrogatepass"), digest_size=16)
+        self._n_named: Counter[int] = Counter()
+
+    def name(self, content: str) -> str:
+        """Returns the name of the next trace with a content."""
+        of_trace = self._of_file.copy()
+        of_trace.update(content.encode())
+        digest = of_trace.digest()
+        self._n_named[key := int.from_bytes(digest[:8])] += 1
+        return f"{digest.hex()}-{self._n_named[key]}"
+
+    def named(self, names: pa.Array, owners: np.ndarray, contents: pa.Array) -> pa.Array:
+        """Returns the names of the traces of events where some are missing or empty.
+
+        Args:
+            names: string[n], of the traces of events.
+            owners: int64[n], ascending: the trace of each event.
+            contents: string[n_traces], the content of each trace.
+        """
+        is_unnamed = np.asarray(pc.fill_null(pc.equal(names, ""), True))
+        traces, rows = np.unique(owners[is_unnamed], return_inverse=True)
+        given = list(map(self.name, contents.take(pa.array(traces)).to_pylist()))
+        return (
+            names
+            if not given
+            else pc.replace_with_mask(names, is_unnamed, pa.array(given).take(rows))
+        )
+
+
 class _Log:
     """The parser's handlers, and the events that wait for the end of their trace or batch.
 
@@ -408,6 +460,7 @@ class _Log:
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
         wanted: The columns that are handed over.
+        names: What names traces that have no name, in a wanted column; None: nothing does.
         names_of_xes: The names of elements and attributes that XES has, tags also with the root's
             prefix.
         fault: Makes what is raised where an element is wrong.
@@ -419,7 +472,9 @@ class _Log:
     begins_trace: Callable[[], None]
     ends_trace: Callable[[], None]
 
-    def __init__(self, wanted: Sequence[str]) -> None:
+    def __init__(self, wanted: Sequence[str], names: _Names | None = None) -> None:
+        self.names = names if names is not None and names.column in wanted else None
+        self._content: list[str] = []  # of the trace that is open
         self.closed = 0
         self.emitted = 0
         self.present: set[str] = set()
@@ -497,6 +552,20 @@ class _Log:
         elif depth >= _DEPTH:
             raise self.fault(f"its elements are nested more than {_DEPTH} deep")
 
+    def start_noted(self, name: str, attributes: list[str]) -> None:
+        """Handles a start tag, and notes what it adds to the content of its trace."""
+        depth, n_traces, n_events = self._depth, self._traces, len(self._owners)
+        self.start_element(name, attributes)
+        if self._traces > n_traces:
+            self._content = []
+        if len(self._owners) > n_events:
+            self._content.append(EVENT_MARK)
+        elif depth == self._container and self._kinds[name] in (_ATTRIBUTE, _INT, _FLOAT):
+            pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            if "key" in pairs and "value" in pairs:
+                is_of_event = self._targets is self._event_keys
+                self._content += content_of(pairs["key"], is_of_event), pairs["value"]
+
     def end_element(self, _name: str) -> None:
         """Handles an end tag."""
         depth = self._depth
@@ -504,6 +573,10 @@ class _Log:
         if depth == self._container:
             if depth == 2:
                 self.ends_trace()
+                if self.names is not None:
+                    column = self._of_traces[self.names.column]
+                    if not text_of(column[-1]):
+                        column[-1] = self.names.name("".join(self._content))
                 self._container = _NOWHERE
                 self.closed = len(self._owners)
             else:
@@ -537,10 +610,13 @@ class _Log:
     def take_regular(self, traces: RegularTraces) -> RawBatch:
         """Returns traces that were read as a whole, once all that was before them has left."""
         n = len(traces.owners)
-        columns = [traces.columns[name][0] for name in self.wanted]
+        read = {name: values for name, (values, _) in traces.columns.items()}
+        if self.names is not None:
+            column = self.names.column
+            read[column] = self.names.named(read[column], traces.owners, traces.contents)
         fractional = {name: marks for name, (_, marks) in traces.columns.items()}
         batch = RawBatch(
-            pa.RecordBatch.from_arrays(columns, self.wanted),
+            pa.RecordBatch.from_arrays([read[name] for name in self.wanted], self.wanted),
             np.arange(self.emitted, self.emitted + n, dtype=np.int64),
             np.empty(0, np.int64),
             self._traces + traces.owners,
@@ -548,7 +624,7 @@ class _Log:
         )
         self.emitted += n
         self._traces += traces.n_traces
-        self.present.update(c for c in self.wanted if traces.columns[c][0].null_count < n)
+        self.present.update(c for c in self.wanted if read[c].null_count < n)
         for targets, keys in zip((self._trace_keys, self._event_keys), traces.keys, strict=True):
             for key in keys:
                 targets[key]  # notes it
@@ -665,7 +741,9 @@ class _Pieces:
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
             traces = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
-                traces = read_regular(data[begin:end], log.wanted, _BATCH_BYTES)
+                traces = read_regular(
+                    data[begin:end], log.wanted, _BATCH_BYTES, log.names is not None
+                )
             if traces is not None:
                 for batch in log.batches(self._batch_rows, 1):
                     yield batch, batch.columns.nbytes
@@ -857,4 +935,5 @@ class _Joined:
 
 def reader(how: SourceFormat, path: str) -> XesReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return XesReader(how.goes_on)
+    unnamed = None if how.unnamed_traces is None else (how.unnamed_traces, path)
+    return XesReader(how.goes_on, unnamed)

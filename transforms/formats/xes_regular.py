@@ -24,6 +24,8 @@ from tracecloak.schemas.events.scalars import joined
 BEGIN = b"<trace>"
 END = b"</trace>"
 CASE_PREFIX = "case:"
+EVENT_MARK = "\x01"
+"""Stands for the begin of an event in the content of a trace, see `content_of`."""
 # More different heads of attributes than this are no few ones: a parser is as fast.
 _HEADS = 4_096
 _HEADS_BYTES = 64 << 10  # of what is remembered of each
@@ -65,12 +67,23 @@ class RegularTraces:
         owners: int64[n_events], ascending: the number of the trace of each event, from 0.
         n_traces: How many traces there are.
         keys: The keys of traces, and of events, in the order in which they come first.
+        contents: string[n_traces], what each trace has, see `content_of`; None: nobody asked.
     """
 
     columns: Mapping[str, tuple[pa.Array, np.ndarray]]
     owners: np.ndarray
     n_traces: int
     keys: tuple[list[str], list[str]]
+    contents: pa.Array | None = None
+
+
+def content_of(key: str, is_of_event: bool) -> str:
+    """Returns what stands for a key in the content of a trace; its value follows.
+
+    The content has all keys and values of a trace and its events in their order. What tells them
+    apart are characters that XML does not have, so no other trace has this content.
+    """
+    return ("\x02" if is_of_event else "\x03") + key + "\x04"
 
 
 def number(text: str, is_int: bool) -> str | float:
@@ -85,7 +98,9 @@ def n_octets(data: bytes, character: str) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(character)))
 
 
-def read_regular(data: bytes, wanted: Sequence[str], max_text_bytes: int) -> RegularTraces | None:
+def read_regular(
+    data: bytes, wanted: Sequence[str], max_text_bytes: int, with_contents: bool = False
+) -> RegularTraces | None:
     """Returns the events of `data`, or None if it is not regular.
 
     Args:
@@ -93,6 +108,7 @@ def read_regular(data: bytes, wanted: Sequence[str], max_text_bytes: int) -> Reg
         wanted: Columns; those that begin with `case:` are keys of traces.
         max_text_bytes: How much text the columns may have: a value of a trace is repeated with each
             of its events.
+        with_contents: Whether the contents of traces are asked for.
     """
     octets = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(octets == ord('"'))
@@ -128,7 +144,9 @@ def read_regular(data: bytes, wanted: Sequence[str], max_text_bytes: int) -> Reg
         columns = _columns(heads, codes, places, parts, wanted, max_text_bytes)
     if columns is None:
         return None
-    return RegularTraces(columns, places.owners, places.n_traces, _keys(heads, codes, places))
+    contents = _contents(heads, codes, places, parts) if with_contents else None
+    keys = _keys(heads, codes, places)
+    return RegularTraces(columns, places.owners, places.n_traces, keys, contents)
 
 
 @dataclass(frozen=True)
@@ -291,6 +309,23 @@ def _columns(
             column, marks = column.take(pa.array(places.owners)), marks[places.owners]
         columns[name] = column, marks
     return columns
+
+
+def _contents(
+    heads: Sequence[_Head], codes: np.ndarray, places: _Places, parts: pa.Array
+) -> pa.Array:
+    """See `RegularTraces.contents`."""
+    marks = [
+        (EVENT_MARK if head.tags.begins_event else "") + content_of(head.key, is_of_event)
+        for head in heads
+        for is_of_event in (False, True)
+    ]
+    marked = pa.array(marks, pa.string()).take(pa.array(2 * codes + places.is_of_event))
+    values = parts.take(pa.array(np.arange(1, len(parts), 2)))
+    ends = np.searchsorted(places.traces, np.arange(places.n_traces + 1))
+    texts = pc.binary_join_element_wise(marked, values, "")
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
+    return pc.binary_join(lists, "")
 
 
 def _typed(text: pa.Array, kinds: np.ndarray) -> tuple[pa.Array, np.ndarray]:

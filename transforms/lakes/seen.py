@@ -62,7 +62,7 @@ class Seen:
 
     def reader(self, goes_on: bool) -> SeenReader:
         """Returns what reads the file; see `SourceFormat.goes_on`."""
-        return SeenReader(ParquetReader(goes_on), self)
+        return SeenReader(ParquetReader(goes_on, enters=False), self)
 
 
 def deleted_bits(is_deleted: np.ndarray) -> bytes:

@@ -229,7 +229,7 @@ def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> No
     path = tmp_path / "x.jsonl"
     path.write_text('{"a": 1}\nno json\n{"b": 1, "nested": {"c": 1}}\n{"d": 1}\n')
     with path.open("rb") as stream:
-        assert JsonLinesReader().names_in(stream, 3) == ["a", "b"]
+        assert JsonLinesReader().names_in(stream, 3) == ["a", "b", "nested.c"]
 
 
 NEAR = ["K0", "k0 ", "Z\u00fcrich", "Zu\u0308rich", "A\xa0b", "ab", "5", "5.0", "a-1", "a1"]

@@ -257,6 +257,51 @@ def test_recursive_schemas_are_skipped() -> None:
     assert read(data).to_pydict() == {"c": ["1"]}
 
 
+def test_a_path_leads_into_records_and_past_null() -> None:
+    stamp = {"type": "record", "name": "Stamp", "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "who", "type": ["null", "long", "string", "double"]},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["x", "y"]}},
+        {"name": "before", "type": ["null", "log.Stamp"]},
+    ]}  # fmt: skip
+    case = {"type": "record", "name": "Case", "fields": [{"name": "id", "type": "string"}]}
+    schema = {"type": "record", "name": "log.Event", "fields": [
+        {"name": "begin", "type": ["null", stamp]}, {"name": "case", "type": case},
+        {"name": "tags", "type": {"type": "array", "items": "log.Stamp"}},
+        {"name": "end", "type": "log.Stamp"},
+    ]}  # fmt: skip
+    first = {"at": 5, "who": 7, "kind": "x", "before": None}
+    rows = [
+        {"begin": None, "case": {"id": "1"}, "tags": [first], "end": first},
+        {"begin": first, "case": {"id": "2"}, "tags": [], "end": {
+            "at": 6, "who": "w", "kind": "y", "before": {**first, "who": 1.5}}},
+    ]  # fmt: skip
+    stream = io.BytesIO()
+    fastavro.writer(stream, schema, rows)
+    wanted = ["end.at", "begin.who", "case.id", "begin.kind", "end.kind", "end.before.who"]
+    (batch,) = AvroReader().read(io.BytesIO(stream.getvalue()), wanted, wanted, 9)
+    assert batch.columns.schema.names == wanted
+    got = batch.columns.to_pydict()
+    assert [stamp.microsecond for stamp in got.pop("end.at")] == [5000, 6000]
+    assert got == {
+        "begin.who": [None, "7"], "case.id": ["1", "2"], "begin.kind": [None, "x"],
+        "end.kind": ["x", "y"], "end.before.who": [None, "1.5"],
+    }  # fmt: skip
+    names = AvroReader().column_names(io.BytesIO(stream.getvalue())) or []
+    assert names[:9] == [
+        *("begin", "case", "tags", "end"),
+        *("begin.at", "begin.who", "begin.kind", "begin.before", "case.id"),
+    ]
+    assert len(names) < 300  # of a type without end
+    with pytest.raises(InputSchemaError, match=r"no column 'case\.name'.*'case\.id'"):
+        list(AvroReader().read(io.BytesIO(stream.getvalue()), ["case.name"], ["case.name"], 9))
+    for path in ("begin", "tags", "end.before"):
+        with pytest.raises(InputSchemaError, match="is nested"):
+            AvroReader().empty(io.BytesIO(stream.getvalue()), [path])
+    for path in ("tags.at", "case.id.x"):
+        assert not AvroReader().empty(io.BytesIO(stream.getvalue()), [path]).num_columns
+
+
 @pytest.mark.parametrize(
     "kind",
     [

@@ -66,7 +66,19 @@ EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
     "a key twice: the last counts": (b'{"c":"1","c":"2"}\n', ["2"], []),
     "nested values elsewhere": (b'{"x":{"c":[1]},"c":"1","y":[NaN, 1e999]}\n', ["1"], []),
     "no JSON": (b"x\n" + GOOD + b"{\n{]\n{'c':1}\n", ["x"], [0, 2, 3, 4]),
-    "no object": (b"1\nnull\n[]\n" + GOOD + b'"c"\n[{"c":1}]\n', ["x"], [0, 1, 2, 4, 5]),
+    "no object": (b"1\nnull\n[]\n" + GOOD + b'"c"\n[[{"c":1}]]\n', ["x"], [0, 1, 2, 4, 5]),
+    "an array of one object a line": (
+        b'[\n{"c":"1"},\n {"c":"2"} ,\r\n{"c":"3"}\n ] \n',
+        [*"123"],
+        [],
+    ),
+    "its brackets beside objects": (b'[{"c":"1"},\n\n{"c":"2"}]\n[ {"c":"3"} ]\n', [*"123"], []),
+    "its commas before them": (b'[\n{"c":"1"}\n,{"c":"2"}\n, {"c":"3"}\n]\n', [*"123"], []),
+    "more of them than one": (
+        b'],\n[[\n,\n[]\n{"c":"1"},,\n{"c":"2"},{"c":"3"},\n' + GOOD,
+        ["x"],
+        [0, 1, 2, 3, 4, 5],
+    ),
     "two objects on a line": (b'{"c":"1"}{"c":"2"}\n' + GOOD + b'{"c":"1"} x\n', ["x"], [0, 2]),
     "invalid UTF-8": (b'{"c":"\xff"}\n' + GOOD + b'{"c":"x","z":"\xc3"}\n', ["x"], [0, 2]),
     "half a surrogate pair": (b'{"c":"\\ud800"}\n' + GOOD, ["x"], [0]),
@@ -145,6 +157,166 @@ def test_as_text_values_do_not_depend_on_the_batches(values: list[Any], batch_ro
     assert text(batch_rows) == text(1000)
 
 
+INNER = {"b": {"c": 2}}
+NESTED: dict[str, tuple[Any, list[Any], list[int]]] = {
+    "objects in objects": ([{"a": {"b": {"c": 1}}}, {"a": {"b": {"c": "x"}}}], ["1", "x"], []),
+    "nothing there": ([{}, {"a": None}, {"a": {"b": None}}, {"a": {"b": {}}}], [None] * 4, []),
+    "a key with the dots wins": ([{"a.b.c": 1, "a": INNER}, {"a": INNER}], ["1", "2"], []),
+    "even if it is null": ([{"a.b.c": None, "a": INNER}, {"a.b.c": 1}], [None, "1"], []),
+    "so it does within": ([{"a": {"b.c": 1, **INNER}}, {"a": {"b.c": None}}], ["1", None], []),
+    "not one before the last dot": ([{"a.b": {"c": 1}}], [None], []),
+    "no object on the way": ([{"a": 1}, {"a": {"b": "x"}}, {"a": [INNER]}, {}], [None], [0, 1, 2]),
+    "no scalar at its end": (
+        [{"a": {"b": {"c": {}}}}, {"a": {"b": {"c": [1]}}}, {"a": INNER}], ["2"], [0, 1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_path_leads_into_objects(name: str) -> None:
+    rows, expected, malformed = NESTED[name]
+    for batch_rows in [1, 1000]:
+        data = "".join(json.dumps({"x": 1, **row}) + "\n" for row in rows).encode()
+        got, _, bad = read(data, ["a.b.c", "x"], [], batch_rows)
+        assert ([row.get("a.b.c") for row in got], bad) == (expected, malformed)
+
+
+def test_paths_that_share_objects_and_paths_of_any_depth() -> None:
+    row = {"id": 1, "a": {"b": {"c": 2, "d": 3}, "e": 4}}
+    assert read(json.dumps(row).encode(), ["a.e", "id", "a.b.d", "a.b.c"], [])[0] == [
+        {"a.e": "4", "id": "1", "a.b.d": "3", "a.b.c": "2"}
+    ]
+    assert read(json.dumps(row).encode(), ["a.b.c", "a.b"], [])[2] == [0]  # an object is no scalar
+    path = ".".join("x" * 400)
+    deep = b'{"x":' * 400 + b"1" + b"}" * 400
+    assert read(deep, [path], [path])[0] == [{path: "1"}]
+
+
+def test_names_are_those_of_scalars_with_their_paths() -> None:
+    rows = [
+        {"ts": 1, "case": {"id": 1, "who": {"age": 2}, "tags": [{"x": 1}]}, "list": []},
+        {"a.b": {"c": 1}, "": {"": 3}, "none": None, "case": {"id.x": 5}},
+        {"many": {f"k{i}": i for i in range(5000)}},
+    ]
+    data = "\n".join(["[", *map(json.dumps, rows), "]"]).encode()
+    names = JsonLinesReader().names_in(io.BytesIO(data), 10)
+    assert names[:6] == ["ts", "case.id", "case.who.age", "none", ".", "case.id.x"]
+    assert names[6:] == [f"many.k{i}" for i in range(994)]
+    found: Any = data
+    for _ in range(3000):
+        found = b'{"x":' + found + b"}" if found is not data else b'{"x":1}'
+    names = JsonLinesReader().names_in(io.BytesIO(found), 10)
+    assert names == []  # deeper than Python reads, or than any list goes
+    with pytest.raises(
+        InputSchemaError,
+        match=r"no column 'case\.name'; its columns are 'ts', 'case\.id', 'case\.who\.age'",
+    ):
+        read(data, ["case.name"], ["case.name"])
+    with pytest.raises(InputSchemaError, match=r"no column 'ts\.x'"):
+        read(b'{"ts": 1}', ["ts.x"], ["ts.x"])
+
+
+# --- A document -----------------------------------------------------------------------------------
+
+
+def read_document(
+    data: bytes, goes_on: bool = False, step: int = 1 << 20
+) -> tuple[list[Any], list[int]]:
+    """Returns the values of the column v, in the order of their records, and the malformed ones."""
+    values: dict[int, Any] = {}
+    malformed: list[int] = []
+    stream = Trickle(iter([data, b""]).__next__, step)
+    for batch in JsonLinesReader(goes_on, is_document=True).read(stream, ["v"], ["v"], 7):
+        values.update(zip(batch.records.tolist(), batch.columns["v"].to_pylist(), strict=True))
+        malformed += batch.malformed.tolist()
+    assert sorted([*values, *malformed]) == list(range(len(values) + len(malformed)))
+    return [values[n] for n in sorted(values)], sorted(malformed)
+
+
+# Signs that mean something to JSON, in texts as well.
+_TEXTS = st.text(st.sampled_from('"\\{}[],: \n\r\tné\u2028\x00')) | st.text()
+_VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+_OBJECTS = st.fixed_dictionaries({"v": _TEXTS}, optional={"x": _VALUES, "y": _VALUES})
+_SCALARS = st.none() | st.integers() | _TEXTS
+
+
+@settings(deadline=None)
+@given(
+    st.lists(_OBJECTS | _SCALARS, min_size=1, max_size=9),
+    st.sampled_from([None, 0, 1, "\t"]),
+    st.sampled_from(["array", "", "\n", " ", ",\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from([1, 3, 50, 1 << 20]),
+)
+def test_a_document_is_what_python_reads(
+    values: list[Any], indent: Any, between: str, escapes: bool, step: int
+) -> None:
+    values = [*values, {"v": "last"}]
+    if between == "array":
+        text = json.dumps(values, indent=indent, ensure_ascii=escapes)
+    else:  # the end of a number can only be told by what is behind it
+        values = [one for one in values if between or type(one) is dict]
+        text = between.join(json.dumps(v, indent=indent, ensure_ascii=escapes) for v in values)
+    expected = [one["v"] for one in values if type(one) is dict]
+    malformed = [n for n, one in enumerate(values) if type(one) is not dict]
+    for mark in (b"", b"\xef\xbb\xbf"):
+        assert read_document(mark + text.encode(), step=step) == (expected, malformed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "malformed"),
+    [
+        ('[{"v":"1"},{"v":},{"v":"2"}]', ["1", "2"], [1]),
+        ('[{"v":"1"},{"v" "x"},{"v":"2"}}, {"v":"3"}]', ["1", "3"], [1, 2]),
+        # An open quote ends with its line.
+        (
+            '[{"v":"1"},\n{"v":"x},\n{"v":"2"},\n{"w":{"v":"x},\n"y":1},{"v":"3"}]',
+            ["1", "2", "3"], [1, 3, 4],
+        ),
+        ('[{"v":"1", "x": [1}, {"v":"2"}]', ["2"], [0]),
+        ('[[{"v":"1"}], [[{"v":"2"}]]][{"v":"3"}]', ["1", "2", "3"], []),
+        ('[1, "a { b", {"v":"1"}, nonsense, {"v":"2"} x]', ["1", "2"], [0, 1, 3, 5]),
+        ('{"v":"1"}{"v":"2"}\n\n{"v":\n"3"}', ["1", "2", "3"], []),
+        ("[]{}", [], []),
+        ('{"events":[{"v":"1"}],"v":"x"}', ["x"], []),
+    ],
+)  # fmt: skip
+def test_a_damaged_object_is_a_malformed_record(
+    text: str, expected: list[str], malformed: list[int]
+) -> None:
+    for step in (1, 1 << 20):
+        values, bad = read_document(text.replace("{}", '{"v":null}').encode(), step=step)
+        assert (values, bad) == (expected or [None], malformed)
+
+
+def test_a_document_that_is_cut_off_is_an_error_unless_reading_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = b'[{"v":"1"}, {"v":"2", "x":[1]}, {"v":"3"}]'
+    for end in range(11, len(whole)):
+        with pytest.raises(InputSchemaError, match="damaged or cut off"):
+            read_document(whole[:end])
+        values, malformed = read_document(whole[:end], goes_on=True)
+        assert values == ["1", "2", "3"][: len(values)] and len(malformed) <= 1
+        assert "ends within an object or array" in caplog.messages[-1]
+    deep = (
+        b'[{"v":' + b'[{"a":' * 200_000 + b"1",
+        b'[{"v":"1","x":' + b"[" * 200_000 + b'}, {"v":"2"}]',
+    )
+    assert read_document(deep[0] + b"}]" * 200_000 + b'}, {"v":"2"}]') == (["2"], [0])
+    assert read_document(deep[1]) == (["2"], [0])
+
+
+def test_an_object_that_is_too_long_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LINE_BYTES", 1000)
+    long = b'{"v":"' + b"x" * 10_000 + b'"}'
+    assert read_document(b'[{"v":"1"},' + long + b',{"v":"2"}]', step=100) == (["1", "2"], [1])
+
+
 def test_optional_columns_are_left_out_where_they_have_no_value() -> None:
     data = b'{"c":1,"t":null}\n{"c":2,"a":"A"}\n'
     assert read(data, batch_rows=1)[0] == [{"c": "1"}, {"c": "2", "a": "A"}]
@@ -166,7 +338,7 @@ def test_required_column_that_no_record_has() -> None:
     assert "secret" not in str(e.value) and "--case_id" in str(e.value)
     with pytest.raises(InputSchemaError, match="no columns 'c', 't'"):
         read(data, required=("t", "x", "c"), wanted=("x", "c", "t"))
-    with pytest.raises(InputSchemaError, match="no line of the input is a JSON object"):
+    with pytest.raises(InputSchemaError, match="no record of the input is a JSON object"):
         read(b"case_id,activity\n1,A\n")
 
 

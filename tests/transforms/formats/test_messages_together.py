@@ -44,8 +44,14 @@ LAYOUTS = {
         ColumnMapping(case_id="timestamp", timestamp_unit="s"), event_id="timestamp"
     ),
     "avro": MessageFormat(kind="avro"),
+    "nested": MessageFormat(
+        ColumnMapping(case_id="o.id", activity="o.i.name", timestamp_unit="ms"), event_id="o.i.e"
+    ),
 }
-GOOD = {"case_id": "c", "activity": "A", "timestamp": 5, "event_id": "e", "who": "w", "op": "c"}
+GOOD = {
+    **{"case_id": "c", "activity": "A", "timestamp": 5, "event_id": "e", "who": "w", "op": "c"},
+    "o": {"id": "c", "i": {"name": "A"}},
+}
 # Texts of JSON that libraries read in ways of their own, or that only one of them takes.
 VALUES = (
     *('"c"', '""', "1", "-0", "0", "1.0", "1.5", "1e3", "1E400", "-1e-400", "01", "1.", ".5", "+1"),
@@ -54,9 +60,10 @@ VALUES = (
     *('"\\u0000"', '"\\u00e9"', '"\t"', '"\\x"', '"é"', '"5.0"', '"2026-01-01"', '" a, Inf"'),
     *("9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809"),
     *("1700000000.123456", "1700000000123", "253402300799", "253402300800", "1e16", "9e15"),
+    *('{"id": null, "i": {"name": "B"}}', '{"i.name": "B", "id": 1}', '{"id": "o.id", "i": null}'),
     *("1" * 641, "1" * 5000, "[" * 210 + "]" * 210, "[" * 2000 + "]" * 2000, "'c'", "tru", "-"),
 )
-FIELDS = (*GOOD, "other", "case\\u005fid", "")
+FIELDS = (*GOOD, "o.id", "o.i.name", "other", "case\\u005fid", "")
 
 
 def objects() -> st.SearchStrategy[str]:

@@ -148,11 +148,43 @@ def test_names_with_dots_are_names_not_paths(wanted: list[str]) -> None:
     }
 
 
-def test_paths_into_nested_columns_are_no_columns() -> None:
+def test_a_path_leads_into_structs_unless_a_column_has_its_name() -> None:
     data = parquet_of(NESTED.drop_columns(["s.b"]))
-    with pytest.raises(InputSchemaError, match=r"no column 's\.b'; its columns are 'a', 'a\.b'"):
-        read(data, ["s.b"], ["s.b"])
-    assert read(data, ["a", "s.b", "s.b.c"], ["a"]).column_names == ["a"]
+    assert read(data, ["a", "s.b", "s.b.c"], ["s.b.c"]).to_pydict() == {
+        "a": [1, 2], "s.b": [7, 9], "s.b.c": [8, 10],
+    }  # fmt: skip
+    with pytest.raises(InputSchemaError, match=r"no column 's\.x'; .*'s\.b', 's\.b\.c'"):
+        read(data, ["s.x"], ["s.x"])
+    for path in ("s.b.x", "l.element", "l.list.element", "a.x"):
+        assert read(data, ["a", path], ["a"]).column_names == ["a"]
+    outside = list(ParquetReader(enters=False).read(io.BytesIO(data), ["a", "s.b"], (), 9))
+    assert outside[0].columns.schema.names == ["a"]
+
+
+def test_what_is_missing_on_the_way_is_missing() -> None:
+    kind = pa.struct([("i", pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.string())]))])
+    values = [None, {"i": None}, {"i": {"t": None, "n": "x"}}, {"i": {"t": STAMP, "n": None}}] * 50
+    ids = pa.array([bytes([n]) * 16 for n in range(200)], pa.binary(16))
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), ids)
+    table = pa.table({"s": pa.array(values, kind), "k": pa.StructArray.from_arrays([ids], ["k"])})
+    for sliced in (table, pa.concat_tables([table[:7], table[7:]])):
+        data = parquet_of(sliced, row_group_size=33)
+        got = read(data, ["s.i.n", "k.k", "s.i.t"], ["s.i.t"], 10).to_pydict()
+        assert got["s.i.t"] == [None, None, None, STAMP] * 50
+        assert got["s.i.n"] == [None, None, "x", None] * 50
+        assert got["k.k"][1] == "01010101-0101-0101-0101-010101010101"
+    assert ParquetReader().empty(io.BytesIO(data), ["s.i.t"]).schema.types == [kind[0].type[0].type]
+
+
+def test_text_within_structs_that_is_no_utf_8_costs_its_record() -> None:
+    raw = pa.StringArray.from_buffers(
+        3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffc")
+    )
+    data = parquet_of(pa.table({"s": pa.StructArray.from_arrays([raw, raw], ["x", "y"])}))
+    with pytest.raises(InputSchemaError, match="damaged"):
+        read(data, ["s.x"], ["s.x"])
+    (batch,) = ParquetReader(True).read(io.BytesIO(data), ["s.x"], ["s.x"], 9)
+    assert batch.columns["s.x"].to_pylist() == ["a", "c"] and batch.malformed.tolist() == [1]
 
 
 def test_records_are_counted_without_columns() -> None:
@@ -175,7 +207,7 @@ def test_duplicate_names_are_refused() -> None:
 
 def test_column_names() -> None:
     names = ParquetReader().column_names(io.BytesIO(parquet_of(NESTED)))
-    assert names == NESTED.column_names
+    assert names == [*NESTED.column_names, "s.b", "s.b.c"]
 
 
 def test_batches_and_row_groups() -> None:

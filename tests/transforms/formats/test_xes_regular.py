@@ -124,7 +124,9 @@ def log(draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def outcome(data: bytes, goes_on: bool, batch_rows: int, required: tuple[str, ...]) -> list[Any]:
+def outcome(
+    data: bytes, goes_on: bool, batch_rows: int, required: tuple[str, ...], unnamed: Any = None
+) -> list[Any]:
     """Everything that a reader says of a file but for where its batches end."""
     rows: list[Any] = []
     numbers: list[Any] = []
@@ -132,7 +134,8 @@ def outcome(data: bytes, goes_on: bool, batch_rows: int, required: tuple[str, ..
     handler = Messages()
     logging.getLogger("tracecloak.operator").addHandler(handler)
     try:
-        for batch in XesReader(goes_on).read(io.BytesIO(data), WANTED, required, batch_rows):
+        reader = XesReader(goes_on, unnamed)
+        for batch in reader.read(io.BytesIO(data), WANTED, required, batch_rows):
             batch.columns.validate(full=True)
             assert batch.columns.num_rows <= batch_rows
             marks = [
@@ -182,9 +185,10 @@ def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
                 return traces
 
             patched.setattr(xes, "read_regular", noting)
-            quickly = outcome(data, goes_on, batch_rows, required)
+            unnamed = draw.choice([None, ("case:concept:name", "a.xes"), ("case:n", "a.xes")])
+            quickly = outcome(data, goes_on, batch_rows, required, unnamed)
             patched.setattr(xes, "read_regular", lambda *_: None)
-            expected = outcome(data, goes_on, batch_rows, required)
+            expected = outcome(data, goes_on, batch_rows, required, unnamed)
             n_regular += any(regular)
         n_rows = len(expected[0])
         if expected[2] is not None:  # a batch may have left before the fault was met
@@ -196,3 +200,63 @@ def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
 def test_logs_are_read_alike_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches any difference of what is refused, numbered, decoded or left out."""
     assert compare(monkeypatch, 120, 7) > 0.3
+
+
+# --- Traces without a name ------------------------------------------------------------------------
+
+
+def names_of(traces: list[str], path: str = "a.xes", batch_rows: int = 1000) -> list[Any]:
+    """The name of each trace by its events, of which all are together."""
+    data = f"<log>{''.join(traces)}</log>".encode()
+    reader = XesReader(unnamed=("case:concept:name", path))
+    names: dict[int, set[str]] = {}
+    for batch in reader.read(io.BytesIO(data), WANTED[:2], WANTED[:1], batch_rows):
+        assert batch.traces is not None
+        for trace, name in zip(batch.traces.tolist(), batch.columns[0].to_pylist(), strict=True):
+            names.setdefault(trace, set()).add(name)
+    assert all(len(each) == 1 for each in names.values())
+    return [name for trace in sorted(names) for name in names[trace]]
+
+
+def trace(*events: str, own: str = "") -> str:
+    inner = "".join(f'<event><string key="concept:name" value="{e}"/></event>' for e in events)
+    return f"<trace>{own}{inner}</trace>"
+
+
+def test_a_trace_without_a_name_gets_one_that_no_other_trace_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = trace("A", own='<string key="concept:name" value="x"/>')
+    empty = trace("A", own='<string key="concept:name" value=""/>')
+    traces = [trace("A", "B"), named, trace("B"), trace("A", "B"), empty, trace("A")]
+    first, x, b, second, nameless, a = names_of(traces)
+    assert x == "x" and len({first, b, second, nameless, a}) == 5
+    assert (first[-2:], second[-2:]) == ("-1", "-2") and first[:-2] == second[:-2]
+    for added in (trace("C"), named, trace("A", "B")):
+        for place in range(len(traces)):
+            more = names_of([*traces[:place], added, *traces[place:]], batch_rows=1)
+            assert {first, x, b, second, nameless, a} <= set(more)
+    assert set(names_of(traces, "b.xes")).isdisjoint({first, b, second, nameless, a})
+    monkeypatch.setattr(xes, "read_regular", lambda *_: None)
+    assert names_of(traces) == [first, x, b, second, nameless, a]
+
+
+def test_all_that_is_read_of_a_trace_makes_its_name() -> None:
+    """Whether a value is of the trace or of which event, and where one ends, makes a difference."""
+    value = '<string key="{}" value="{}"/>'.format
+    traces = [
+        trace("A"),
+        trace("A", own=value("k", "A")),
+        trace("A", own=value("k", "B")),
+        trace("A", own=value("m", "A")),
+        trace("A").replace("</trace>", value("k", "A") + "</trace>"),
+        trace("A").replace("</event>", value("k", "A") + "</event>"),
+        trace("A").replace("<event>", "<event>" + value("k", "A")),
+        trace("A", "A"),
+        trace("AA"),
+        trace("A").replace("</trace>", "<event/></trace>"),
+    ]
+    assert len(set(names_of(traces))) == len(traces)
+    # How it is written does not: blanks, references and tags say the same.
+    others = [trace("A").replace("><", ">\n  <"), trace("&#65;").replace("string", "id")]
+    assert [name[:-2] for name in names_of([trace("A"), *others])] == [names_of(traces)[0][:-2]] * 3

@@ -1,0 +1,147 @@
+"""A log whose values lie within objects is read as the flat log, in every format that has such."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.releasing import tracecloak
+from tracecloak.pipelines.configuration.config import SourceConfig
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.transforms.batch.pieces import pieces
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
+from tracecloak.transforms.sources import EventSource
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "case": {"id": f"c{n % 40}", "who": {"name": f"p{n % 7}"} if n % 5 else None},
+        "event": {"name": "ABC"[n % 3], "cost": n / 4, "state": "done" if n % 4 else "open"},
+        "ts": f"2024-01-{1 + n % 28:02d}T10:00:00Z",
+    }
+    for n in range(200)
+]
+PATHS = {"case_id": "case.id", "activity": "event.name", "timestamp": "ts"}
+MAPPING: dict[str, Any] = {
+    **PATHS, "individual_id": "case.who.name", "attributes": (("cost", "event.cost"),),
+    "filters": (RowFilter("event.state", equals=("done",)),),
+}  # fmt: skip
+
+
+def write(path: Path) -> None:
+    lines = [json.dumps(row) for row in ROWS]
+    if path.suffixes[0] == ".json":
+        data = json.dumps(ROWS, indent=1).encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    elif path.suffix == ".jsonl":
+        path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=50)
+    else:
+        kinds = {"name": "string", "state": "string", "cost": "double", "id": "string"}
+
+        def record(name: str, *fields: Any) -> dict[str, Any]:
+            given = [{"name": n, "type": kinds[n]} for n in fields if isinstance(n, str)]
+            given += [field for field in fields if not isinstance(field, str)]
+            return {"type": "record", "name": name, "fields": given}
+
+        who = {"name": "who", "type": ["null", record("Who", "name")]}
+        fields = [
+            {"name": "case", "type": record("Case", "id", who)},
+            {"name": "event", "type": record("Event", "name", "cost", "state")},
+            {"name": "ts", "type": "string"},
+        ]
+        with path.open("wb") as stream:
+            fastavro.writer(stream, {"type": "record", "name": "Row", "fields": fields}, ROWS)
+
+
+def events_of(path: Path, max_bytes: int | None = None, **mapping: Any) -> tuple[list[Any], int]:
+    source = EventSource(tuple(match_files([str(path)])), SourceFormat(), ColumnMapping(**mapping))
+    (file,) = source.files
+    parts = [file] if max_bytes is None else pieces(source, file, max_bytes)
+    tallies = [TallyOfFile(0) for _ in parts]
+    read = [
+        row
+        for part, tally in zip(parts, tallies, strict=True)
+        for events, _ in source.read(part, tally, [])
+        for row in events.to_pylist()
+    ]
+    return read, sum(tally.result().n_rejects for tally in tallies)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".json.gz", ".parquet", ".avro"])
+def test_values_within_objects_are_those_of_a_flat_log(tmp_path: Path, ending: str) -> None:
+    flat = tmp_path / "flat.jsonl"
+    rows = [
+        {**row["case"], **row["event"], "case": row["case"]["id"], "ts": row["ts"],
+         "who": (row["case"]["who"] or {}).get("name")}
+        for row in ROWS
+    ]  # fmt: skip
+    flat.write_text("\n".join(map(json.dumps, rows)))
+    expected = events_of(
+        flat, case_id="case", activity="name", timestamp="ts", individual_id="who",
+        attributes=(("cost", "cost"),), filters=(RowFilter("state", equals=("done",)),),
+    )  # fmt: skip
+    path = tmp_path / f"log{ending}"
+    write(path)
+    assert events_of(path, **MAPPING) == expected
+    assert (len(expected[0]), expected[1]) == (150, 0)
+    if ending in (".jsonl", ".parquet"):
+        assert events_of(path, 4096, **MAPPING) == expected
+    with pytest.raises(InputSchemaError, match=r"no column 'case\.name'; .*'case\.id'"):
+        events_of(path, **{**MAPPING, "case_id": "case.name"})
+
+
+def test_the_commands_read_paths_and_arrays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    flags = [word for name, path in PATHS.items() for word in (f"--{name}", path)]
+    one = tmp_path / "one.jsonl"
+    one.write_text('{"case":{"id":"c1"},"event":{"name":"A"},"ts":"2024-01-01T10:00:00Z"}\n')
+    assert events_of(one, **PATHS)[0][0]["case_id"] == "c1"
+    for ending in (".jsonl", ".json"):
+        write(tmp_path / f"log{ending}")
+        log = ["--log", str(tmp_path / f"log{ending}"), *flags]
+        assert tracecloak("profile", *log, "--where", "event.state = done") == 0
+        said = capsys.readouterr().out
+        assert "read         all 150 records" in said and "column       case.id" in said
+        names = tmp_path / f"names{ending}"
+        assert tracecloak("vocabulary", *log, "--output", str(names)) == 0
+        assert names.read_text().split()[-3:] == ["A", "B", "C"]
+
+
+def test_names_by_content_are_for_case_ids_that_traces_have() -> None:
+    keys: dict[str, Any] = {"log": "a.xes", "unnamed_traces": "digest"}
+    assert SourceConfig(**keys).source_format.unnamed_traces == "case:concept:name"
+    keys["columns"] = {"case_id": "case:stay"}
+    assert SourceConfig(**keys).source_format.unnamed_traces == "case:stay"
+    keys["columns"] = {"case_id": "stay"}
+    with pytest.raises(UsageError, match="map a key of traces, such as case:concept:name"):
+        SourceConfig(**keys).source_format  # noqa: B018
+    del keys["unnamed_traces"]
+    assert SourceConfig(**keys).source_format.unnamed_traces is None
+
+
+def test_the_same_trace_without_a_name_in_two_files_is_two_cases(tmp_path: Path) -> None:
+    event = '<event><string key="concept:name" value="A"/>'
+    event += '<date key="time:timestamp" value="2024-01-01T10:00:00Z"/></event>'
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.xes").write_text(f"<log>{f'<trace>{event}</trace>' * 3}</log>")
+    config = SourceConfig(log=(str(tmp_path / "*.xes"),), unnamed_traces="digest")
+    files = tuple(match_files(config.log))
+    source = EventSource(files, config.source_format, config.mapping)
+    read = [row for events in source.events() for row in events.to_pylist()]
+    assert len({row["case_id"] for row in read}) == len(read) == 6
+    source = EventSource(files, SourceFormat(goes_on=True), config.mapping)
+    assert not any(events.num_rows for events in source.events())
