@@ -10,11 +10,12 @@ from typing import Any
 
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.registry import CSV_KEYS
 
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
-_READING = ("input_format", "delimiter", "encoding", "header", "rename", "drop_duplicates")
+_READING = ("input_format", *CSV_KEYS, "rename", "drop_duplicates")
 
 
 def add_release_flags(

@@ -19,7 +19,12 @@ from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
+from tracecloak.transforms.formats.registry import (
+    CSV_KEYS,
+    FORMATS,
+    SourceFormat,
+    formats_of_releases,
+)
 
 # Modules that read data are loaded where a key's value is used, as flags, their help and their
 # errors need the keys alone.
@@ -57,6 +62,14 @@ def _literal(value: Any) -> Any:
     from tracecloak.schemas.events.scalars import text_of
 
     return text_of(value) if isinstance(value, int | float) else _written(value)
+
+
+def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
+    """Splits the names of columns as the file would, if they have its delimiter."""
+    delimiter = others.data.get("delimiter")
+    if isinstance(value, str) and delimiter not in (None, "", ",") and delimiter in value:
+        value = [name.strip() for name in value.split(delimiter)]
+    return _listed(value)
 
 
 def _mapped(value: Any) -> Any:
@@ -233,13 +246,26 @@ class SourceConfig(MappedConfig):
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one."""
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
-    """Format of the inputs; by default told by the ending of each name, .gz aside."""
+    """Format of the inputs; by default told by the ending of each name, without that of what
+    compresses it: .gz, .bz2, .zst, .lz4 or .br."""
     delimiter: str | None = None
-    """Delimiter of CSV; by default a comma, or a tab for .tsv."""
+    """Delimiter of CSV; by default that of a first line such as sep=;, or else a comma, or a tab
+    for .tsv."""
     encoding: str = "utf-8"
     """Encoding of CSV."""
-    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Names of a CSV's columns, separated by commas as a flag; by default those of line 1."""
+    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_header)] | None = None
+    """Names of a CSV's columns, separated as a flag by the delimiter or by commas; by default those
+    of line 1."""
+    quote_char: str = '"'
+    """Character around fields of CSV; with `none` quotes are characters like any other."""
+    escape_char: str | None = None
+    """Character of CSV before quotes, delimiters and line breaks that are text, and before itself,
+    such as \\ of Spark and MySQL; a field \\N is empty then. By default there is none, and quotes
+    within quotes are doubled."""
+    skip_lines: int = Field(0, ge=0)
+    """How many lines of CSV are above the header line, or above the first record."""
+    comment: str | None = None
+    """What lines of CSV begin with that are no records, such as #; by default there are none."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict
@@ -281,7 +307,8 @@ class SourceConfig(MappedConfig):
     @property
     def source_format(self) -> SourceFormat:
         """How the bytes of the inputs are read."""
-        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+        of_csv = {key: getattr(self, key) for key in CSV_KEYS}
+        return SourceFormat(self.input_format, **of_csv)
 
 
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
@@ -291,7 +318,7 @@ IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
 
 IN_DIGEST = (
-    *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("query", "input_format", *CSV_KEYS, "columns", "where"),
     *("rename", "drop_duplicates", "page"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )

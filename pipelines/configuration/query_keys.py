@@ -6,16 +6,11 @@ from collections.abc import Sequence
 
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.databases import check_database
 
 # Keys that say how bytes of files are read, and what they are called there.
-_OF_FILES = {
-    "input_format": "name",
-    "delimiter": "delimiter",
-    "encoding": "encoding",
-    "header": "header",
-}
+_OF_FILES = {"input_format": "name", **dict(zip(CSV_KEYS, CSV_KEYS, strict=True))}
 
 
 def check_query(
