@@ -288,7 +288,7 @@ def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
 
 def _behind_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Iterator[bytes]]:
     """Returns the delimiter that a line `sep=` names behind some lines, and the text behind it."""
-    lines = re.compile(rb"(?:[^\r\n]*+(?:\r\n|[\r\n])){%d}" % n_lines)
+    lines = re.compile(rb"(?:[^\r\n]*+(?>\r\n|[\r\n])){%d}" % n_lines)
     text = b""
     while True:
         more = next(chunks, b"")
@@ -323,9 +323,9 @@ def _plain(chunks: Iterator[bytes], reader: CsvReader) -> Iterator[bytes]:
     """Yields text with marks, in which escapes and lines of comments are no more."""
     delimiter, quote, escape = reader.signs
     marks = _marks(*reader.signs)
-    escaped = re.compile(
-        re.escape(escape) + b"(\r\n|[\r\n" + re.escape(delimiter + quote + escape) + b"])"
-    )
+    ends = b"\r\n", b"\r", b"\n", delimiter, quote, escape  # the longest first
+    escapes = {escape + one: b"".join(marks[bytes([c])] for c in one) for one in ends if one}
+    escaped = re.compile(b"|".join(map(re.escape, escapes)))
 
     def marked(text: bytes) -> bytes:
         if _MARK in text:
@@ -333,71 +333,70 @@ def _plain(chunks: Iterator[bytes], reader: CsvReader) -> Iterator[bytes]:
         if b"\0" in text:
             text = text.replace(b"\0", marks[b"\0"])
         if escape and escape in text:
-            text = escaped.sub(lambda one: b"".join(marks[bytes([c])] for c in one[1]), text)
+            text = escaped.sub(lambda one: escapes[one[0]], text)
         return text
 
-    comments = None if reader.comment is None else _Comments(reader)
-    held = b""
+    prefix = (reader.comment or "").encode()
+    if not (escape or prefix):
+        yield from map(marked, chunks)
+        return
+    comments = _Comments(reader, prefix) if prefix else None
+    held = b"\n"  # of which the first byte is what was before
     for chunk in itertools.chain(chunks, [None]):
         text = held + (chunk or b"")
-        cut = len(text) if chunk is None else _decided(text, escape, reader.comment)
-        held = text[cut:]
-        text = text[:cut]
-        plain = marked(text) if comments is None else comments.without(text, marked)
+        cut = len(text) if chunk is None else _decided(text, escape, prefix)
+        held = text[cut - 1 :]
+        plain = comments.without(text[:cut], marked) if comments else marked(text[1:cut])
         if plain:
             yield plain
 
 
-def _decided(text: bytes, escape: bytes, comment: str | None) -> int:
-    """Returns up to where no escape and no comment goes on behind the text."""
+def _decided(text: bytes, escape: bytes, prefix: bytes) -> int:
+    """Returns up to where no escape and no comment goes on behind a text, whose first byte is."""
     cut = len(text)
-    prefix = (comment or "").encode()
     for length in range(len(prefix) - 1, 0, -1):
         if text.endswith((b"\n" + prefix[:length], b"\r" + prefix[:length])):
             cut -= length
             break
-    if escape:
-        end = cut - text.endswith(b"\r", 0, cut)
-        if (end - len(text[:end].rstrip(escape))) % 2:
-            return end - 1
-    return cut
+    end = cut - text.endswith(b"\r", 1, cut)
+    is_open = escape and (end - 1 - len(text[1:end].rstrip(escape))) % 2
+    return end - 1 if is_open else cut
 
 
 class _Comments:
     """Takes lines of comments out of text that comes in pieces; their line breaks stay."""
 
-    def __init__(self, reader: CsvReader) -> None:
+    def __init__(self, reader: CsvReader, prefix: bytes) -> None:
         from tracecloak.transforms.formats.pieces import QuotedScanner
 
         delimiter, quote, _ = reader.signs
         self._scanner = QuotedScanner(delimiter, quote)
-        self._begin = re.compile(b"(?<=[\r\n])" + re.escape((reader.comment or "").encode()))
-        self._last = b"\n"  # before what follows: as it was read, and as it was passed on
-        self._last_passed = b"\n"
+        # Text is sought before what stands before it, which is many times faster.
+        sought = re.escape(prefix)
+        self._begin = re.compile(sought + b"(?<=[\r\n]" + sought + b")")
+        self._last = b"\n"  # of what was passed on
         self._is_within = False
 
     def without(self, text: bytes, marked: Callable[[bytes], bytes]) -> bytes:
-        """Returns what follows without comments, and with marks."""
-        whole = self._last + text
+        """Returns text behind its first byte, which was passed on, without comments and marked."""
         parts: list[bytes] = []
         at = sought = 1
-        while at < len(whole):
+        while at < len(text):
             if self._is_within:
-                stop = _BREAK.search(whole, at)
-                at = sought = len(whole) if stop is None else stop.start()
+                stop = _BREAK.search(text, at)
+                at = sought = len(text) if stop is None else stop.start()
                 self._is_within = stop is None
                 continue
-            begin = self._begin.search(whole, sought)
-            end = len(whole) if begin is None else begin.start()
+            begin = self._begin.search(text, sought)
+            end = len(text) if begin is None else begin.start()
             if end > at:
-                parts.append(marked(whole[at:end]))
+                parts.append(marked(text[at:end]))
                 self._scanner.feed(parts[-1])
-                self._last_passed = parts[-1][-1:]
+                self._last = parts[-1][-1:]
             # A line break that is escaped has become a mark.
-            is_line = self._last_passed in b"\r\n" and not self._scanner.passed()[0].is_quoted
+            is_line = self._last in b"\r\n" and not self._scanner.passed()[0].is_quoted
             self._is_within = begin is not None and is_line
             at, sought = end, end + 1
-        self._last = whole[-1:]
         return b"".join(parts)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import zlib
 from contextlib import closing
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
+
+# Python's own, which also read an empty member, and zeros that fill the last block.
+_OPENERS: dict[str, Any] = {"gzip": gzip.open, "bz2": bz2.open}
 
 
 class DecompressedStream(io.BufferedReader):
@@ -30,12 +34,10 @@ class _Raw(io.RawIOBase):
     def __init__(self, raw: BinaryIO, codec: str) -> None:
         self._raw = raw
         self._codec = codec
-        # Python's reads the zeros behind gzip, with which some programs fill blocks.
-        self._file = (
-            gzip.GzipFile(fileobj=raw, mode="rb")
-            if codec == "gzip"
-            else pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec)
-        )
+        if codec in _OPENERS:
+            self._file = _OPENERS[codec](raw)
+        else:
+            self._file = pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec)
 
     def readable(self) -> bool:
         return True
@@ -43,9 +45,10 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
             return int(self._file.readinto(buffer))
-        except (EOFError, zlib.error, OSError) as error:
-            # Errors of the stream itself have a number or a type of their own.
-            if isinstance(error, OSError) and not _is_of_codec(error):
+        except (EOFError, zlib.error, pa.ArrowException, OSError) as error:
+            # Errors of the stream itself have a number, or a type of their own.
+            is_foreign = type(error) not in (OSError, gzip.BadGzipFile)
+            if isinstance(error, OSError) and (is_foreign or error.errno is not None):
                 raise
             if isinstance(error, EOFError) or "Truncated" in str(error):
                 message = f"the {self._codec} stream ends too early: the file is truncated"
@@ -56,7 +59,3 @@ class _Raw(io.RawIOBase):
     def close(self) -> None:
         with closing(self._raw):
             super().close()
-
-
-def _is_of_codec(error: OSError) -> bool:
-    return type(error) in (OSError, gzip.BadGzipFile) and error.errno is None

@@ -72,8 +72,10 @@ def by_characters(
         elif escape and sign == escape and text[at + 1 : at + 3] == "\r\n":
             field, at = field + "\r\n", at + 3
             state = "quoted" if state == "quoted" else "plain"
-        elif escape and sign == escape and text[at + 1 : at + 2] in (
-            *(delimiter, quote or escape, escape, "\r", "\n"),
+        elif (
+            escape
+            and sign == escape
+            and text[at + 1 : at + 2] in (*(delimiter, quote or escape, escape, "\r", "\n"),)
         ):
             # What is written as an escape is no NULL.
             field, at = field + ("\0\0" if text[at + 1] == escape else text[at + 1]), at + 2
@@ -107,7 +109,27 @@ def by_characters(
     ]
 
 
-SIGNS = st.sampled_from(["a", "\\", "\\", '"', "'", ",", ";", "\n", "\r", "#", "/", "N", "é", "\ufdd0"])
+SIGNS = st.sampled_from(
+    [
+        "a",
+        "\\",
+        "\\",
+        '"',
+        "'",
+        ",",
+        ";",
+        "\n",
+        "\r",
+        "\r\n",
+        "\n#",
+        "#",
+        "/",
+        "\n//",
+        "N",
+        "é",
+        "\ufdd0",
+    ]
+)
 
 
 @given(
@@ -148,3 +170,161 @@ def test_every_dialect_is_what_its_characters_say(
         assert found == rows
         in_pieces = read_in_pieces(data, n_bytes, **options) if data else None
         assert in_pieces is None if (not no_escape or comment or not data) else in_pieces == rows
+
+
+# --- As programs write ----------------------------------------------------------------------------
+
+AT = "2024-01-01T10:00:00Z"
+EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
+    "backslashes within quotes": (
+        HEADER + "".join(
+            f"c,{text},{AT}\n"
+            for text in (
+                r'"A \"x"', r'"B \"y, z"', '"C"', r'"D \"quoted\", more"', r'"say \""', "F", "G",
+            )
+        ),
+        BACKSLASH,
+        [("c", a, AT) for a in ('A "x', 'B "y, z', "C", 'D "quoted", more', 'say "', "F", "G")],
+    ),
+    "Spark: an escape before a letter is text, one at a field's end is doubled": (
+        HEADER + 'C:\\new\\temp,"in C:\\dir, \\"D\\"",x\n"a\\\\",""," y"\n',
+        BACKSLASH,
+        [("C:\\new\\temp", 'in C:\\dir, "D"', "x"), ("a\\", "", " y")],
+    ),
+    "Spark: the quote escapes itself": (
+        HEADER + '1,"say ""hi""",x\n',
+        {"escape_char": '"'},
+        [("1", 'say "hi"', "x")],
+    ),
+    "MySQL: tabs, line breaks, backslashes, NULL and the text of it": (
+        "1\ta\\\tb\tx\n2\ttwo\\\nlines\\\r\nor three\ty\n3\tC:\\\\dir\\\\\t\\N\n\\\\N\tN\t\\N0\n",
+        MYSQL,
+        [
+            ("1", "a\tb", "x"), ("2", "two\nlines\r\nor three", "y"),
+            ("3", "C:\\dir\\", ""), ("\\N", "N", "\\N0"),
+        ],
+    ),
+    "MySQL: quotes begin nothing": (
+        '1\t"A\tx\n2\tB"\ty\n', MYSQL, [("1", '"A', "x"), ("2", 'B"', "y")],
+    ),
+    "no quotes": (
+        HEADER + '1,"A,x\n\n2,5" pipe,y\n',
+        {"quote_char": "none"},
+        [("1", '"A', "x"), ("2", '5" pipe', "y")],
+    ),
+    "single quotes": (
+        "case_id;activity\r\n'1;1';'it''s\r\n\"A\"'\r\n",
+        {"delimiter": ";", "quote_char": "'"},
+        [("1;1", 'it\'s\r\n"A"')],
+    ),
+    "three lines of a title, with quotes": (
+        f'Report "of\r\n\r\nMarch", by\r\n{HEADER}1,A,x\n', {"skip_lines": 3}, [("1", "A", "x")],
+    ),
+    "a title and no header line": (
+        "of March\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
+    ),
+    "a header line that is replaced": (
+        "a,a,a\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
+    ),
+    "comments": (
+        f'# by "me, \\\n{HEADER}# one\n1,A,x\n2,"two\n# lines",y\n #3,C,z\n# the end',
+        {"comment": "#"},
+        [("1", "A", "x"), ("2", "two\n# lines", "y"), (" #3", "C", "z")],
+    ),
+    "comments of several characters": (
+        f'//a\n{HEADER}/1,A,x\r\n//,"2\r\n/,//,/\r\n',
+        {"comment": "//"},
+        [("/1", "A", "x"), ("/", "//", "/")],
+    ),
+    "comments and escapes": (
+        f"#C:\\\n{HEADER}1,A\\\n#x,y\n#,,\n\\#,B,z\n",
+        {"comment": "#", **BACKSLASH},
+        [("1", "A\n#x", "y"), ("\\#", "B", "z")],
+    ),
+    "sep=": ("sep=;\ncase_id;activity\nc1;A\n", {}, [("c1", "A")]),
+    "sep= of a tab": ("sep=\t\r\ncase_id\tactivity\r\nc1\tA,B\r\n", {}, [("c1", "A,B")]),
+    "sep= in quotes, in capitals": ('"SEP=|"\ncase_id|activity\nc1|A\n', {}, [("c1", "A")]),
+    "sep= behind a byte order mark": ("\ufeffsep=;\ncase_id;activity\nc1;A\n", {}, [("c1", "A")]),
+    "sep= behind a title": ("T\nsep=;\ncase_id;activity\nc1;A\n", {"skip_lines": 1}, [("c1", "A")]),
+    "sep= and a header": ("sep=;\nc1;A\n", {"header": ("a", "b")}, [("c1", "A")]),
+    "sep= and nothing": ("sep=;", {"header": ("a", "b")}, []),
+    "a declared delimiter holds": (
+        "sep=;\ncase_id,activity\nc1;,A\n", {"delimiter": ","}, [("c1;", "A")],
+    ),
+    "a column that is called so": ("sep=a;b\n1\n", {}, [("1",)]),
+    "sep= is no record elsewhere": ("a,b\nsep=;\n1,2\n", {}, [("1", "2")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_an_export_is_read_as_it_was_meant(name: str, encoding: str) -> None:
+    text, options, rows = EXPORTS[name]
+    text = text if encoding == "utf-8" else text.removeprefix("\ufeff")
+    data = text.encode(encoding)
+    options = {"encoding": encoding, **options}
+    for chunk in (1, 2, 5, 1 << 20):
+        with mock.patch.multiple(csv_format, _CHUNK_BYTES=chunk, BLOCK_BYTES=4 * chunk):
+            found = read(data, **options)
+            assert not isinstance(found, str)
+            assert [one for one in found.values() if one is not None] == rows
+            assert read_in_pieces(data, chunk, **options) in (None, found)
+
+
+def test_records_are_numbered_without_what_is_none() -> None:
+    text = "title\nsep=;\n# x\na;b\n# x\n1;2\n\n# x\nshort\n3;4\n"
+    found = read(text.encode(), skip_lines=1, comment="#")
+    assert found == {0: ("1", "2"), 1: None, 2: ("3", "4")}
+
+
+@given(
+    st.lists(st.sampled_from(["1;2", '"a\n;";b', "short", "sep=,"]), max_size=30),
+    st.integers(1, 40),
+)
+def test_a_file_with_a_sep_line_is_one_piece(lines: list[str], n_bytes: int) -> None:
+    data = "\n".join(["\ufeffsep=;", "a;b", *lines]).encode()
+    assert read_in_pieces(data, n_bytes) == read(data)
+    divider = CsvReader().divider()
+    assert divider is not None
+    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
+    assert [(p.begin, p.end) for p in divider.pieces(looks)] == [(0, len(data))]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (b"a,b\n", {"skip_lines": 1}, "is empty"),
+        (b"a,b\n", {"skip_lines": 5}, "is empty"),
+        (b"a\n" + b"x" * 3_000_000, {"skip_lines": 5}, "lower --skip_lines"),
+        (b'a,b\n1,"x\n', {}, r'a quote \("\) is never.*--quote_char, or --escape_char'),
+        (b"a,b\n1,'x\n", {"quote_char": "'"}, r"a quote \('\) is never"),
+    ],
+)
+def test_what_cannot_be_read_names_the_flag(
+    data: bytes, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputSchemaError, match=message):
+        list(CsvReader(**options).read(io.BytesIO(data), ("a",), ("a",), 9))
+
+
+def test_a_column_that_is_read_and_named_twice_is_an_error_before_a_value_is_read() -> None:
+    reader = CsvReader()
+    names = reader.column_names(io.BytesIO(b"case_id,note,note\n")) or []
+    reader.check(names, ("case_id",))
+    with pytest.raises(InputSchemaError, match=r"two columns are called 'note'.*--header"):
+        reader.check(names, ("note",))
+    assert read(b"a,b,b\n1,2,3\n", ("a", "b")) == {0: ("1",)}  # whoever looks at all columns
+
+
+def test_the_quote_may_be_no_delimiter() -> None:
+    for options in ({"quote_char": ","}, {"escape_char": ","}, {"delimiter": '"'}):
+        with pytest.raises(UsageError, match="another character than the quote and the escape"):
+            CsvReader(**options)
+
+
+def test_an_escape_without_an_end_is_not_held() -> None:
+    """However long it is, as whatever goes on by itself must end by itself."""
+    data = HEADER.encode() + b"1,A,x\n2," + b"\\" * 40_001 + b"\n,B,y\n3,C,z\n"
+    with mock.patch.multiple(csv_format, _CHUNK_BYTES=100, BLOCK_BYTES=300, RECORD_BYTES=1000):
+        found = read(data, goes_on=True, **BACKSLASH)
+    assert found == {0: ("1", "A", "x"), 1: None, 2: ("3", "C", "z")}
