@@ -529,18 +529,18 @@ def _blocks(
         elif is_long:
             raise InputSchemaError(
                 f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote "
-                f"({parser.quote.decode()}) that is never closed makes one: {_QUOTES}"
+                f"({parser.quote.decode()}) that is never closed makes one; {_QUOTES}"
             )
         else:
             raise InputSchemaError(
                 f"the input ends within a quoted field: it is cut off, or a quote "
-                f"({parser.quote.decode()}) is never closed: {_QUOTES}"
+                f"({parser.quote.decode()}) is never closed; {_QUOTES}"
             )
 
 
 _QUOTES = (
-    "a field that holds quotes is written in quotes, with each of its own doubled. Correct the "
-    "file, or set --quote_char, or --escape_char if it has another character before them"
+    "correct the file: a field that contains quotes is enclosed in quotes, and its own are "
+    "doubled; or set --quote_char, or --escape_char if they have a character such as \\ before them"
 )
 
 
