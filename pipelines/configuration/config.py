@@ -254,8 +254,8 @@ class SourceConfig(MappedConfig):
     encoding: str = "utf-8"
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_header)] | None = None
-    """Names of a CSV's columns, separated as a flag by the delimiter or by commas; by default those
-    of line 1."""
+    """Names of a CSV's columns, separated by commas as a flag, or as in the file by its declared
+    delimiter; by default those of line 1."""
     quote_char: str = '"'
     """Character around fields of CSV; with `none` quotes are characters like any other."""
     escape_char: str | None = None

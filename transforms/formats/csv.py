@@ -647,16 +647,15 @@ def _first_record(
 ) -> tuple[list[str], bytes]:
     """Returns the fields of the first line that is not blank, and what follows of its chunk."""
     text = ""
+    signs: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote_char}
+    if not quote_char:
+        signs |= {"quotechar": None, "quoting": csv.QUOTE_NONE}
     while True:
         more = next(chunks, b"")
         text += more.decode()
         lines = io.StringIO(text, newline="")
         try:
-            quoting = csv.QUOTE_MINIMAL if quote_char else csv.QUOTE_NONE
-            records = csv.reader(
-                lines, delimiter=delimiter, quotechar=quote_char or None, quoting=quoting
-            )
-            fields = next((record for record in records if record), None)
+            fields = next((record for record in csv.reader(lines, **signs) if record), None)
         except csv.Error:
             raise InputSchemaError(
                 "the header line is no line of delimited text; a quote "

@@ -572,7 +572,7 @@ def test_round_trip(rows: list[tuple[str, str, int]], cut: int) -> None:
 
 def test_fuzz() -> None:
     rng = random.Random(1)
-    valid = HEADER + '1,"A\n""é""",x\n2,B,y\n\n😀,C\n'.encode() * 20
+    valid = HEADER + '1,"A\n""é""",x\n2,B,y\n\n# 😀,C\n1,\\"A\\\n\\N,x\n'.encode() * 20
     outcomes = {"rows": 0, "error": 0}
     for _ in range(1500):
         data = bytearray(valid if rng.random() < 0.8 else rng.randbytes(rng.randrange(300)))
@@ -583,9 +583,15 @@ def test_fuzz() -> None:
         data = data[: rng.randrange(len(data) + 1)] if rng.random() < 0.5 else data
         header = rng.choice([True, ("case_id", "activity", "timestamp")])
         encoding = rng.choice(["utf-8", "utf-8", "latin-1", "utf-16"])
+        dialect = {
+            "escape_char": rng.choice([None, "\\"]),
+            "comment": rng.choice([None, "#"]),
+            "quote_char": rng.choice(['"', "none"]),
+            "skip_lines": rng.choice([0, 0, 2]),
+        }
         with mock.patch.object(csv_format, "BLOCK_BYTES", rng.choice([100, 1 << 20])):
             try:
-                read(bytes(data), header=header, encoding=encoding, batch_rows=7)
+                read(bytes(data), header=header, encoding=encoding, batch_rows=7, **dialect)
                 outcomes["rows"] += 1
             except InputSchemaError:
                 outcomes["error"] += 1

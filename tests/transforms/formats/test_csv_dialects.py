@@ -322,9 +322,33 @@ def test_the_quote_may_be_no_delimiter() -> None:
             CsvReader(**options)
 
 
-def test_an_escape_without_an_end_is_not_held() -> None:
-    """However long it is, as whatever goes on by itself must end by itself."""
-    data = HEADER.encode() + b"1,A,x\n2," + b"\\" * 40_001 + b"\n,B,y\n3,C,z\n"
+@pytest.mark.parametrize(
+    ("long", "options"),
+    [
+        (b"\\" * 40_001 + b"\n,B,y", BACKSLASH),
+        (b'"' + b"x" * 40_000 + b',"B,y"', {"quote_char": "none"}),
+        (b"'" + b"\n" * 40_000 + b"',B,y", {"quote_char": "'"}),
+    ],
+)
+def test_a_record_that_is_too_long_is_passed_over(long: bytes, options: dict[str, Any]) -> None:
+    data = HEADER.encode() + b"1,A,x\n2," + long + b"\n3,C,z\n"
     with mock.patch.multiple(csv_format, _CHUNK_BYTES=100, BLOCK_BYTES=300, RECORD_BYTES=1000):
-        found = read(data, goes_on=True, **BACKSLASH)
+        found = read(data, goes_on=True, **options)
     assert found == {0: ("1", "A", "x"), 1: None, 2: ("3", "C", "z")}
+
+
+@given(
+    st.lists(st.binary(max_size=4) | SIGNS.map(str.encode), max_size=30).map(b"".join),
+    st.sampled_from([None, "\\"]),
+    st.sampled_from([None, "#", "//"]),
+    st.sampled_from(['"', "none"]),
+    st.integers(0, 2),
+)
+def test_nothing_in_a_record_ends_a_reading_that_goes_on(
+    data: bytes, escape: str | None, comment: str | None, quote: str, skip_lines: int
+) -> None:
+    options: Any = {"escape_char": escape, "comment": comment, "quote_char": quote}
+    options |= {"header": ("a", "b"), "goes_on": True, "skip_lines": skip_lines}
+    with mock.patch.multiple(csv_format, _CHUNK_BYTES=7, BLOCK_BYTES=16, RECORD_BYTES=32):
+        found = read(data, **options)
+    assert not isinstance(found, str) and sorted(found) == list(range(len(found)))
