@@ -76,9 +76,9 @@ class CsvReader:
         header: True if the first line names the columns, otherwise their names in order.
         goes_on: See `SourceFormat`.
         escape_char: One character of ASCII that makes the next one text, within quotes and
-            outside: a quote, a delimiter, a line break, or itself. Before any other character it is
-            text, but a field that is this character and N is empty, as MySQL writes NULL. None, or
-            the quote itself: there is none. Doubled quotes are read in any case.
+            outside: a quote of either kind, a delimiter, a line break, or itself. Before any other
+            character it is text, but a field that is this character and N is empty, as MySQL writes
+            NULL. None, or the quote itself: there is none. Doubled quotes are read in any case.
         comment: What lines begin with that are no records, unless they begin within quotes; None:
             there are none.
         skip_lines: How many lines the file begins with before its header line or first record.
@@ -311,19 +311,21 @@ def _behind_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, It
 # So it is given a noncharacter and another one for NUL, for each sign that is escaped, and for the
 # noncharacter itself.
 _MARK = "\ufdd0".encode()
+# What an escape makes text beside the file's own signs.
+_ESCAPED = b"\r", b"\n", b'"', b"'"
 
 
 def _marks(delimiter: bytes, quote: bytes, escape: bytes) -> dict[bytes, bytes]:
     """Returns what stands for characters, in the order in which they are put back."""
-    characters = filter(None, (b"\0", b"\r", b"\n", delimiter, quote, escape, _MARK))
-    return {one: _MARK + chr(0xFDD2 + i).encode() for i, one in enumerate(characters)}
+    characters = dict.fromkeys((b"\0", *_ESCAPED, delimiter, quote, escape, _MARK))
+    return {one: _MARK + chr(0xFDD2 + i).encode() for i, one in enumerate(filter(None, characters))}
 
 
 def _plain(chunks: Iterator[bytes], reader: CsvReader) -> Iterator[bytes]:
     """Yields text with marks, in which escapes and lines of comments are no more."""
     delimiter, quote, escape = reader.signs
     marks = _marks(*reader.signs)
-    ends = b"\r\n", b"\r", b"\n", delimiter, quote, escape  # the longest first
+    ends = b"\r\n", *_ESCAPED, delimiter, quote, escape  # the longest first
     escapes = {escape + one: b"".join(marks[bytes([c])] for c in one) for one in ends if one}
     escaped = re.compile(b"|".join(map(re.escape, escapes)))
 

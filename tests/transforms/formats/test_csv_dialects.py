@@ -59,6 +59,7 @@ def by_characters(
     text: str, delimiter: str, quote: str, escape: str, comment: str | None
 ) -> list[list[str]] | None:
     """The records of a text, read one character after the other; None: a quote is never closed."""
+    ends = {delimiter, quote or escape, escape, "\r", "\n", '"', "'"}
     records: list[list[str]] = []
     fields: list[str] = []
     field, at, state = "", 0, "line"
@@ -72,11 +73,7 @@ def by_characters(
         elif escape and sign == escape and text[at + 1 : at + 3] == "\r\n":
             field, at = field + "\r\n", at + 3
             state = "quoted" if state == "quoted" else "plain"
-        elif (
-            escape
-            and sign == escape
-            and text[at + 1 : at + 2] in (*(delimiter, quote or escape, escape, "\r", "\n"),)
-        ):
+        elif escape and sign == escape and text[at + 1 : at + 2] in ends:
             # What is written as an escape is no NULL.
             field, at = field + ("\0\0" if text[at + 1] == escape else text[at + 1]), at + 2
             state = "quoted" if state == "quoted" else "plain"
@@ -203,6 +200,9 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
             ("1", "a\tb", "x"), ("2", "two\nlines\r\nor three", "y"),
             ("3", "C:\\dir\\", ""), ("\\N", "N", "\\N0"),
         ],
+    ),
+    "quotes that need no escape": (
+        "1\tthe \\\"A\\\"\tO\\'Neill\n", MYSQL, [("1", 'the "A"', "O'Neill")],
     ),
     "MySQL: quotes begin nothing": (
         '1\t"A\tx\n2\tB"\ty\n', MYSQL, [("1", '"A', "x"), ("2", 'B"', "y")],
