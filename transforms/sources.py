@@ -30,7 +30,7 @@ from tracecloak.transforms.formats.base import (
     Reader,
     TypedReader,
 )
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class EventSource:
         """Returns what divides a file; None: nothing does, as it is compressed or has no pieces."""
         from tracecloak.transforms.formats.pieces import DividedReader
 
-        if file.path.endswith(".gz"):
+        if unpacked(file.path)[1] is not None:
             return None
         reader = self.format.reader_of(file.path, file.seen)
         return reader.divider() if isinstance(reader, DividedReader) else None

@@ -10,12 +10,12 @@ from typing import Any
 
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.formats.registry import FILE_KEYS
 
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
-_READING = ("input_format", "delimiter", "encoding", "header", "unnamed_traces", "rename",
-            "drop_duplicates")  # fmt: skip
+_READING = ("input_format", *FILE_KEYS, "rename", "drop_duplicates")
 
 
 def add_release_flags(

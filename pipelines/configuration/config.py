@@ -19,7 +19,13 @@ from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
+from tracecloak.transforms.formats.registry import (
+    CSV_KEYS,
+    FILE_KEYS,
+    FORMATS,
+    SourceFormat,
+    formats_of_releases,
+)
 
 # Modules that read data are loaded where a key's value is used, as flags, their help and their
 # errors need the keys alone.
@@ -57,6 +63,14 @@ def _literal(value: Any) -> Any:
     from tracecloak.schemas.events.scalars import text_of
 
     return text_of(value) if isinstance(value, int | float) else _written(value)
+
+
+def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
+    """Splits the names of columns as the file would, if they have its delimiter."""
+    delimiter = others.data.get("delimiter")
+    if isinstance(value, str) and delimiter not in (None, "", ",") and delimiter in value:
+        value = [name.strip() for name in value.split(delimiter)]
+    return _listed(value)
 
 
 def _mapped(value: Any) -> Any:
@@ -233,13 +247,26 @@ class SourceConfig(MappedConfig):
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one."""
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
-    """Format of the inputs; by default told by the ending of each name, .gz aside."""
+    """Format of the inputs; by default told by the ending of each name, without that of what
+    compresses it: .gz, .bz2, .zst, .lz4 or .br."""
     delimiter: str | None = None
-    """Delimiter of CSV; by default a comma, or a tab for .tsv."""
+    """Delimiter of CSV; by default that of a first line such as sep=;, or else a comma, or a tab
+    for .tsv."""
     encoding: str = "utf-8"
     """Encoding of CSV."""
-    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
-    """Names of a CSV's columns, separated by commas as a flag; by default those of line 1."""
+    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_header)] | None = None
+    """Names of a CSV's columns, separated by commas as a flag, or as in the file by its declared
+    delimiter; by default those of line 1."""
+    quote_char: str = '"'
+    """Character around fields of CSV; with `none` quotes are characters like any other."""
+    escape_char: str | None = None
+    """Character of CSV before quotes, delimiters and line breaks that are text, and before itself,
+    such as \\ of Spark and MySQL; a field \\N is empty then. By default there is none, and quotes
+    within quotes are doubled."""
+    skip_lines: int = Field(0, ge=0)
+    """How many lines of CSV are above the header line, or above the first record."""
+    comment: str | None = None
+    """What lines of CSV begin with that are no records, such as #; by default there are none."""
     unnamed_traces: Literal["digest"] | None = None
     """digest: the case id of an XES trace without one is a digest of all that is in it; by default
     its events are malformed records."""
@@ -288,7 +315,8 @@ class SourceConfig(MappedConfig):
         Raises:
             UsageError: Traces are to get case ids, which are not of traces.
         """
-        how = SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+        of_csv = {key: getattr(self, key) for key in CSV_KEYS}
+        how = SourceFormat(self.input_format, **of_csv)
         case_id = self.columns.case_id or "case:concept:name"
         if self.unnamed_traces and not case_id.startswith("case:"):
             raise UsageError(
@@ -305,8 +333,8 @@ IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
 
 IN_DIGEST = (
-    *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
-    *("unnamed_traces", "rename", "drop_duplicates", "page"),
+    *("query", "input_format", *FILE_KEYS, "columns", "where"),
+    *("rename", "drop_duplicates", "page"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""

@@ -6,17 +6,11 @@ from collections.abc import Sequence
 
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import FILE_KEYS, SourceFormat
 from tracecloak.transforms.inputs.databases import check_database
 
 # Keys that say how bytes of files are read, and what they are called there.
-_OF_FILES = {
-    "input_format": "name",
-    "delimiter": "delimiter",
-    "encoding": "encoding",
-    "header": "header",
-    "unnamed_traces": "unnamed_traces",
-}
+_OF_FILES = {"input_format": "name", **dict(zip(FILE_KEYS, FILE_KEYS, strict=True))}
 
 
 def check_query(

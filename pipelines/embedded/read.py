@@ -53,8 +53,8 @@ class ReadEventLog(beam.PTransform):
             attributes: Columns that are read as attributes, for a method that releases them; a
                 mapping has their columns by their names.
             output: `batches` of Arrow, or `rows`.
-            keys: Keys of a configuration: those of `columns`, `where`, `input_format`, `delimiter`,
-                `encoding`, `header`.
+            keys: Keys of a configuration: those of `columns`, `where`, `input_format`, and those
+                of CSV, such as `delimiter`.
 
         Raises:
             UsageError: A key is unknown or wrong.

@@ -42,14 +42,15 @@ from tracecloak.pipelines.screen.plan_text import left_text, planned
 from tracecloak.pipelines.screen.release_text import release_rows, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
+from tracecloak.transforms.formats.registry import FILE_KEYS
 from tracecloak.transforms.operator_log import operator_log
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 # Keys that say where files are and how their bytes are read, or what runs the work.
 _OF_FILES = (
-    *("log", "query", "database", "input_format", "delimiter", "encoding", "header", "runner"),
-    *("unnamed_traces", "schedule"),
+    *("log", "query", "database", "input_format", *FILE_KEYS, "runner"),
+    "schedule",
 )
 _NOTHING_READ = (
     "EVERY ROW: not one could be read or passed the filters. What is released is noise, and it is "

@@ -80,7 +80,7 @@ _REJECTED = {
     NO_RECORD: (
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
-        _SOURCE,
+        f"{_SOURCE}, or of CSV set --delimiter, --quote_char or --escape_char",
     ),
     NO_SCALAR: (
         "a value that is no text, no number and no time, such as a list, a mapping or a period",

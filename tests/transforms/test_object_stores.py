@@ -135,6 +135,7 @@ def test_of_a_large_file_its_end_and_the_columns_that_are_asked_for_are_got(
 FORMATS = {
     "log.csv": lambda n: written(CsvWriter, n),
     "log.csv.gz": lambda n: gzip.compress(written(CsvWriter, n), mtime=0),
+    "LOG.CSV.ZST": lambda n: pa.compress(written(CsvWriter, n), "zstd", asbytes=True),
     "log.jsonl": lambda n: written(JsonLinesWriter, n),
     "log.parquet": parquet,
 }

@@ -60,7 +60,7 @@ class Reader(Protocol):
         Only records tell in XES and JSON lines. Reads no values, and no more than the file's head.
 
         Raises:
-            InputSchemaError: The file is not of this format, or two columns share a name.
+            InputSchemaError: The file is not of this format.
         """
         ...
 
@@ -92,7 +92,7 @@ class DeclaringReader(Reader, Protocol):
         """Makes sure that the declared columns are enough, before any value is read.
 
         Raises:
-            InputSchemaError: A required column is not among those found.
+            InputSchemaError: A required column is not among those found, or is so twice.
         """
         ...
 

@@ -1,11 +1,12 @@
-"""Delimited text: reads CSV of any delimiter, quote and encoding.
+"""Delimited text: reads CSV of any delimiter, quote, escape and encoding.
 
 Every field is text: `NA`, `null` and the empty field are values like any other, and nothing is
-guessed from the first rows. A record with the wrong number of fields is malformed; blank lines are
-no records. It does not read fixed-width files, comment lines, or escapes other than doubled quotes.
+guessed from the first rows. A record with the wrong number of fields is malformed; blank lines and
+lines of comments are no records. It does not read fixed-width files.
 
-Where a record ends is told by the quotes alone, also that of one which is too long to be held: what
-stands within quotes is never read as records, and a quote that is never closed takes all the rest.
+Where a record ends is told by the quotes and escapes alone, also that of one which is too long to
+be held: what stands within quotes is never read as records, and a quote that is never closed takes
+all the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow.csv as arrow_csv
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import SourceFormat, unpacked
 
 if TYPE_CHECKING:
     from tracecloak.transforms.formats.pieces import Divider, Lacks
@@ -42,6 +43,10 @@ HEADER_CHARACTERS = 1 << 20
 _CHUNK_BYTES = 1 << 20
 # Codecs, as Python names them, of which the byte of an ASCII character is never anything else.
 _OF_ASCII = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
+# The first line by which Excel is told the delimiter: a sign, not a letter that a word ends with.
+_SEP_LINE = re.compile(rb'"?sep=([\t !#-/:-@\[-`{-~])"?(?:\r\n|[\r\n]|\Z)', re.IGNORECASE)
+_SEP_LINE_BYTES = 9
+NO_QUOTE = "none"
 
 
 # A year, two groups of digits as in 1/2 or 10:15, or the name of a month beside a digit.
@@ -63,40 +68,65 @@ class CsvReader:
     matter to it.
 
     Attributes:
-        delimiter: The character between fields, one of ASCII.
+        delimiter: The character between fields, one of ASCII; None: that of a first line such as
+            `sep=;`, or else a comma. Such a line is passed over in any case.
         encoding: A text encoding that Python knows; a byte order mark is dropped.
-        quote_char: The character around fields that hold delimiters or line breaks, one of ASCII.
+        quote_char: The character around fields that hold delimiters or line breaks, one of ASCII;
+            `none`: quotes are characters like any other.
         header: True if the first line names the columns, otherwise their names in order.
         goes_on: See `SourceFormat`.
+        escape_char: One character of ASCII that makes the next one text, within quotes and
+            outside: a quote of either kind, a delimiter, a line break, or itself. Before any other
+            character it is text, but a field that is this character and N is empty, as MySQL writes
+            NULL. None, or the quote itself: there is none. Doubled quotes are read in any case.
+        comment: What lines begin with that are no records, unless they begin within quotes; None:
+            there are none.
+        skip_lines: How many lines the file begins with before its header line or first record.
 
     Raises:
         UsageError: An option is none of these.
     """
 
-    delimiter: str = ","
+    delimiter: str | None = None
     encoding: str = "utf-8"
     quote_char: str = '"'
     header: Literal[True] | tuple[str, ...] = True
     goes_on: bool = False
+    escape_char: str | None = None
+    comment: str | None = None
+    skip_lines: int = 0
 
     def __post_init__(self) -> None:
-        for option, value in (("delimiter", self.delimiter), ("quote_char", self.quote_char)):
+        for option in ("delimiter", "quote_char", "escape_char"):
+            value = getattr(self, option)
+            if value is None or (option == "quote_char" and value == NO_QUOTE):
+                continue
             if len(value) != 1 or not value.isascii() or value in "\r\n\0":
-                raise UsageError(f"{option}: must be one ASCII character, got {value!r}")
-        if self.delimiter == self.quote_char:
+                or_none = f", or {NO_QUOTE}" if option == "quote_char" else ""
+                raise UsageError(f"{option}: must be one ASCII character{or_none}, got {value!r}")
+        if (self.delimiter or ",") in (self.quote_char, self.escape_char):
             raise UsageError(
-                f"delimiter: must be another character than the quote, got {self.delimiter!r}"
+                "delimiter: must be another character than the quote and the escape, got "
+                f"{self.delimiter or ','!r}"
+            )
+        if self.comment is not None and (not self.comment or re.search("[\r\n\0]", self.comment)):
+            raise UsageError(
+                f"comment: must be the first characters of a line, got {self.comment!r}"
             )
         if not _decodes_text(self.encoding):
             raise UsageError(
                 f"encoding: Python knows no text encoding {self.encoding!r}; usual ones are "
                 "utf-8, latin-1, cp1252 and utf-16"
             )
-        if self.header is not True:
-            if not self.header:
-                raise UsageError("header: must be true or the names of the columns")
-            if duplicate := _duplicate(self.header):
-                raise UsageError(f"header: names the column {duplicate!r} twice")
+        if not self.header:
+            raise UsageError("header: must be true or the names of the columns")
+
+    @property
+    def signs(self) -> tuple[bytes, bytes, bytes]:
+        """The delimiter, the quote and the escape, each empty if there is none."""
+        quote = "" if self.quote_char == NO_QUOTE else self.quote_char
+        escape = "" if self.escape_char in (None, self.quote_char) else self.escape_char
+        return (self.delimiter or ",").encode(), quote.encode(), (escape or "").encode()
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names in the header line, or those of the option `header`.
@@ -109,27 +139,21 @@ class CsvReader:
             so, they are the fields of its first record.
 
         Raises:
-            InputSchemaError: There is no header line, it is not in the encoding, or two of its
-                names are equal.
+            InputSchemaError: There is no header line, or it is not in the encoding.
         """
-        names, _ = self._header(_utf8(stream, self.encoding, self.goes_on))
-        return names
+        reader, chunks = self._begun(stream)
+        return reader._header(chunks)[0]
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        chunks = _utf8(stream, self.encoding, self.goes_on)
-        names, rest = self._header(chunks)
+        reader, chunks = self._begun(stream)
+        names, rest = reader._header(chunks)
         self.check(names, required)
-        present = [name for name in wanted if name in names]
-        parser = _Parser(
-            self.delimiter,
-            self.quote_char,
-            len(names),
-            [names.index(name) for name in present],
-            self.goes_on,
-        )
+        counts = Counter(names)
+        present = [name for name in wanted if counts[name] == 1]
+        parser = _Parser(reader, len(names), [names.index(name) for name in present])
         first = 0
         for columns, malformed in _blocks(rest, chunks, parser):
             count = len(columns[0]) + len(malformed)
@@ -141,13 +165,16 @@ class CsvReader:
     def divider(self) -> Divider | None:
         """Returns what divides a file between its records; see `DividedReader`."""
         codec = codecs.lookup(self.encoding).name
-        if codec not in _OF_ASCII:
+        delimiter, quote, escape = self.signs
+        # What a line is depends on what was before it: too far back for a look at a stretch.
+        if codec not in _OF_ASCII or escape or self.comment or self.skip_lines:
             return None
         from tracecloak.transforms.formats.pieces import QuotedScanner, TextDivider
 
-        signs = self.delimiter.encode(), self.quote_char.encode()
         n_head = int(self.header is True)
-        return TextDivider(self, lambda: QuotedScanner(*signs), codec == "utf-8", n_head)
+        return TextDivider(
+            self, lambda: QuotedScanner(delimiter, quote), codec == "utf-8", n_head, _SEP_LINE
+        )
 
     def read_piece(
         self,
@@ -166,7 +193,13 @@ class CsvReader:
         return headless.read(text, wanted, required, batch_rows)
 
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
-        """Makes sure that the header line has the required columns; see `DeclaringReader`."""
+        """Makes sure that the header line has each required column once; see `DeclaringReader`."""
+        counts = Counter(found)
+        if twice := sorted(name for name in set(required) if counts[name] > 1):
+            raise InputSchemaError(
+                f"two columns are called {twice[0]!r}, which is read; map another one, or name all "
+                "columns anew with --header, and --skip_lines 1 if the file has a header line"
+            )
         if set(required) <= set(found):
             return
         if self.header is True and _looks_like_data(found):
@@ -177,19 +210,23 @@ class CsvReader:
             error = InputSchemaError(f"{error}; or set --delimiter: there is one column")
         raise error
 
+    def _begun(self, stream: BinaryIO) -> tuple[CsvReader, Iterator[bytes]]:
+        """Returns the reader with the file's delimiter, and the text from the header line on."""
+        chunks = _utf8(stream, self.encoding, self.goes_on)
+        sep, chunks = _behind_title(chunks, self.skip_lines)
+        reader = replace(self, delimiter=self.delimiter or sep or ",")
+        return reader, _plain(chunks, reader)
+
     def _header(self, chunks: Iterator[bytes]) -> tuple[list[str], bytes]:
         """Returns the names of the columns and what has been read beyond them."""
         if self.header is not True:
             return list(self.header), b""
-        names, rest = _first_record(chunks, self.delimiter, self.quote_char)
+        delimiter, quote, _ = self.signs
+        names, rest = _first_record(chunks, delimiter.decode(), quote.decode())
+        for character, mark in _marks(*self.signs).items():
+            names = [name.replace(mark.decode(), character.decode()) for name in names]
         if self.goes_on and any(_UNREADABLE in name for name in names):
             raise _not_encoded(self.encoding)
-        if duplicate := _duplicate(names):
-            if _looks_like_data(names):
-                raise InputSchemaError(f"two fields of the first line are equal. {_NO_HEADER}")
-            raise InputSchemaError(
-                f"the header line names a column twice: {_first_line(duplicate)!r}"
-            )
         return names, rest
 
 
@@ -249,6 +286,129 @@ def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
             yield data
 
 
+def _behind_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Iterator[bytes]]:
+    """Returns the delimiter that a line `sep=` names behind some lines, and the text behind it."""
+    lines = re.compile(rb"(?:[^\r\n]*+(?>\r\n|[\r\n])){%d}" % n_lines)
+    text = b""
+    while True:
+        more = next(chunks, b"")
+        text += more
+        title = lines.match(text)
+        # What ends close to where the text does may go on in the next chunk.
+        if not more or (title and title.end() + _SEP_LINE_BYTES < len(text)):
+            break
+        if len(text) > HEADER_CHARACTERS and not title:
+            raise InputSchemaError(
+                f"the first {n_lines} lines are longer than {HEADER_CHARACTERS} characters; lower "
+                "--skip_lines"
+            )
+    text = text[title.end() :] if title else b""
+    sep = _SEP_LINE.match(text)
+    return sep and sep[1].decode(), itertools.chain([text[sep.end() if sep else 0 :]], chunks)
+
+
+# On x86 Arrow overlooks delimiters that follow a NUL closely, and it reads escapes in its own way.
+# So it is given a noncharacter and another one for NUL, for each sign that is escaped, and for the
+# noncharacter itself.
+_MARK = "\ufdd0".encode()
+# What an escape makes text beside the file's own signs.
+_ESCAPED = b"\r", b"\n", b'"', b"'"
+
+
+def _marks(delimiter: bytes, quote: bytes, escape: bytes) -> dict[bytes, bytes]:
+    """Returns what stands for characters, in the order in which they are put back."""
+    characters = dict.fromkeys((b"\0", *_ESCAPED, delimiter, quote, escape, _MARK))
+    return {one: _MARK + chr(0xFDD2 + i).encode() for i, one in enumerate(filter(None, characters))}
+
+
+def _has_mark(text: bytes) -> bool:
+    return _MARK[0] in text and _MARK in text  # one byte is found many times faster
+
+
+def _plain(chunks: Iterator[bytes], reader: CsvReader) -> Iterator[bytes]:
+    """Yields text with marks, in which escapes and lines of comments are no more."""
+    delimiter, quote, escape = reader.signs
+    marks = _marks(*reader.signs)
+    ends = b"\r\n", *_ESCAPED, delimiter, quote, escape  # the longest first
+    escapes = {escape + one: b"".join(marks[bytes([c])] for c in one) for one in ends if one}
+    escaped = re.compile(b"|".join(map(re.escape, escapes)))
+
+    def marked(text: bytes) -> bytes:
+        if _has_mark(text):
+            text = text.replace(_MARK, marks[_MARK])
+        if b"\0" in text:
+            text = text.replace(b"\0", marks[b"\0"])
+        if escape and escape in text:
+            text = escaped.sub(lambda one: escapes[one[0]], text)
+        return text
+
+    prefix = (reader.comment or "").encode()
+    if not (escape or prefix):
+        yield from map(marked, chunks)
+        return
+    comments = _Comments(reader, prefix) if prefix else None
+    held = b"\n"  # of which the first byte is what was before
+    for chunk in itertools.chain(chunks, [None]):
+        text = held + (chunk or b"")
+        cut = len(text) if chunk is None else _decided(text, escape, prefix)
+        held = text[cut - 1 :]
+        plain = comments.without(text[:cut], marked) if comments else marked(text[1:cut])
+        if plain:
+            yield plain
+
+
+def _decided(text: bytes, escape: bytes, prefix: bytes) -> int:
+    """Returns up to where no escape and no comment goes on behind a text, whose first byte is."""
+    cut = len(text)
+    for length in range(len(prefix) - 1, 0, -1):
+        if text.endswith((b"\n" + prefix[:length], b"\r" + prefix[:length])):
+            cut -= length
+            break
+    end = cut - text.endswith(b"\r", 1, cut)
+    is_open = escape and (end - 1 - len(text[1:end].rstrip(escape))) % 2
+    return end - 1 if is_open else cut
+
+
+class _Comments:
+    """Takes lines of comments out of text that comes in pieces; their line breaks stay."""
+
+    def __init__(self, reader: CsvReader, prefix: bytes) -> None:
+        from tracecloak.transforms.formats.pieces import QuotedScanner
+
+        delimiter, quote, _ = reader.signs
+        self._scanner = QuotedScanner(delimiter, quote)
+        # Text is sought before what stands before it, which is many times faster.
+        sought = re.escape(prefix)
+        self._begin = re.compile(sought + b"(?<=[\r\n]" + sought + b")")
+        self._last = b"\n"  # of what was passed on
+        self._is_within = False
+
+    def without(self, text: bytes, marked: Callable[[bytes], bytes]) -> bytes:
+        """Returns text behind its first byte, which was passed on, without comments and marked."""
+        parts: list[bytes] = []
+        at = sought = 1
+        while at < len(text):
+            if self._is_within:
+                stop = _BREAK.search(text, at)
+                at = sought = len(text) if stop is None else stop.start()
+                self._is_within = stop is None
+                continue
+            begin = self._begin.search(text, sought)
+            end = len(text) if begin is None else begin.start()
+            if end > at:
+                parts.append(marked(text[at:end]))
+                self._scanner.feed(parts[-1])
+                self._last = parts[-1][-1:]
+            # A line break that is escaped has become a mark.
+            is_line = self._last in b"\r\n" and not self._scanner.passed()[0].is_quoted
+            self._is_within = begin is not None and is_line
+            at, sought = end, end + 1
+        return b"".join(parts)
+
+
+_BREAK = re.compile(b"[\r\n]")
+
+
 class _Parser:
     """Parses blocks of whole records with Arrow.
 
@@ -256,18 +416,12 @@ class _Parser:
     files blocks a thread of Arrow's pool for good, until all reading stops (seen in 25.0).
     """
 
-    # On x86 Arrow overlooks delimiters that follow a NUL closely. So it is given a noncharacter and
-    # a digit for NUL, and the same noncharacter and another digit for the noncharacter.
-    _MARK = "\ufdd0"
-    _NUL = _MARK + "0"
-    _MARK_ITSELF = _MARK + "1"
-
-    def __init__(
-        self, delimiter: str, quote_char: str, fields: int, wanted: list[int], goes_on: bool
-    ) -> None:
-        self.quote = quote_char.encode()
-        self.delimiter = delimiter.encode()
-        self.goes_on = goes_on
+    def __init__(self, reader: CsvReader, fields: int, wanted: list[int]) -> None:
+        self.delimiter, self.quote, escape = reader.signs
+        self.goes_on = reader.goes_on
+        self._null = escape.decode() + "N" if escape else None
+        self._marks = _marks(*reader.signs)
+        delimiter = self.delimiter.decode()
         # A line of one field too many: where it is not the last record, a quote has been open.
         self._closing = delimiter * fields
         # At least one column is read, because an empty list means all of them.
@@ -275,7 +429,7 @@ class _Parser:
         self._names = [str(position) for position in range(fields)]
         self._parsing = {
             "delimiter": delimiter,
-            "quote_char": quote_char,
+            "quote_char": self.quote.decode() or False,
             "newlines_in_values": True,
         }
         self._conversion = arrow_csv.ConvertOptions(
@@ -298,10 +452,7 @@ class _Parser:
             InputSchemaError: Arrow cannot parse it, and reading does not go on.
         """
         unreadable = self.goes_on and _UNREADABLE.encode() in data
-        marked = b"\0" in data or self._MARK.encode() in data
-        if marked:
-            text = data.decode().replace(self._MARK, self._MARK_ITSELF)
-            data = text.replace("\0", self._NUL).encode()
+        marks = [one for one in self._marks.items() if one[1] in data] if _has_mark(data) else []
         if data.startswith(codecs.BOM_UTF8):  # which Arrow drops from the first of any records
             data = b"\n" + data
         data += f"\n{self._closing}\n".encode()
@@ -331,8 +482,12 @@ class _Parser:
         if last != self._closing or malformed[-1] != table.num_rows + len(malformed) - 1:
             return None
         columns = [pa.concat_arrays(column.chunks) for column in table.columns]
-        if marked:
-            columns = [self._unmarked(column) for column in columns]
+        if self._null is not None:
+            columns = [pc.if_else(pc.equal(text, self._null), "", text) for text in columns]
+        for character, mark in marks:
+            columns = [
+                pc.replace_substring(text, mark.decode(), character.decode()) for text in columns
+            ]
         numbers = np.asarray(malformed[:-1], np.int64)
         return self._sound(columns, numbers) if unreadable else (columns, numbers)
 
@@ -351,10 +506,6 @@ class _Parser:
         records = np.delete(np.arange(len(sound) + len(malformed)), malformed)
         mask = pa.array(sound)
         return [column.filter(mask) for column in columns], np.union1d(malformed, records[~sound])
-
-    def _unmarked(self, text: pa.Array) -> pa.Array:
-        with_nul = pc.replace_substring(text, self._NUL, "\0")
-        return pc.replace_substring(with_nul, self._MARK_ITSELF, self._MARK)
 
 
 def _blocks(
@@ -383,16 +534,20 @@ def _blocks(
             pending = _behind_record(pending, chunks, parser)
         elif is_long:
             raise InputSchemaError(
-                f'the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote (") '
-                "that is never closed makes one: a field that holds quotes is written in "
-                "quotes, with each of its own doubled"
+                f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote "
+                f"({parser.quote.decode()}) that is never closed makes one; {_QUOTES}"
             )
         else:
             raise InputSchemaError(
-                'the input ends within a quoted field: it is cut off, or a quote (") is never '
-                "closed; mend the file: a field that holds quotes is written in quotes, with "
-                "each of its own doubled"
+                f"the input ends within a quoted field: it is cut off, or a quote "
+                f"({parser.quote.decode()}) is never closed; {_QUOTES}"
             )
+
+
+_QUOTES = (
+    "correct the file: a field that contains quotes is enclosed in quotes, and its own are "
+    "doubled; or set --quote_char, or --escape_char if they have a character such as \\ before them"
+)
 
 
 def _likely_cut(data: bytes, quote: bytes) -> int:
@@ -402,7 +557,7 @@ def _likely_cut(data: bytes, quote: bytes) -> int:
     that is not quoted holds quotes, too.
     """
     cut = data.rfind(b"\n" if b"\n" in data else b"\r") + 1
-    return 0 if data.count(quote, 0, cut) % 2 else cut
+    return 0 if quote and data.count(quote, 0, cut) % 2 else cut
 
 
 def _last_end(data: bytes, parser: _Parser) -> int:
@@ -449,7 +604,7 @@ class _Scanner:
         while at < len(text):
             if self._state in ("begin", "closing"):
                 # A quote opens a field at its beginning alone; a second one does not close it.
-                is_quote = text.startswith(self._quote, at)
+                is_quote = bool(self._quote) and text.startswith(self._quote, at)
                 self._state = "quoted" if is_quote else "plain"
                 at += is_quote
             elif self._state == "quoted":
@@ -498,13 +653,15 @@ def _first_record(
 ) -> tuple[list[str], bytes]:
     """Returns the fields of the first line that is not blank, and what follows of its chunk."""
     text = ""
+    signs: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote_char}
+    if not quote_char:
+        signs |= {"quotechar": None, "quoting": csv.QUOTE_NONE}
     while True:
         more = next(chunks, b"")
         text += more.decode()
         lines = io.StringIO(text, newline="")
         try:
-            records = csv.reader(lines, delimiter=delimiter, quotechar=quote_char)
-            fields = next((record for record in records if record), None)
+            fields = next((record for record in csv.reader(lines, **signs) if record), None)
         except csv.Error:
             raise InputSchemaError(
                 "the header line is no line of delimited text; a quote "
@@ -522,11 +679,6 @@ def _first_record(
     if fields is None:
         raise InputSchemaError("the input is empty: it has no header line")
     return fields, text[taken:].encode()
-
-
-def _duplicate(names: Sequence[str]) -> str | None:
-    """Returns a name that occurs twice; blank ones, which spreadsheets append, are no names."""
-    return next((name for name, count in Counter(names).items() if name and count > 1), None)
 
 
 def _first_line(name: str) -> str:
@@ -559,10 +711,13 @@ def _decodes_text(encoding: str) -> bool:
 
 def reader(how: SourceFormat, path: str) -> CsvReader:
     """Returns the reader of a file of this format; an ending of its name stands for tabs."""
-    tabs = path.removesuffix(".gz").lower().endswith(".tsv")
     return CsvReader(
-        delimiter=how.delimiter or ("\t" if tabs else ","),
+        delimiter=how.delimiter or ("\t" if unpacked(path)[0].endswith(".tsv") else None),
         encoding=how.encoding,
+        quote_char=how.quote_char,
         header=how.header or True,
         goes_on=how.goes_on,
+        escape_char=how.escape_char,
+        comment=how.comment,
+        skip_lines=how.skip_lines,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol, cast, runtime_checkable
@@ -180,11 +181,12 @@ class Look:
 
     Attributes:
         end: Where in the file it ends.
-        passed: By whether the bytes before it end within quotes.
+        passed: By whether the bytes before it end within quotes; None: the file begins there with
+            what keeps it from being divided.
     """
 
     end: int
-    passed: tuple[Passed, Passed]
+    passed: tuple[Passed, Passed] | None
 
 
 class Scanner(Protocol):
@@ -233,12 +235,14 @@ class TextDivider:
         scanner: Makes what counts their records.
         has_bom: Whether a byte order mark at a file's begin is no part of its text.
         n_head: How many of a file's first records are its head, which is in the first piece.
+        undivided: What a file begins with that is one piece; None: no file is for that reason.
     """
 
     reader: TextReader
     scanner: Callable[[], Scanner]
     has_bom: bool
     n_head: int = 0
+    undivided: re.Pattern[bytes] | None = None
 
     def places(self, n_bytes: int, max_bytes: int) -> list[Place]:
         """Returns the stretches of a file."""
@@ -261,7 +265,10 @@ class TextDivider:
             block = stream.read(min(_READ_BYTES, end - at))
             if not block:
                 raise changed()
-            scanner.feed(block.removeprefix(BOM) if self.has_bom and not at else block)
+            text = block.removeprefix(BOM) if self.has_bom and not at else block
+            if not at and self.undivided is not None and self.undivided.match(text):
+                return Look(end, None)
+            scanner.feed(text)
             at += len(block)
         first, second = (
             replace(one, begin=None if one.begin is None else begin + one.begin)
@@ -275,7 +282,8 @@ class TextDivider:
         n_bytes = taken[-1].end
         begins: list[tuple[int, int]] = [(0, 0)]
         n_records, is_quoted = 0, False
-        for one in taken:
+        for one in taken if taken[0].passed else ():
+            assert one.passed is not None
             passed = one.passed[is_quoted]
             first = n_records + passed.n_before - self.n_head
             if passed.begin and passed.begin < n_bytes and first >= 0:
@@ -443,7 +451,7 @@ class QuotedScanner:
     """
 
     def __init__(self, delimiter: bytes, quote: bytes) -> None:
-        """Begins where a record does, or within quotes."""
+        """Begins where a record does, or within quotes; without a quote nothing is within any."""
         self._quote = quote
         self._opens = np.zeros(256, bool)  # which bytes a field can begin behind
         self._opens[[_LINE_FEED, _CARRIAGE_RETURN, delimiter[0]]] = True
@@ -499,7 +507,7 @@ class QuotedScanner:
             data: uint8[n], of which the first belongs to what was before, and the last is no quote.
             breaks: int64[n_breaks], ascending places in it.
         """
-        quotes = np.flatnonzero(data[1:] == self._quote[0]) + 1
+        quotes = np.flatnonzero(data[1:] == (self._quote[0] if self._quote else -1)) + 1
         is_first = np.diff(quotes, prepend=-1) > 1
         firsts = quotes[is_first]
         lengths = np.diff(np.append(np.flatnonzero(is_first), len(quotes)))

@@ -129,15 +129,38 @@ def formats_of_releases() -> Iterator[str]:
     yield from (name for name, kind in FORMATS.items() if kind.is_of_releases)
 
 
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+"""What files are compressed by, as Arrow names it, by the ending of their names."""
+
+CSV_KEYS = (
+    *("delimiter", "encoding", "header", "quote_char", "escape_char", "skip_lines", "comment"),
+)
+"""What a `SourceFormat` says of CSV alone, as keys of a configuration."""
+FILE_KEYS = (*CSV_KEYS, "unnamed_traces")
+"""Keys of a configuration about the bytes of files of one format."""
+
+
+def unpacked(path: str) -> tuple[str, str | None]:
+    """Returns a path in small letters without the ending of a codec, and that one of CODECS."""
+    small = path.lower()
+    ending = small[small.rfind(".") :]
+    return small.removesuffix(ending) if ending in CODECS else small, CODECS.get(ending)
+
+
 @dataclass(frozen=True)
 class SourceFormat:
     """How the bytes of the sources are to be read.
 
     Attributes:
-        name: One of FORMATS, or None: by the ending of each file's name, without `.gz`.
-        delimiter: Of CSV fields; None is a comma, or a tab for `.tsv`.
+        name: One of FORMATS, or None: by the ending of each file's name, see `unpacked`.
+        delimiter: Of CSV fields; None is that of a line `sep=`, or else a comma, or a tab for
+            `.tsv`.
         encoding: Of CSV text, any codec of Python.
         header: Column names of a CSV that has no header line; None: the first line has them.
+        quote_char: Of CSV; see `transforms.formats.csv.CsvReader`, as for the next three.
+        escape_char: Of CSV.
+        skip_lines: Of CSV.
+        comment: Of CSV.
         unnamed_traces: The column with the names of traces of XES, if traces without one get names
             by their contents; None: their events have no case.
         goes_on: Whether what one record can cause never ends the reading: that record is malformed
@@ -152,6 +175,10 @@ class SourceFormat:
     delimiter: str | None = None
     encoding: str = "utf-8"
     header: tuple[str, ...] | None = None
+    quote_char: str = '"'
+    escape_char: str | None = None
+    skip_lines: int = 0
+    comment: str | None = None
     goes_on: bool = False
     order: str | None = None
     unnamed_traces: str | None = None
@@ -164,7 +191,7 @@ class SourceFormat:
         """
         if self.name is not None:
             return self.name
-        plain = path.removesuffix(".gz").lower()
+        plain, _ = unpacked(path)
         for name, kind in FORMATS.items():
             if plain.endswith(kind.endings):
                 return name

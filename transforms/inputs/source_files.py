@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.files import is_on_this_machine, open_raw
+from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
 from tracecloak.transforms.inputs.tables import (
     FOLDERS,
@@ -275,7 +276,7 @@ def _expression(pattern: str) -> str:
 
 
 def open_source(file: SourceFile) -> BinaryIO:
-    """Opens a file for reading, decompressed if its name ends in `.gz`.
+    """Opens a file for reading, decompressed if the ending of its name says so.
 
     One that was listed with a version is read as that version, or ends with a RetryLater.
 
@@ -287,11 +288,12 @@ def open_source(file: SourceFile) -> BinaryIO:
         from tracecloak.transforms.inputs.object_reader import open_version
 
         raw = open_version(file.path, file.version, file.n_bytes)
-    if not file.path.endswith(".gz"):
+    _, codec = unpacked(file.path)
+    if codec is None:
         return raw
-    from tracecloak.transforms.inputs.gunzipped import Gunzipped
+    from tracecloak.transforms.inputs.decompression import DecompressedStream
 
-    return Gunzipped(raw)
+    return DecompressedStream(raw, codec)
 
 
 def position_in(stream: BinaryIO) -> int:

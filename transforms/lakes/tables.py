@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.listing import Listed
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 
@@ -224,7 +224,7 @@ def files_and_tables(
             f"input_format is {how.name}, and the files of {tables[0]} are Parquet; leave it out"
         )
     usual = SourceFormat()
-    for name in ("delimiter", "encoding", "header") if len(tables) == len(log) else ():
+    for name in CSV_KEYS if len(tables) == len(log) else ():
         if getattr(how, name) != getattr(usual, name):
             raise UsageError(f"{name} is of files of CSV, and the log is tables; leave it out")
     addresses = [address_of(text) for text in tables]

@@ -34,6 +34,7 @@ GOOD: list[dict[str, Any]] = [
     {**MINIMAL, "where": [{"column": "lifecycle", "equals": "complete"}]},
     {**MINIMAL, "columns": {"case_id": "c", "timestamp_unit": "ms", "time_zone": "Europe/Paris"}},
     {**MINIMAL, "header": ["a", "b"], "delimiter": ";", "max_error_ratio": 0},
+    {**MINIMAL, "quote_char": "none", "escape_char": "\\", "skip_lines": 3, "comment": "//"},
 ]
 BAD: list[dict[str, Any]] = [
     {},
@@ -45,6 +46,7 @@ BAD: list[dict[str, Any]] = [
     {**MINIMAL, "where": [{"equals": "x"}]},
     {**MINIMAL, "max_error_ratio": 1.5},
     {**MINIMAL, "shards": 0},
+    {**MINIMAL, "skip_lines": -1},
     {**MINIMAL, "columns": {"timestamp_unit": "ns"}},
 ]
 
@@ -84,6 +86,23 @@ def test_what_the_schema_refuses_the_code_refuses(
     config.write_text(yaml.safe_dump(body))
     with pytest.raises(UsageError):
         load(str(config), {})
+
+
+@pytest.mark.parametrize(
+    ("header", "delimiter", "names"),
+    [
+        ("Vorgang;Schritt;Zeitpunkt", ";", ("Vorgang", "Schritt", "Zeitpunkt")),
+        ("a\tb, c\t", "\t", ("a", "b, c", "")),
+        ("a, b", ";", ("a", "b")),
+        ("a, b;c", ",", ("a", "b;c")),
+        ("a;b,c", None, ("a;b", "c")),
+        (["a;b", "c,d"], ";", ("a;b", "c,d")),
+    ],
+)
+def test_the_names_of_columns_are_separated_as_in_the_file(
+    header: Any, delimiter: str | None, names: tuple[str, ...]
+) -> None:
+    assert ReleaseConfig(**MINIMAL, header=header, delimiter=delimiter).header == names
 
 
 def test_no_option_of_ours_is_one_of_beams() -> None:

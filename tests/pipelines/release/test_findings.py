@@ -15,7 +15,7 @@ from tracecloak.pipelines.configuration.config import Columns
 from tracecloak.pipelines.planning.finding_words import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, Finding
-from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
@@ -164,7 +164,7 @@ def test_epoch_numbers_in_a_csv_are_told_their_flag_and_read_with_it(
 def test_every_finding_has_a_line_with_a_mend_that_exists(
     mapping: ColumnMapping, told: str
 ) -> None:
-    known = {*Columns.model_fields, "vocabulary", "closed_vocabulary", "encoding", "where"}
+    known = {*Columns.model_fields, *CSV_KEYS, "vocabulary", "closed_vocabulary", "where"}
     source = EventSource((SourceFile(0, "a.csv", 1),), SourceFormat(), mapping)
     findings = [Finding(what, 1_234, 0, 4_566) for what in FINDINGS]
     lines = list(finding_lines(5_678, findings, source))

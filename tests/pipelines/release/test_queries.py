@@ -384,6 +384,7 @@ def test_wrong_keys_are_told_with_the_mend(
         ({"database": uri, "delimiter": ";"}, 2, "delimiter is of files"),
         ({"database": uri, "encoding": "latin-1"}, 2, "encoding is of files"),
         ({"database": uri, "header": "a,b"}, 2, "header is of files"),
+        ({"database": uri, "comment": "#"}, 2, "comment is of files"),
         ({"database": uri, "schedule": SCHEDULE, "dataset": "x"}, 2, "partition is a folder"),
         ({"database": uri, "output": "objects://out"}, 2, "not on this machine"),
     )

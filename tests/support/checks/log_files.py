@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tests.support.checks.made_up_log import Record
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import CASE_PREFIX
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
@@ -37,11 +37,10 @@ def format_of(patterns: Sequence[str], how: SourceFormat) -> tuple[str, str]:
         name = "csv"
     if name not in _WRITERS:
         name = "jsonl"
-    plain = patterns[0].removesuffix(".gz").lower()
+    plain, codec = unpacked(patterns[0])
     endings = [ending for ending in FORMATS.named(name).endings if plain.endswith(ending)]
     ending = (endings or FORMATS.named(name).endings)[0]
-    is_zipped = patterns[0].endswith(".gz") and not FORMATS.named(name).is_packed
-    return name, ending + (".gz" if is_zipped else "")
+    return name, ending + (".gz" if codec and not FORMATS.named(name).is_packed else "")
 
 
 def write_log(
@@ -77,7 +76,7 @@ def _csv(
     _: str,
     broken: Sequence[str],
 ) -> bytes:
-    is_tabs = path.name.removesuffix(".gz").endswith(".tsv")
+    is_tabs = unpacked(path.name)[0].endswith(".tsv")
     names = how.header or columns
     text = io.StringIO()
     writer = csv.writer(text, delimiter=how.delimiter or ("\t" if is_tabs else ","))

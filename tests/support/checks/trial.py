@@ -41,6 +41,8 @@ OFFICER, REASON = "the checks", "a check"
 _LEDGER = "ledger.db"
 _DEPLOYMENT_KEY = "deployment.key"
 _ENCRYPTION_KEY = "encryption.key"
+# How the logs of the copies are written, whatever the operator's are like.
+_AS_WRITTEN = {"quote_char": '"', "escape_char": None, "skip_lines": 0, "comment": None}
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ class Place:
         copied = {
             "log": (str(self.log),),
             "input_format": self._trial.input_format,
+            **_AS_WRITTEN,
             "output": str(self.output),
             "release_id": "r",
             "key_store": str(self.keys),

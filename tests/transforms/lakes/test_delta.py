@@ -217,7 +217,7 @@ def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path)
     twice = load_log({"log": f"delta:{tmp_path / 't'},delta:{tmp_path / 't'}/@0"})
     with pytest.raises(UsageError, match="twice"):
         source_of(twice)
-    for name, value in {"input_format": "csv", "delimiter": ";", "header": "a,b"}.items():
+    for name, value in {"input_format": "csv", "delimiter": ";", "skip_lines": "1"}.items():
         with pytest.raises(UsageError, match=f"{name} is .*leave it out"):
             source(f"delta:{tmp_path / 't'}", **{name: value})
 

@@ -1,0 +1,354 @@
+"""Dialects of CSV: quotes, escapes, comments, titles and `sep=`, as programs export them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.transforms.formats import csv as csv_format
+from tracecloak.transforms.formats.csv import CsvReader
+
+NAMES = ("case_id", "activity", "timestamp")
+HEADER = ",".join(NAMES) + "\n"
+BACKSLASH = {"escape_char": "\\"}
+MYSQL = {"delimiter": "\t", "quote_char": "none", "header": NAMES, **BACKSLASH}
+
+Records = dict[int, tuple[str, ...] | None]
+
+
+def read(data: bytes, wanted: tuple[str, ...] | None = None, **options: Any) -> Records | str:
+    """Each record by its number, None if it is malformed; or the error."""
+    reader = CsvReader(**options)
+    try:
+        names = wanted or tuple(reader.column_names(io.BytesIO(data)) or ())
+        records: Records = {}
+        for batch in reader.read(io.BytesIO(data), names, (), 3):
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            records.update(zip(batch.records.tolist(), rows, strict=True))
+            records.update(dict.fromkeys(batch.malformed.tolist()))
+    except InputSchemaError as error:
+        return str(error)
+    return records
+
+
+def read_in_pieces(data: bytes, n_bytes: int, **options: Any) -> Records | str | None:
+    """Likewise, of the pieces that a file is divided into; None: it is not."""
+    reader = CsvReader(**options)
+    divider = reader.divider()
+    if divider is None:
+        return None
+    names = reader.column_names(io.BytesIO(data)) or ()
+    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
+    records: Records = {}
+    for piece in divider.pieces(looks):
+        of_piece = divider.of_piece(piece, lambda _: None)
+        for batch in of_piece.read(io.BytesIO(data), names, (), 3):
+            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            records.update(zip(batch.records.tolist(), rows, strict=True))
+            records.update(dict.fromkeys(batch.malformed.tolist()))
+    return records
+
+
+def by_characters(
+    text: str, delimiter: str, quote: str, escape: str, comment: str | None
+) -> list[list[str]] | None:
+    """The records of a text, read one character after the other; None: a quote is never closed."""
+    ends = {delimiter, quote or escape, escape, "\r", "\n", '"', "'"}
+    records: list[list[str]] = []
+    fields: list[str] = []
+    field, at, state = "", 0, "line"
+    while at < len(text):
+        sign = text[at]
+        if state == "line" and comment is not None and text.startswith(comment, at):
+            while at < len(text) and text[at] not in "\r\n":
+                at += 1
+        elif state == "line" and sign in "\r\n":
+            at += 1
+        elif escape and sign == escape and text[at + 1 : at + 3] == "\r\n":
+            field, at = field + "\r\n", at + 3
+            state = "quoted" if state == "quoted" else "plain"
+        elif escape and sign == escape and text[at + 1 : at + 2] in ends:
+            # What is written as an escape is no NULL.
+            field, at = field + ("\0\0" if text[at + 1] == escape else text[at + 1]), at + 2
+            state = "quoted" if state == "quoted" else "plain"
+        elif state == "quoted":
+            if sign != quote:
+                field += sign
+            elif text[at + 1 : at + 2] == quote:
+                field, at = field + quote, at + 1
+            else:
+                state = "plain"
+            at += 1
+        elif quote and sign == quote and state in ("line", "field"):
+            state, at = "quoted", at + 1
+        elif sign in (delimiter, "\r", "\n"):
+            fields.append(field)
+            field, at, state = "", at + 1, "field"
+            if sign != delimiter:
+                records.append(fields)
+                fields, state = [], "line"
+        else:
+            field, at, state = field + sign, at + 1, "plain"
+    if state == "quoted":
+        return None
+    if state != "line":
+        records.append([*fields, field])
+    null = escape + "N" if escape else None
+    return [
+        ["" if value == null else value.replace("\0\0", escape) for value in record]
+        for record in records
+    ]
+
+
+SIGNS = st.sampled_from(
+    [
+        "a",
+        "\\",
+        "\\",
+        '"',
+        "'",
+        ",",
+        ";",
+        "\n",
+        "\r",
+        "\r\n",
+        "\n#",
+        "#",
+        "/",
+        "\n//",
+        "N",
+        "é",
+        "\ufdd0",
+    ]
+)
+
+
+@given(
+    st.lists(SIGNS, max_size=40).map("".join),
+    st.sampled_from([",", ";"]),
+    st.sampled_from(['"', "'", "none"]),
+    st.sampled_from([None, "\\", '"']),
+    st.sampled_from([None, None, "#", "//", "a"]),
+    st.integers(1, 30),
+    st.sampled_from([1, 3, 1 << 20]),
+)
+def test_every_dialect_is_what_its_characters_say(
+    text: str,
+    delimiter: str,
+    quote: str,
+    escape: str | None,
+    comment: str | None,
+    n_bytes: int,
+    chunk: int,
+) -> None:
+    options: Any = {"delimiter": delimiter, "quote_char": quote, "escape_char": escape}
+    options |= {"comment": comment, "header": ("x", "y")}
+    no_escape = escape is None or escape == quote
+    expected = by_characters(
+        text,
+        delimiter,
+        "" if quote == "none" else quote,
+        "" if no_escape else str(escape),
+        comment,
+    )
+    data = text.encode()
+    with mock.patch.multiple(csv_format, BLOCK_BYTES=max(8, n_bytes), _CHUNK_BYTES=chunk):
+        found = read(data, **options)
+        if expected is None:
+            assert isinstance(found, str) and "within a quoted field" in found
+            return
+        rows = {n: tuple(one) if len(one) == 2 else None for n, one in enumerate(expected)}
+        assert found == rows
+        in_pieces = read_in_pieces(data, n_bytes, **options) if data else None
+        assert in_pieces is None if (not no_escape or comment or not data) else in_pieces == rows
+
+
+# --- As programs write ----------------------------------------------------------------------------
+
+AT = "2024-01-01T10:00:00Z"
+EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
+    "backslashes within quotes": (
+        HEADER + "".join(
+            f"c,{text},{AT}\n"
+            for text in (
+                r'"A \"x"', r'"B \"y, z"', '"C"', r'"D \"quoted\", more"', r'"say \""', "F", "G",
+            )
+        ),
+        BACKSLASH,
+        [("c", a, AT) for a in ('A "x', 'B "y, z', "C", 'D "quoted", more', 'say "', "F", "G")],
+    ),
+    "Spark: an escape before a letter is text, one at a field's end is doubled": (
+        HEADER + 'C:\\new\\temp,"in C:\\dir, \\"D\\"",x\n"a\\\\",""," y"\n',
+        BACKSLASH,
+        [("C:\\new\\temp", 'in C:\\dir, "D"', "x"), ("a\\", "", " y")],
+    ),
+    "Spark: the quote escapes itself": (
+        HEADER + '1,"say ""hi""",x\n',
+        {"escape_char": '"'},
+        [("1", 'say "hi"', "x")],
+    ),
+    "MySQL: tabs, line breaks, backslashes, NULL and the text of it": (
+        "1\ta\\\tb\tx\n2\ttwo\\\nlines\\\r\nor three\ty\n3\tC:\\\\dir\\\\\t\\N\n\\\\N\tN\t\\N0\n",
+        MYSQL,
+        [
+            ("1", "a\tb", "x"), ("2", "two\nlines\r\nor three", "y"),
+            ("3", "C:\\dir\\", ""), ("\\N", "N", "\\N0"),
+        ],
+    ),
+    "quotes that need no escape": (
+        "1\tthe \\\"A\\\"\tO\\'Neill\n", MYSQL, [("1", 'the "A"', "O'Neill")],
+    ),
+    "MySQL: quotes begin nothing": (
+        '1\t"A\tx\n2\tB"\ty\n', MYSQL, [("1", '"A', "x"), ("2", 'B"', "y")],
+    ),
+    "no quotes": (
+        HEADER + '1,"A,x\n\n2,5" pipe,y\n',
+        {"quote_char": "none"},
+        [("1", '"A', "x"), ("2", '5" pipe', "y")],
+    ),
+    "single quotes": (
+        "case_id;activity\r\n'1;1';'it''s\r\n\"A\"'\r\n",
+        {"delimiter": ";", "quote_char": "'"},
+        [("1;1", 'it\'s\r\n"A"')],
+    ),
+    "three lines of a title, with quotes": (
+        f'Report "of\r\n\r\nMarch", by\r\n{HEADER}1,A,x\n', {"skip_lines": 3}, [("1", "A", "x")],
+    ),
+    "a title and no header line": (
+        "of March\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
+    ),
+    "a header line that is replaced": (
+        "a,a,a\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
+    ),
+    "comments": (
+        f'# by "me, \\\n{HEADER}# one\n1,A,x\n2,"two\n# lines",y\n #3,C,z\n# the end',
+        {"comment": "#"},
+        [("1", "A", "x"), ("2", "two\n# lines", "y"), (" #3", "C", "z")],
+    ),
+    "comments of several characters": (
+        f'//a\n{HEADER}/1,A,x\r\n//,"2\r\n/,//,/\r\n',
+        {"comment": "//"},
+        [("/1", "A", "x"), ("/", "//", "/")],
+    ),
+    "comments and escapes": (
+        f"#C:\\\n{HEADER}1,A\\\n#x,y\n#,,\n\\#,B,z\n",
+        {"comment": "#", **BACKSLASH},
+        [("1", "A\n#x", "y"), ("\\#", "B", "z")],
+    ),
+    "sep=": ("sep=;\ncase_id;activity\nc1;A\n", {}, [("c1", "A")]),
+    "sep= of a tab": ("sep=\t\r\ncase_id\tactivity\r\nc1\tA,B\r\n", {}, [("c1", "A,B")]),
+    "sep= in quotes, in capitals": ('"SEP=|"\ncase_id|activity\nc1|A\n', {}, [("c1", "A")]),
+    "sep= behind a byte order mark": ("\ufeffsep=;\ncase_id;activity\nc1;A\n", {}, [("c1", "A")]),
+    "sep= behind a title": ("T\nsep=;\ncase_id;activity\nc1;A\n", {"skip_lines": 1}, [("c1", "A")]),
+    "sep= and a header": ("sep=;\nc1;A\n", {"header": ("a", "b")}, [("c1", "A")]),
+    "sep= and nothing": ("sep=;", {"header": ("a", "b")}, []),
+    "a declared delimiter holds": (
+        "sep=;\ncase_id,activity\nc1;,A\n", {"delimiter": ","}, [("c1;", "A")],
+    ),
+    "a column that is called so": ("sep=a;b\n1\n", {}, [("1",)]),
+    "sep= is no record elsewhere": ("a,b\nsep=;\n1,2\n", {}, [("1", "2")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_an_export_is_read_as_it_was_meant(name: str, encoding: str) -> None:
+    text, options, rows = EXPORTS[name]
+    text = text if encoding == "utf-8" else text.removeprefix("\ufeff")
+    data = text.encode(encoding)
+    options = {"encoding": encoding, **options}
+    for chunk in (1, 2, 5, 1 << 20):
+        with mock.patch.multiple(csv_format, _CHUNK_BYTES=chunk, BLOCK_BYTES=4 * chunk):
+            found = read(data, **options)
+            assert not isinstance(found, str)
+            assert [one for one in found.values() if one is not None] == rows
+            assert read_in_pieces(data, chunk, **options) in (None, found)
+
+
+def test_records_are_numbered_without_what_is_none() -> None:
+    text = "title\nsep=;\n# x\na;b\n# x\n1;2\n\n# x\nshort\n3;4\n"
+    found = read(text.encode(), skip_lines=1, comment="#")
+    assert found == {0: ("1", "2"), 1: None, 2: ("3", "4")}
+
+
+@given(
+    st.lists(st.sampled_from(["1;2", '"a\n;";b', "short", "sep=,"]), max_size=30),
+    st.integers(1, 40),
+)
+def test_a_file_with_a_sep_line_is_one_piece(lines: list[str], n_bytes: int) -> None:
+    data = "\n".join(["\ufeffsep=;", "a;b", *lines]).encode()
+    assert read_in_pieces(data, n_bytes) == read(data)
+    divider = CsvReader().divider()
+    assert divider is not None
+    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
+    assert [(p.begin, p.end) for p in divider.pieces(looks)] == [(0, len(data))]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (b"a,b\n", {"skip_lines": 1}, "is empty"),
+        (b"a,b\n", {"skip_lines": 5}, "is empty"),
+        (b"a\n" + b"x" * 3_000_000, {"skip_lines": 5}, "lower --skip_lines"),
+        (b'a,b\n1,"x\n', {}, r'a quote \("\) is never.*--quote_char, or --escape_char'),
+        (b"a,b\n1,'x\n", {"quote_char": "'"}, r"a quote \('\) is never"),
+    ],
+)
+def test_what_cannot_be_read_names_the_flag(
+    data: bytes, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputSchemaError, match=message):
+        list(CsvReader(**options).read(io.BytesIO(data), ("a",), ("a",), 9))
+
+
+def test_a_column_that_is_read_and_named_twice_is_an_error_before_a_value_is_read() -> None:
+    reader = CsvReader()
+    names = reader.column_names(io.BytesIO(b"case_id,note,note\n")) or []
+    reader.check(names, ("case_id",))
+    with pytest.raises(InputSchemaError, match=r"two columns are called 'note'.*--header"):
+        reader.check(names, ("note",))
+    assert read(b"a,b,b\n1,2,3\n", ("a", "b")) == {0: ("1",)}  # whoever looks at all columns
+
+
+def test_the_quote_may_be_no_delimiter() -> None:
+    for options in ({"quote_char": ","}, {"escape_char": ","}, {"delimiter": '"'}):
+        with pytest.raises(UsageError, match="another character than the quote and the escape"):
+            CsvReader(**options)
+
+
+@pytest.mark.parametrize(
+    ("long", "options"),
+    [
+        (b"\\" * 40_001 + b"\n,B,y", BACKSLASH),
+        (b'"' + b"x" * 40_000 + b',"B,y"', {"quote_char": "none"}),
+        (b"'" + b"\n" * 40_000 + b"',B,y", {"quote_char": "'"}),
+    ],
+)
+def test_a_record_that_is_too_long_is_passed_over(long: bytes, options: dict[str, Any]) -> None:
+    data = HEADER.encode() + b"1,A,x\n2," + long + b"\n3,C,z\n"
+    with mock.patch.multiple(csv_format, _CHUNK_BYTES=100, BLOCK_BYTES=300, RECORD_BYTES=1000):
+        found = read(data, goes_on=True, **options)
+    assert found == {0: ("1", "A", "x"), 1: None, 2: ("3", "C", "z")}
+
+
+@given(
+    st.lists(st.binary(max_size=4) | SIGNS.map(str.encode), max_size=30).map(b"".join),
+    st.sampled_from([None, "\\"]),
+    st.sampled_from([None, "#", "//"]),
+    st.sampled_from(['"', "none"]),
+    st.integers(0, 2),
+)
+def test_nothing_in_a_record_ends_a_reading_that_goes_on(
+    data: bytes, escape: str | None, comment: str | None, quote: str, skip_lines: int
+) -> None:
+    options: Any = {"escape_char": escape, "comment": comment, "quote_char": quote}
+    options |= {"header": ("a", "b"), "goes_on": True, "skip_lines": skip_lines}
+    with mock.patch.multiple(csv_format, _CHUNK_BYTES=7, BLOCK_BYTES=16, RECORD_BYTES=32):
+        found = read(data, **options)
+    assert not isinstance(found, str) and sorted(found) == list(range(len(found)))
