@@ -346,6 +346,9 @@ CHOSEN = (
 """What a statement says of a log that was put in order before it counted."""
 
 _C = TypeVar("_C", bound=SourceConfig)
+FRAME = "frame://events"
+"""Where a frame is, for receipts and for people."""
+_OF_JSON = re.compile(r"\.(jsonl|ndjson)", re.IGNORECASE)
 
 
 class ReleaseConfig(PayingConfig, SourceConfig):
@@ -584,9 +587,25 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """Digest of that and of the version of the method: what the noise is bound to."""
         from tracecloak.anonymizers.contract.identity import noise_digest
 
-        method = method_named(self.method)
-        inner = method.inner_versions(self.method_params)
-        return noise_digest(self.digest, method.version, inner)
+        version = method_named(self.method).version
+        return noise_digest(self.digest, version, self.inner_versions)
+
+    @property
+    def inner_versions(self) -> dict[str, int]:
+        """Versions of what the parameters name, and of how files are read, where that changed.
+
+        The same bytes can be other events since then, and must not meet the same noise. A frame is
+        known by its events, so it needs none.
+        """
+        inner = dict(method_named(self.method).inner_versions(self.method_params))
+        columns, is_frame = self.columns, self.log[:1] == (FRAME,)
+        is_json = self.input_format == "jsonl" or any(_OF_JSON.search(path) for path in self.log)
+        is_local = columns.time_zone != "UTC"
+        has_ends = columns.lifecycle is not None or columns.start_timestamp is not None
+        is_compared = any(where.equals is not None for where in self.where)
+        if not is_frame and (is_json or is_local or has_ends or is_compared):
+            inner["reading"] = 2
+        return inner
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)

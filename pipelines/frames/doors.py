@@ -18,6 +18,7 @@ from typing import Any
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import (
+    FRAME,
     Columns,
     ReleaseConfig,
     SourceConfig,
@@ -26,7 +27,7 @@ from tracecloak.pipelines.configuration.config import (
 )
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.pipelines.frames.frame_source import PLACE, FrameSource
+from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.frames.words import of_frame, told_of_frame
@@ -163,7 +164,7 @@ def vocabulary(frame: Any, **keys: Any) -> list[str]:
 def frame_source(frame: Any, keys: dict[str, Any]) -> FrameSource:
     """Returns a frame as a source, by the keys that say how a log is read."""
     _check_keys(keys)
-    return _source(frame, load_log({"log": PLACE, **keys}))
+    return _source(frame, load_log({"log": FRAME, **keys}))
 
 
 def _source(frame: Any, config: SourceConfig) -> FrameSource:
@@ -181,7 +182,7 @@ def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
     formats = whole["formats"]
     listed = formats.split(",") if isinstance(formats, str) else list(formats)
     whole["formats"] = list(dict.fromkeys(["parquet", *map(str.strip, listed)]))
-    return load(None, {"log": PLACE, "runner": IN_MEMORY, "method": method, **whole})
+    return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 
 def _check_keys(keys: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.pipelines.configuration.config import FRAME
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.event_order import in_order
@@ -23,9 +24,6 @@ from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:
     from tracecloak.transforms.formats.pieces import Lacks
-
-PLACE = "frame://events"
-"""Where a frame lies, for receipts and for people."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class FrameSource(EventSource):
             InputSchemaError: The frame has not the columns that are mapped.
         """
         source = cls(
-            (SourceFile(0, PLACE, 0, digest=""),),
+            (SourceFile(0, FRAME, 0, digest=""),),
             SourceFormat(),
             mapping,
             drops_duplicates=drops_duplicates,
@@ -71,7 +69,7 @@ class FrameSource(EventSource):
         no index, type, chunk or category.
         """
         events, _, _ = self._whole()
-        file = SourceFile(0, PLACE, events.num_rows, digest=_digest_of(events))
+        file = SourceFile(0, FRAME, events.num_rows, digest=_digest_of(events))
         return replace(self, files=(file,))
 
     def columns_of(self, file: SourceFile) -> list[str] | None:

@@ -123,7 +123,7 @@ def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
     from tracecloak.pipelines.keys.receipts import Origin
 
-    method, params = method_named(run.config.method), run.config.method_params
-    inner = dict(method.inner_versions(params))
-    staging_area, given = run.folder.staging_area, params.given()
-    return Origin(method.version, run.files, staging_area, inner, given, run.config.tables)
+    config = run.config
+    version, given = method_named(config.method).version, config.method_params.given()
+    place, inner = run.folder.staging_area, config.inner_versions
+    return Origin(version, run.files, place, inner, given, config.tables)

@@ -630,3 +630,28 @@ def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.Mo
     with pytest.raises(UsageError, match=r"'amun' is offered by kites:Toy, tracecloak\.anonym"):
         method_named("amun")
     assert method_named("dpim").name == "dpim"
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_bound"),
+    [
+        ({}, False),
+        ({"log": "log.JSONL.gz"}, True),
+        ({"input_format": "jsonl"}, True),
+        ({"time_zone": "Europe/Berlin"}, True),
+        ({"start_timestamp": "start", "method": "private-log", "vocabulary": ["A"]}, True),
+        ({"where": [{"column": "n", "equals": "5"}]}, True),
+        ({"where": [{"column": "n", "at_least": "5"}]}, False),
+        ({"log": "frame://events", "time_zone": "Europe/Berlin"}, False),
+    ],
+)
+def test_noise_is_bound_to_how_files_are_read_where_that_changed(
+    keys: dict[str, Any], is_bound: bool
+) -> None:
+    """Catches the noise of an earlier build that meets the events as they are read now."""
+    config = release_module.load(None, {"method": "variant-histogram", "epsilon": "1", "log": "log.csv",
+                         "output": "out", "release_id": "x", **keys})  # fmt: skip
+    inner = method_named(config.method).inner_versions(config.method_params)
+    version = method_named(config.method).version
+    assert (config.inner_versions == inner) != is_bound
+    assert (config.noise_digest == noise_digest(config.digest, version, inner)) != is_bound
