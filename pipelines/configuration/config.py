@@ -59,6 +59,15 @@ def _literal(value: Any) -> Any:
     return text_of(value) if isinstance(value, int | float) else _written(value)
 
 
+def _columns_of_time(value: Any) -> Any:
+    return _listed(value) if isinstance(value, str) and "," in value else value
+
+
+def _one_or_several(value: Any) -> Any:
+    """A format that is a list of one, as the flag gives it, is the same configuration."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
 def _mapped(value: Any) -> Any:
     return given_value("rename", value, SourceConfig.model_fields["rename"])
 
@@ -113,6 +122,10 @@ class _Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+_Several = str | tuple[str, ...] | None
+_ColumnsOfTime = Annotated[_Several, pydantic.BeforeValidator(_columns_of_time)]
+
+
 class Columns(_Section):
     """Which source columns play which part."""
 
@@ -120,8 +133,10 @@ class Columns(_Section):
     """Source column (or XES key) of the case id; by default case_id or case:concept:name."""
     activity: str | None = None
     """Source column of the activity; by default activity or concept:name."""
-    timestamp: str | None = None
-    """Source column of the time; by default timestamp or time:timestamp."""
+    timestamp: _ColumnsOfTime = None
+    """Source column of the time, or several whose texts are joined by a blank, such as a date and a
+    time of day; separated by commas as a flag, and a name with a comma is a list of one. By default
+    timestamp or time:timestamp."""
     individual_id: str | None = None
     """Source column of the individual behind the case, if one person can have several
     cases; by default there is none, and cases are protected one by one."""
@@ -136,14 +151,15 @@ class Columns(_Section):
     a column of that name is renamed with AS. By default the place in the source orders them: the
     row of a frame in memory, or the path and the place in the file; and where there is none, as in
     a table or the result of a query, the name of the activity."""
-    start_timestamp: str | None = None
-    """Source column of the time at which an event began, where it has one; by default a record has
-    one time."""
+    start_timestamp: _ColumnsOfTime = None
+    """Source column of the time at which an event began, where it has one, or several like those of
+    the time; by default a record has one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
-    timestamp_format: str | None = None
-    """strptime format of stamps that are not ISO 8601; by default they are."""
-    timestamp_unit: Literal["s", "ms", "us"] | None = None
+    timestamp_format: Annotated[_Several, pydantic.BeforeValidator(_one_or_several)] = None
+    """strptime format of stamps that are not ISO 8601, or several, of which each stamp is read by
+    the first that fits it; may be repeated as a flag. By default stamps are ISO 8601."""
+    timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
     whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
@@ -240,6 +256,9 @@ class SourceConfig(MappedConfig):
     """Encoding of CSV."""
     header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] | None = None
     """Names of a CSV's columns, separated by commas as a flag; by default those of line 1."""
+    int96_timestamps: Literal["instant", "local"] = "instant"
+    """What times of the type INT96 in Parquet are: instants, as Spark writes them, or local times,
+    as Impala does."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict
@@ -281,7 +300,13 @@ class SourceConfig(MappedConfig):
     @property
     def source_format(self) -> SourceFormat:
         """How the bytes of the inputs are read."""
-        return SourceFormat(self.input_format, self.delimiter, self.encoding, self.header)
+        return SourceFormat(
+            self.input_format,
+            self.delimiter,
+            self.encoding,
+            self.header,
+            int96_timestamps=self.int96_timestamps,
+        )
 
 
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
@@ -291,7 +316,8 @@ IN_FILES_ONLY = ("schedule",)
 """Keys with keys of their own that are no flags."""
 
 IN_DIGEST = (
-    *("query", "input_format", "delimiter", "encoding", "header", "columns", "where"),
+    *("query", "input_format", "delimiter", "encoding", "header", "int96_timestamps"),
+    *("columns", "where"),
     *("rename", "drop_duplicates", "page"),
     *("method", "params", "formats", "parts", "about", "max_error_ratio", "schedule", "window"),
 )

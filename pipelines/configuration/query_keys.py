@@ -15,6 +15,7 @@ _OF_FILES = {
     "delimiter": "delimiter",
     "encoding": "encoding",
     "header": "header",
+    "int96_timestamps": "int96_timestamps",
 }
 
 

@@ -49,7 +49,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # Keys that say where files are and how their bytes are read, or what runs the work.
 _OF_FILES = (
     *("log", "query", "database", "input_format", "delimiter", "encoding", "header", "runner"),
-    "schedule",
+    *("schedule", "int96_timestamps"),
 )
 _NOTHING_READ = (
     "EVERY ROW: not one could be read or passed the filters. What is released is noise, and it is "

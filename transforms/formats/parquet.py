@@ -37,10 +37,13 @@ class ParquetReader:
         goes_on: See `SourceFormat`: whether a record with a value that its column's type does not
             allow, such as text that is no UTF-8, is malformed. Else the file is damaged.
         piece: The row groups that are read; None: all.
+        has_local_int96: Whether INT96 are local times, as Impala writes them, and not instants, as
+            Spark does.
     """
 
     goes_on: bool = False
     piece: Piece | None = None
+    has_local_int96: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names of the top-level columns.
@@ -74,11 +77,12 @@ class ParquetReader:
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
         with _damage_reported():
-            schema = _open(stream).schema_arrow
+            file = _open(stream)
+            schema, instants = file.schema_arrow, self._instants(file)
             fields = [schema.field(name) for name in wanted if name in schema.names]
             for field in fields:
                 require_plain(field)
-            columns = [_plain(pa.array([], field.type)) for field in fields]
+            columns = [_plain(pa.array([], instants.get(f.name, f.type))) for f in fields]
             return pa.RecordBatch.from_arrays(columns, [field.name for field in fields])
 
     def read(
@@ -121,6 +125,12 @@ class ParquetReader:
         """Returns what divides a file between its row groups; see `DividedReader`."""
         return RowGroups(lambda piece: replace(self, piece=piece))
 
+    def _instants(self, file: pq.ParquetFile) -> dict[str, pa.DataType]:
+        """Returns the types of the columns whose times are instants without saying so."""
+        columns = [] if self.has_local_int96 else map(file.schema.column, range(len(file.schema)))
+        instant = pa.timestamp("us", "UTC")
+        return {column.path: instant for column in columns if column.physical_type == "INT96"}
+
     def _groups(self, file: pq.ParquetFile) -> range:
         if self.piece is None:
             return range(file.num_row_groups)
@@ -142,13 +152,17 @@ class ParquetReader:
             present = [name for name in wanted if name in schema.names]
             for name in present:
                 require_plain(schema.field(name))
+            instants = self._instants(file)
             # Arrow reads a dot as the path into a nested column and so may hand over columns
             # beside those asked for; the exact names are selected afterwards.
             batches = file.iter_batches(
                 batch_rows, row_groups=list(groups), columns=present, use_threads=False
             )
             for batch in batches:
-                columns = pa.RecordBatch.from_arrays([_plain(batch[n]) for n in present], present)
+                columns = pa.RecordBatch.from_arrays(
+                    [_plain(batch[n].cast(instants.get(n, batch[n].type))) for n in present],
+                    present,
+                )
                 records = np.arange(first, first + batch.num_rows)
                 malformed = np.zeros(0, np.int64)
                 try:
@@ -340,4 +354,4 @@ def _damage_reported() -> Iterator[None]:
 
 def reader(how: SourceFormat, path: str) -> ParquetReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return ParquetReader(how.goes_on)
+    return ParquetReader(how.goes_on, has_local_int96=how.int96_timestamps == "local")

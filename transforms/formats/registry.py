@@ -143,6 +143,7 @@ class SourceFormat:
             fault is an error of the file, so that none goes unnoticed.
         order: The column that only orders events, of which no value makes a record malformed; None:
             there is none.
+        int96_timestamps: Whether times of that type in Parquet are `instant` or `local`.
     """
 
     name: str | None = None
@@ -151,6 +152,7 @@ class SourceFormat:
     header: tuple[str, ...] | None = None
     goes_on: bool = False
     order: str | None = None
+    int96_timestamps: str = "instant"
 
     def name_of(self, path: str) -> str:
         """Returns the format of a file.

@@ -45,7 +45,7 @@ BAD: list[dict[str, Any]] = [
     {**MINIMAL, "where": [{"equals": "x"}]},
     {**MINIMAL, "max_error_ratio": 1.5},
     {**MINIMAL, "shards": 0},
-    {**MINIMAL, "columns": {"timestamp_unit": "ns"}},
+    {**MINIMAL, "columns": {"timestamp_unit": "ps"}},
 ]
 
 

@@ -77,6 +77,7 @@ RELEASE_KEYS: Keys = {
     "delimiter": (IN_DIGEST, {"delimiter": ";"}),
     "encoding": (IN_DIGEST, {"encoding": "latin-1"}),
     "header": (IN_DIGEST, {"header": ["a", "b"]}),
+    "int96_timestamps": (IN_DIGEST, {"int96_timestamps": "local"}),
     "columns": (IN_DIGEST, {"columns": {"individual_id": "other"}}),
     "where": (IN_DIGEST, {"where": [{"column": "a", "equals": "b"}]}),
     "rename": (IN_DIGEST, {"rename": {"a": "A"}}),
