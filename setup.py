@@ -142,6 +142,7 @@ setup(
         "rich>=13.7,<16",
         "scipy>=1.12",
         "SQLAlchemy>=2.0,<3",
+        "tzdata>=2024.1",
     ],
     extras_require={**EXTRAS, "dev": DEVELOPMENT},
     entry_points={"console_scripts": ["tracecloak=tracecloak.pipelines.commands.main:main"]},

@@ -173,6 +173,22 @@ class EventSource:
         """
         return self._resolve(file, declared).names
 
+    def readings(self, file: SourceFile) -> list[str]:
+        """Returns how the columns of times of a file are read, a line for each; reads no values.
+
+        Raises:
+            InputSchemaError: As `columns_of`.
+        """
+        reader = self.format.reader_of(file.path, file.seen)
+        with named(file), contextlib.ExitStack() as opened:
+            stream = opened.enter_context(open_source(file))
+            columns = self._resolve(file, reader.column_names(stream))
+            empty = pa.RecordBatch.from_pylist([], pa.schema([]))
+            if isinstance(reader, TypedReader):
+                stream = _from_its_begin(stream, file, opened)
+                empty = reader.empty(stream, _FileColumns(file).of(columns.wanted))
+        return columns.readings(empty)
+
     def check(self, files: Iterable[SourceFile]) -> None:
         """Makes sure that files have the columns that are mapped, as `columns_of` does.
 

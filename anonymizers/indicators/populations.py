@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter, Indicator, Workload
 from tracecloak.anonymizers.indicators.summands import occurrences
-from tracecloak.schemas.calendar.local_time import day_start_us
+from tracecloak.schemas.calendar.local_time import day_start_us, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -129,9 +129,8 @@ def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Grou
         UsageError: It has no period.
     """
     assert period in PERIODS
-    zone = datetime.UTC if time_zone == "UTC" else _zone(time_zone)
-    date = (_EPOCH + datetime.timedelta(microseconds=first_us)).astimezone(zone).date()
-    date = _begin(period, date)
+    moment = _EPOCH + datetime.timedelta(microseconds=first_us)
+    date = _begin(period, moment.astimezone(zone_of(time_zone)).date())
     borders, labels = [day_start_us(date, time_zone)], []
     while borders[-1] < last_us:
         labels.append(_label(period, date))
@@ -140,12 +139,6 @@ def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Grou
     if not labels:
         raise UsageError(f"by: there is no {period} between the dates")
     return Groups(tuple(labels), None, np.array(borders, np.int64))
-
-
-def _zone(time_zone: str) -> datetime.tzinfo:
-    from tracecloak.schemas.calendar.local_time import zone_of
-
-    return zone_of(time_zone)
 
 
 def _begin(period: str, date: datetime.date) -> datetime.date:

@@ -276,7 +276,8 @@ def _months(times_us: np.ndarray, time_zone: str) -> np.ndarray:
 
 def grid_clock(time_zone: str) -> LocalClock:
     """Returns what the clocks of a time zone show over all months of the grid."""
-    return LocalClock.of(time_zone, *(_month_start_us(month, time_zone) for month in (0, N_MONTHS)))
+    bounds = (_month_start_us(month, time_zone) for month in (0, N_MONTHS))
+    return LocalClock.of(time_zone).within(*bounds)
 
 
 def _month_start_us(month: int, time_zone: str) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.calendar.time_grid import GRID_US
 from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.events import CASE_ID, EVENT_INDEX, TIMESTAMP
@@ -68,7 +69,7 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
     """
     duplicates = is_duplicate(traces)
     of_case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    days = np.unique(_local(traces.times, time_zone) // _DAY_US)
+    days = np.unique(LocalClock.of(time_zone).local_us(traces.times) // _DAY_US)
     gaps = np.diff(days) - 1
     longest = int(gaps.argmax()) if len(gaps) and gaps.max() else None
     return CaseFacts(
@@ -88,16 +89,10 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
     )
 
 
-def _local(times: np.ndarray, time_zone: str) -> np.ndarray:
-    """int64[n]: what the clock of a zone shows, as microseconds since 1970 on that clock."""
-    stamps = pa.array(times, pa.timestamp("us", time_zone))
-    return np.asarray(pc.local_timestamp(stamps).cast(pa.int64()))
-
-
 def _granularity(times: np.ndarray, time_zone: str) -> str | None:
     if not len(times):
         return None
-    local = _local(times, time_zone)
+    local = LocalClock.of(time_zone).local_us(times)
     whole = [name for name, length in GRID_US.items() if not (local % length).any()]
     return max(whole, key=lambda name: GRID_US[name]) if whole else None
 

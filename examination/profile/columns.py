@@ -15,7 +15,6 @@ from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
-from tracecloak.schemas.events.stamps import WallClock
 
 # So many different values of a column, and of a column with a case, are told apart.
 MAX_DISTINCT = 200_000
@@ -105,10 +104,9 @@ class ColumnFacts:
             _add(self._of_cases, (of * np.uint64(0x9E3779B97F4A7C15)) ^ hashes)
 
     def _add_times(self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping) -> None:
-        clock = WallClock(mapping.time_zone)
         try:
             # Numbers are times in the columns of times alone: ids are numbers, too.
-            times = column.times(clock, mapping.timestamp_format, None)
+            times = column.times(mapping.wall_clock(), mapping.timestamp_format, None)
         except InputSchemaError:
             return
         self.n_times += len(times) - times.null_count
@@ -203,11 +201,9 @@ def add_batch(
         cases = hash_text(pc.fill_null(text.cast(pa.string()), ""))
         cases[np.asarray(pc.is_null(text))] = 0
     times = pa.nulls(columns.num_rows, pa.int64())
-    if names["timestamp"] in present:
-        stamps = SourceColumn("", columns.column(names["timestamp"]))
-        times = stamps.times(
-            WallClock(mapping.time_zone), mapping.timestamp_format, mapping.timestamp_unit
-        )
+    stamps = mapping.time_column(columns, names["timestamp"])
+    if stamps is not None:
+        times = stamps.times(mapping.wall_clock(), mapping.timestamp_format, mapping.timestamp_unit)
     for name in present:
         values = columns.column(name)
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type

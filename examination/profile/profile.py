@@ -24,7 +24,6 @@ from tracecloak.examination.profile.suggestions import (
 from tracecloak.pipelines.planning.finding_words import finding_lines
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.near_equal import misspellings, spellings, without_form
-from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.transforms.sources import EventSource
@@ -147,11 +146,12 @@ def _columns(
         for raw in all_columns(source, file, n_left):
             add_batch(facts, raw.columns, names, mapping)
             n_left -= len(raw.records) + len(raw.malformed)
-            at = names["timestamp"]
+            stamps = mapping.time_column(raw.columns, names["timestamp"])
             is_open = formats is None and not (mapping.timestamp_format or mapping.timestamp_unit)
-            if is_open and at in raw.columns.schema.names:
-                formats = keys_that_read(SourceColumn(at, raw.columns.column(at)))
-    return facts, names, formats or []
+            if is_open and stamps is not None:
+                formats = keys_that_read(stamps)
+    parts = {part: part for parts in mapping.parts.values() for part in parts}
+    return facts, {**names, **parts}, formats or []
 
 
 def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally, bool]:

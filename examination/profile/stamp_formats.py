@@ -7,14 +7,16 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import WallClock
 
 _DAYS = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y",
          "%m-%d-%Y", "%Y.%m.%d", "%Y%m%d", "%d-%b-%Y", "%d %b %Y")  # fmt: skip
-_HOURS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H%M%S", "%H%M%S")
-_UNIT_OF_DIGITS = {10: "s", 13: "ms", 16: "us"}  # of a time of our days
+_HOURS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H%M%S", "%H%M%S", " %H%M%S")
+_UNIT_OF_DIGITS = {10: "s", 13: "ms", 16: "us", 19: "ns"}  # of a time of our days
 _SAMPLE = 1_000
+_UTC = WallClock(LocalClock.of("UTC"))  # what is readable does not depend on the zone
 
 
 def keys_that_read(stamps: SourceColumn) -> list[dict[str, str]]:
@@ -28,7 +30,7 @@ def keys_that_read(stamps: SourceColumn) -> list[dict[str, str]]:
     sample = SourceColumn(stamps.name, stamps.text().drop_null()[:_SAMPLE])
 
     def is_read(layout: str | None) -> bool:
-        return _most(sample.times(WallClock("UTC"), layout, None).is_valid())
+        return _most(sample.times(_UTC, layout, None).is_valid())
 
     if is_read(None):
         return []

@@ -16,6 +16,8 @@ ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
 )
 _READING = ("input_format", *FILE_KEYS, "rename", "drop_duplicates")
+REPEATED: dict[str, dict[str, Any]] = {"timestamp_format": {"action": "append"}}
+"""What argparse takes of flags that may be repeated."""
 
 
 def add_release_flags(
@@ -134,7 +136,8 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
         field = ReleaseConfig.model_fields[name]
         add_flag(parser, name, key_help(field), field.annotation is bool)
     for name, field in Columns.model_fields.items():
-        add_flag(parser, name, key_help(field), field.annotation is bool)
+        more = REPEATED.get(name, {})
+        add_flag(parser, name, key_help(field), field.annotation is bool, **more)
     parser.add_argument(
         "--where",
         action="append",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_flag
+from tracecloak.pipelines.commands.flags import REPEATED, add_flag
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         add_flag(parser, name, text, name in _SWITCHES)
     fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
     for name, field in Columns.model_fields.items():
-        add_flag(fields, name, key_help(field))
+        add_flag(fields, name, key_help(field), **REPEATED.get(name, {}))
     fields.add_argument(
         "--where",
         action="append",

@@ -20,7 +20,6 @@ from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import (
-    CSV_KEYS,
     FILE_KEYS,
     FORMATS,
     SourceFormat,
@@ -71,6 +70,15 @@ def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
     if isinstance(value, str) and delimiter not in (None, "", ",") and delimiter in value:
         value = [name.strip() for name in value.split(delimiter)]
     return _listed(value)
+
+
+def _columns_of_time(value: Any) -> Any:
+    return _listed(value) if isinstance(value, str) and "," in value else value
+
+
+def _one_or_several(value: Any) -> Any:
+    """A format that is a list of one, as the flag gives it, is the same configuration."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 def _mapped(value: Any) -> Any:
@@ -127,6 +135,10 @@ class _Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+_Several = str | tuple[str, ...] | None
+_ColumnsOfTime = Annotated[_Several, pydantic.BeforeValidator(_columns_of_time)]
+
+
 class Columns(_Section):
     """Which source columns play which part."""
 
@@ -134,8 +146,10 @@ class Columns(_Section):
     """Source column (or XES key) of the case id; by default case_id or case:concept:name."""
     activity: str | None = None
     """Source column of the activity; by default activity or concept:name."""
-    timestamp: str | None = None
-    """Source column of the time; by default timestamp or time:timestamp."""
+    timestamp: _ColumnsOfTime = None
+    """Source column of the time, or several whose texts are joined by a blank, such as a date and a
+    time of day; separated by commas as a flag, and a name with a comma is a list of one. By default
+    timestamp or time:timestamp."""
     individual_id: str | None = None
     """Source column of the individual behind the case, if one person can have several
     cases; by default there is none, and cases are protected one by one."""
@@ -150,14 +164,15 @@ class Columns(_Section):
     a column of that name is renamed with AS. By default the place in the source orders them: the
     row of a frame in memory, or the path and the place in the file; and where there is none, as in
     a table or the result of a query, the name of the activity."""
-    start_timestamp: str | None = None
-    """Source column of the time at which an event began, where it has one; by default a record has
-    one time."""
+    start_timestamp: _ColumnsOfTime = None
+    """Source column of the time at which an event began, where it has one, or several like those of
+    the time; by default a record has one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
-    timestamp_format: str | None = None
-    """strptime format of stamps that are not ISO 8601; by default they are."""
-    timestamp_unit: Literal["s", "ms", "us"] | None = None
+    timestamp_format: Annotated[_Several, pydantic.BeforeValidator(_one_or_several)] = None
+    """strptime format of stamps that are not ISO 8601, or several, of which each stamp is read by
+    the first that fits it; may be repeated as a flag. By default stamps are ISO 8601."""
+    timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
     whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
@@ -270,6 +285,9 @@ class SourceConfig(MappedConfig):
     unnamed_traces: Literal["digest"] | None = None
     """digest: the case id of an XES trace without one is a digest of all that is in it; by default
     its events are malformed records."""
+    int96_timestamps: Literal["instant", "local"] = "instant"
+    """What times of the type INT96 in Parquet are: instants, as Spark writes them, or local times,
+    as Impala does."""
 
     rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
         default_factory=dict
@@ -315,8 +333,8 @@ class SourceConfig(MappedConfig):
         Raises:
             UsageError: Traces are to get case ids, which are not of traces.
         """
-        of_csv = {key: getattr(self, key) for key in CSV_KEYS}
-        how = SourceFormat(self.input_format, **of_csv)
+        of_files = {key: getattr(self, key) for key in FILE_KEYS if key != "unnamed_traces"}
+        how = SourceFormat(self.input_format, **of_files)
         case_id = self.columns.case_id or "case:concept:name"
         if self.unnamed_traces and not case_id.startswith("case:"):
             raise UsageError(

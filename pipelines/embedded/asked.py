@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from tracecloak.anonymizers.registry import method_named
@@ -41,7 +41,8 @@ def columns_of(columns: ColumnMapping | Mapping[str, Any] | None) -> dict[str, A
         return {}
     if not isinstance(columns, ColumnMapping):
         return dict(columns)
-    given = {f: v for f, v in asdict(columns).items() if v != getattr(ColumnMapping(), f)}
+    values = {f.name: getattr(columns, f.name) for f in fields(columns) if f.compare}
+    given = {f: v for f, v in values.items() if v != getattr(ColumnMapping(), f)}
     if unknown := sorted(given.keys() - Columns.model_fields.keys()):
         raise UsageError(
             f"columns has {unknown[0]}, which a release knows from its method or its filters: "

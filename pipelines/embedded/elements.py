@@ -171,7 +171,7 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
             if any(isinstance(kind, type) and issubclass(kind, _OF_NUMBERS) for kind in kinds):
                 raise InputSchemaError(
                     f"the field {name!r} holds numbers; say their unit since 1970 with "
-                    "timestamp_unit: s, ms or us"
+                    "timestamp_unit: s, ms, us or ns"
                 )
 
 

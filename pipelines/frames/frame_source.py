@@ -88,6 +88,10 @@ class FrameSource(EventSource):
         """Returns the frame's column of each canonical one."""
         return self._resolved.names
 
+    def readings(self, file: SourceFile) -> list[str]:
+        """Returns how the frame's columns of times are read; see `EventSource`."""
+        return self._resolved.readings(self.frame.columns(self._resolved.wanted, 0)[0])
+
     def check(self, files: Iterable[SourceFile]) -> None:
         """Does nothing, as the columns are known to be there."""
 

@@ -1,14 +1,16 @@
 """Time on the clock of a place: when its offset from UTC changes, and what it shows.
 
-Computed once over a public range of time and then for whole columns, from the rules of the IANA
-time zone database. Holds no data.
+The offsets of a zone are looked up once, in the rules of the IANA time zone database that Python's
+`zoneinfo` finds, and then used for whole columns. Nothing else of the product reads zone files, so
+that all of it has the same clock. Holds no data.
 """
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -25,32 +27,52 @@ _DAY_S = 86_400
 # 1970-01-01 was a Thursday, and a week begins on Monday.
 _WEEKDAY_OF_1970 = 3
 
+# Seconds since 1970. Before 1800 no zone of the database changes its offset. The changes up to 2100
+# are looked for day by day. Those after it follow one rule of each zone for all years (the last
+# explicit ones are Morocco's of 2087), by which no offset holds for less than a week.
+_FIRST_S, _RULE_S = -5_364_662_400, 4_102_444_800
+# The Gregorian calendar repeats after 400 years, which are whole weeks, and with it the rule.
+_CYCLE_S = 146_097 * _DAY_S
+_N_CYCLES = 20  # to beyond the year 9999
+_EVER_US = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True, eq=False)
 class LocalClock:
-    """The offsets of a time zone over a range of time.
+    """The offsets of a time zone; made once, since machines may have other zone files.
 
     Attributes:
+        time_zone: Its IANA name.
         since_us: int64[n], ascending microseconds since 1970-01-01 UTC: from when on each offset
-            holds; the first is where the range begins.
+            holds; the first is where the range begins, the least int64 where it is all of time.
         offsets_us: int64[n], local time minus UTC.
     """
 
+    time_zone: str
     since_us: np.ndarray
     offsets_us: np.ndarray
 
     @classmethod
-    def of(cls, time_zone: str, first_us: int, last_us: int) -> LocalClock:
-        """Finds the changes of the offset from `first_us` to `last_us`.
-
-        Looks at every day, and closer where the offset is another than the day before. So an offset
-        that held for less than a day and was given up for the one before may be missed; there is
-        none in the database.
+    def of(cls, time_zone: str) -> LocalClock:
+        """Returns the clock of a zone for all years from 1 to 9999.
 
         Raises:
             UsageError: There is no such time zone.
         """
-        return _clock(time_zone, first_us, last_us)
+        return _clock(time_zone)
+
+    def within(self, first_us: int, last_us: int) -> LocalClock:
+        """Returns the clock of a range of time, both ends of which are in it."""
+        first, last = np.searchsorted(self.since_us, [first_us, last_us], side="right")
+        since_us = np.append(first_us, self.since_us[first:last])
+        return LocalClock(self.time_zone, since_us, self.offsets_us[first - 1 : last])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leaves out of a pickle what is repeated; a clock of a range has nothing of that."""
+        if self.since_us[0] != _EVER_US:
+            return LocalClock, (self.time_zone, self.since_us, self.offsets_us)
+        n = np.searchsorted(self.since_us, (_RULE_S + _CYCLE_S) * _SECOND_US, side="right")
+        return _repeated, (self.time_zone, self.since_us[:n], self.offsets_us[:n])
 
     def local_us(self, times_us: np.ndarray) -> np.ndarray:
         """Returns int64[n], what the clock shows, as microseconds since its own 1970-01-01.
@@ -68,33 +90,69 @@ class LocalClock:
             local_us: int64[n], what it shows, as `local_us` gives it; what it shows before the
                 range counts as the begin of the range.
         """
-        shown_until = np.maximum.accumulate(self.since_us[1:] + self.offsets_us[:-1])
-        place = np.searchsorted(shown_until, local_us, side="right")
+        place = np.searchsorted(self._shown_until, local_us, side="right")
         return np.maximum(local_us - self.offsets_us[place], self.since_us[place])
+
+    def is_shown(self, local_us: np.ndarray) -> np.ndarray:
+        """Returns int8[n], how a time is shown: 0 once, 1 more than once, -1 never.
+
+        Args:
+            local_us: As for `first_us`.
+        """
+        first = np.searchsorted(self._shown_until, local_us, side="right")
+        last = np.searchsorted(self._shown_from, local_us, side="right")
+        return np.sign(last - first).astype(np.int8)
+
+    @cached_property
+    def _shown_until(self) -> np.ndarray:
+        """int64[n-1], ascending: until when a time is first shown by an offset or one before it."""
+        return np.maximum.accumulate(self.since_us[1:] + self.offsets_us[:-1])
+
+    @cached_property
+    def _shown_from(self) -> np.ndarray:
+        """int64[n-1], ascending: from when on a time is shown by the next offset or a later one."""
+        return np.minimum.accumulate((self.since_us[1:] + self.offsets_us[1:])[::-1])[::-1]
 
 
 @lru_cache(maxsize=16)
-def _clock(time_zone: str, first_us: int, last_us: int) -> LocalClock:
+def _clock(time_zone: str) -> LocalClock:
     zone = zone_of(time_zone)
+    if time_zone == "UTC":
+        return LocalClock(time_zone, np.array([_EVER_US]), np.array([0]))
 
     def offset(second: int) -> datetime.timedelta | None:
         return datetime.datetime.fromtimestamp(second, zone).utcoffset()
 
-    second, last = first_us // _SECOND_US, last_us // _SECOND_US
-    since, offsets = [first_us], [offset(second)]
-    while second < last:
-        following = min(second + _DAY_S, last)
+    days = range(_FIRST_S, _RULE_S, _DAY_S)
+    weeks = range(_RULE_S, _RULE_S + _CYCLE_S + 1, 7 * _DAY_S)
+    since, offsets = [0], [offset(_FIRST_S)]
+    second = _FIRST_S
+    for following in (*days, *weeks):
         while offset(following) != offsets[-1]:  # the change is in (second, high]
             low, high = second, following
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
-            since.append(high * _SECOND_US)
+            since.append(high)
             offsets.append(offset(high))
             second = high
         second = following
+    since_us = np.array(since, np.int64) * _SECOND_US
+    since_us[0] = _EVER_US
     offsets_us = [(of or datetime.timedelta()) // _MICROSECOND for of in offsets]
-    return LocalClock(np.array(since, np.int64), np.array(offsets_us, np.int64))
+    return _repeated(time_zone, since_us, np.array(offsets_us, np.int64))
+
+
+def _repeated(time_zone: str, since_us: np.ndarray, offsets_us: np.ndarray) -> LocalClock:
+    """Returns a clock for all years, by its changes to the end of the rule's first 400 years."""
+    is_of_rule = since_us > _RULE_S * _SECOND_US
+    shifts = np.arange(1, _N_CYCLES)[:, None] * (_CYCLE_S * _SECOND_US)
+    repeats = (since_us[is_of_rule] + shifts).ravel()
+    return LocalClock(
+        time_zone,
+        np.append(since_us, repeats),
+        np.append(offsets_us, np.tile(offsets_us[is_of_rule], _N_CYCLES - 1)),
+    )
 
 
 def zone_of(time_zone: str) -> ZoneInfo:

@@ -146,7 +146,7 @@ class WorkingTime:
     @property
     def clock(self) -> LocalClock:
         """What the clocks show over the range."""
-        return LocalClock.of(self.time_zone, self.first_us, self.last_us)
+        return LocalClock.of(self.time_zone).within(self.first_us, self.last_us)
 
     @cached_property
     def first_monday(self) -> int:
@@ -225,7 +225,7 @@ def _open_times(
     """Two int64[n], begins and ends of the intervals, as far apart as they are long."""
     if calendar.is_always:
         return np.array([first_us]), np.array([last_us])
-    clock = LocalClock.of(calendar.time_zone, first_us, last_us)
+    clock = LocalClock.of(calendar.time_zone).within(first_us, last_us)
     is_working = np.isin(np.arange(_DAYS_OF_WEEK), calendar.days)
     free = np.array([day_number(date_of("holidays", day)) for day in calendar.holidays], np.int64)
     opens, closes = [], []

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
@@ -36,7 +37,7 @@ from tracecloak.schemas.events.events import (
     event_schema,
 )
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
@@ -86,6 +87,7 @@ class ColumnMapping:
         case_id: Source column of the case id; None takes `case_id`, or else `case:concept:name`.
         activity: Source column of the activity; None takes `activity`, or else `concept:name`.
         timestamp: Source column of the time; None takes `timestamp`, or else `time:timestamp`.
+            Several hold parts of it, such as a date and an hour: see `joined_times`.
         individual_id: Source column naming the individual behind a case; None: there is none.
         resource: Source column of the resource; None: dropped.
         lifecycle: Source column of the lifecycle transition; None: dropped. If no filter is on it,
@@ -94,12 +96,14 @@ class ColumnMapping:
             `schemas.events.event_order`; no value of it makes a record malformed. None: there is
             none.
         start_timestamp: Source column of the time at which an event began, written as `timestamp`
-            is; a record without one is an event without a known start. None: there is none.
+            is, or several; a record without one is an event without a known start. None: there is
+            none.
         time_zone: IANA zone in which a stamp without an offset is read.
-        timestamp_format: `strptime` format of textual stamps; None reads ISO 8601, with `-` or `/`
-            between the parts of the date and with or without an offset.
-        timestamp_unit: Unit since 1970 of numeric stamps, also of those written as text: `s`, `ms`
-            or `us`; None refuses numbers.
+        timestamp_format: `strptime` format of textual stamps, or several that are tried in turn on
+            each; None reads ISO 8601, with `-` or `/` between the parts of the date and with or
+            without an offset.
+        timestamp_unit: Unit since 1970 of numeric stamps, also of those written as text: `s`, `ms`,
+            `us` or `ns`; None refuses numbers.
         whole_numbers: Columns in which text of a whole number with nothing behind its point, such
             as `5.0`, is read as that number; source columns, or names of this mapping. In others
             text stays as it is, so `5.0` is another value than `5`.
@@ -112,18 +116,20 @@ class ColumnMapping:
             allows any.
         renames: Activities as the source calls them, each with the name that it is read by; no name
             is renamed twice. Filters see the names of the source.
+        clock: Of `time_zone`; None: it is made here. It stays with the mapping wherever that is
+            sent, as other machines may have other zone files.
     """
 
     case_id: str | None = None
     activity: str | None = None
-    timestamp: str | None = None
+    timestamp: str | tuple[str, ...] | None = None
     individual_id: str | None = None
     resource: str | None = None
     lifecycle: str | None = None
     order: str | None = None
-    start_timestamp: str | None = None
+    start_timestamp: str | tuple[str, ...] | None = None
     time_zone: str = "UTC"
-    timestamp_format: str | None = None
+    timestamp_format: str | tuple[str, ...] | None = None
     timestamp_unit: str | None = None
     whole_numbers: tuple[str, ...] = ()
     filters: tuple[RowFilter, ...] = ()
@@ -131,22 +137,21 @@ class ColumnMapping:
     attributes: tuple[tuple[str, str], ...] = ()
     activities: tuple[str, ...] | None = None
     renames: tuple[tuple[str, str], ...] = ()
+    clock: LocalClock = field(default=cast(LocalClock, None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in (TIMESTAMP, START_TIMESTAMP, "timestamp_format"):
+            if isinstance(several := getattr(self, name), list | tuple):
+                one = several[0] if len(several) == 1 else tuple(several) or None
+                object.__setattr__(self, name, one)
         if self.timestamp_unit is not None and self.timestamp_unit not in UNITS_US:
-            raise UsageError(f"timestamp_unit must be s, ms or us, got {self.timestamp_unit!r}")
-        layout = self.timestamp_format
-        if layout is not None and re.search(r"%[YyGcxDFs]", layout) is None:
-            raise UsageError(f"timestamp_format has no date, got {layout!r}")
-        if layout is not None and "%Z" in layout:
-            raise UsageError(
-                "timestamp_format cannot have %Z: names of zones are ambiguous; use %z for "
-                "offsets, or say time_zone"
-            )
-        try:
-            ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise UsageError(f"time_zone must be an IANA zone, got {self.time_zone!r}") from error
+            raise UsageError(f"timestamp_unit must be s, ms, us or ns, got {self.timestamp_unit!r}")
+        layouts = self.timestamp_format or ()
+        for layout in (layouts,) if isinstance(layouts, str) else layouts:
+            if re.search(r"%[YyGcxDFs]", layout) is None:
+                raise UsageError(f"timestamp_format has no date, got {layout!r}")
+        if self.clock is None or self.clock.time_zone != self.time_zone:
+            object.__setattr__(self, "clock", LocalClock.of(self.time_zone))
         if self.needs_individual and self.individual_id is None:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
         for name in self.whole_numbers:
@@ -157,7 +162,7 @@ class ColumnMapping:
                 )
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
-        of_time = {TIMESTAMP, self.timestamp or XES_NAMES[TIMESTAMP]}
+        of_time = {TIMESTAMP, _named(self.timestamp or XES_NAMES[TIMESTAMP])}
         for row_filter in self.filters:
             if row_filter.column in of_time:
                 from tracecloak.schemas.events.row_masks import times_of_bounds
@@ -201,9 +206,30 @@ class ColumnMapping:
         Read as the times of the records are, and else as a year, a month, a day or an hour, which
         stand for their begin.
         """
-        clock, written = WallClock(self.time_zone), pa.array([text], pa.string())
-        time_us = _time_of(SourceColumn("", written), 1, self, clock)[0].as_py()
-        return from_period(written, clock)[0].as_py() if time_us is None else time_us
+        written = pa.array([text], pa.string())
+        time_us = _time_of(SourceColumn("", written), 1, self)[0].as_py()
+        return from_period(written, self.wall_clock())[0].as_py() if time_us is None else time_us
+
+    def wall_clock(self, hours: np.ndarray | None = None) -> WallClock:
+        """Returns what reads times without an offset; see `WallClock`."""
+        return WallClock(self.clock, hours)
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """The source columns of each time that has several, by the name that it has for itself."""
+        return {
+            _named(names): names
+            for names in (self.timestamp, self.start_timestamp)
+            if isinstance(names, tuple)
+        }
+
+    def time_column(self, columns: pa.RecordBatch, name: str) -> SourceColumn | None:
+        """Returns the column of times of a name; None: the records lack it, or a part of it."""
+        parts = self.parts.get(name, (name,))
+        if not set(parts) <= set(columns.schema.names):
+            return None
+        read = [SourceColumn(part, columns.column(part)) for part in parts]
+        return joined_times(name, read) if len(parts) > 1 else read[0]
 
     def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
         """Returns whether a file can hold records that the filters let pass.
@@ -230,8 +256,9 @@ class ColumnMapping:
         names = [*XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
         read = [self._first_choice(c, xes_names) for c in names]
         filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
-        begun = [] if self.start_timestamp is None else [self.start_timestamp]
-        return [*read, *filtered, *begun, *(source for _, source in self.attributes)]
+        begun = [] if self.start_timestamp is None else [_named(self.start_timestamp)]
+        named = [*read, *filtered, *begun, *(source for _, source in self.attributes)]
+        return [column for name in named for column in self.parts.get(name, (name,))]
 
     @property
     def order_alone(self) -> str | None:
@@ -243,7 +270,7 @@ class ColumnMapping:
         """Returns the source column that a name stands for if the file has it."""
         given = getattr(self, column) if column in (*XES_NAMES, *OPTIONAL_TEXT) else None
         if given is not None:
-            return str(given)
+            return _named(given)
         return {**XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
 
     def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
@@ -251,17 +278,17 @@ class ColumnMapping:
         from tracecloak.schemas.events.row_masks import mask_of, mask_of_times
 
         if not (row_filter.bounds and column.is_of_times) and not is_time:
-            return mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
+            return mask_of(row_filter, column.text(of_attribute=True), self.clock)
         plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
         mapping = self if is_time else plain
-        times = _time_of(column, len(column.values), mapping, WallClock(self.time_zone))
+        times = _time_of(column, len(column.values), mapping)
         try:
-            passed = mask_of_times(row_filter, times, mapping.time_of, self.time_zone)
+            passed = mask_of_times(row_filter, times, mapping.time_of, self.clock)
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
         if row_filter.bounds:
             return passed
-        return passed | mask_of(row_filter, column.text(of_attribute=True), self.time_zone)
+        return passed | mask_of(row_filter, column.text(of_attribute=True), self.clock)
 
     def resolve(self, declared: Sequence[str] | None, xes_names: bool) -> ResolvedColumns:
         """Fixes the source column of each canonical one.
@@ -277,10 +304,10 @@ class ColumnMapping:
                 candidates = (xes_name, canonical) if xes_names else (canonical, xes_name)
                 known = candidates if declared is None else [c for c in candidates if c in declared]
                 given = known[0] if known else canonical
-            names[canonical] = given
+            names[canonical] = _named(given)
         names.update({c: n for c in OPTIONAL_TEXT if (n := getattr(self, c)) is not None})
         if self.start_timestamp is not None:
-            names[START_TIMESTAMP] = self.start_timestamp
+            names[START_TIMESTAMP] = _named(self.start_timestamp)
         # A filter may name a canonical column that is not carried by the name that XES gives it.
         filtered = {f.column: names.get(f.column, f.column) for f in self.filters}
         for column, xes_name in _XES_OPTIONAL.items():
@@ -302,7 +329,8 @@ class ResolvedColumns:
 
     Attributes:
         mapping: The rules for times and filters.
-        names: Canonical name to source column.
+        names: Canonical name to source column. A time with several has a name for itself, see
+            `ColumnMapping.parts`.
         filtered: A filter's column to source column.
         may_lack: Source columns that no record need have: those of attributes, where only records
             tell the columns.
@@ -316,7 +344,9 @@ class ResolvedColumns:
     @property
     def wanted(self) -> tuple[str, ...]:
         """Source columns to read, without repetition: the mapped ones and those of the filters."""
-        return tuple(dict.fromkeys([*self.names.values(), *self.filtered.values()]))
+        parts = self.mapping.parts
+        named = [*self.names.values(), *self.filtered.values()]
+        return tuple(dict.fromkeys(c for name in named for c in parts.get(name, (name,))))
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -361,6 +391,9 @@ class ResolvedColumns:
             source: SourceColumn(source, columns.column(i), source in self._whole)
             for i, source in enumerate(columns.schema.names)
         }
+        for name in self.mapping.parts:
+            if (joined := self.mapping.time_column(columns, name)) is not None:
+                read[name] = joined
         keep = np.ones(columns.num_rows, bool)
         for row_filter in self.mapping.filters:
             source = self.filtered[row_filter.column]
@@ -377,8 +410,8 @@ class ResolvedColumns:
         if self.mapping.renames:
             text[ACTIVITY] = renamed(text[ACTIVITY], self.mapping.renames)
         stamps = read.get(self.names[TIMESTAMP])
-        clock = WallClock(self.mapping.time_zone, None if tally is None else np.zeros(n, np.int8))
-        time = _time_of(stamps, n, self.mapping, clock)
+        hours = np.zeros(n, np.int8)
+        time = _time_of(stamps, n, self.mapping, None if tally is None else hours)
 
         reason = self._reasons(read, text, time, fractional or {})
         starts = None
@@ -387,7 +420,7 @@ class ResolvedColumns:
 
             begun = read.get(self.names.get(START_TIMESTAMP, ""))
             lifecycle = text["lifecycle"] if self.mapping.has_records_of_ends else None
-            written = _time_of(begun, n, self.mapping, WallClock(self.mapping.time_zone))
+            written = _time_of(begun, n, self.mapping)
             starts = starts_of_records(written, begun, lifecycle, time, reason)
             if tally is not None:
                 tally.add(OTHER_TRANSITION, np.asarray(records)[keep & starts.is_other])
@@ -402,9 +435,8 @@ class ResolvedColumns:
             tally.add_events(int(good.sum()))
             tally.add(malformed_as, malformed)
             _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
-            if clock.hours is not None:
-                tally.add(SKIPPED_HOUR, of[good & (clock.hours < 0)])
-                tally.add(REPEATED_HOUR, of[good & (clock.hours > 0)])
+            tally.add(SKIPPED_HOUR, of[good & (hours < 0)])
+            tally.add(REPEATED_HOUR, of[good & (hours > 0)])
         rows = pa.array(np.flatnonzero(good))
         if len(rows) < n:
             text = {c: values.take(rows) for c, values in text.items()}
@@ -460,6 +492,19 @@ class ResolvedColumns:
             {**self.filtered, **self.names}.get(name, name) for name in self.mapping.whole_numbers
         )
 
+    def readings(self, columns: pa.RecordBatch) -> list[str]:
+        """Returns how each column of times is read, a line for each, by the types of columns.
+
+        Args:
+            columns: No record of them; those that are not there are text.
+        """
+        texts = dict.fromkeys(self.wanted, pa.array([], pa.string()))
+        given = dict(zip(columns.schema.names, columns.columns, strict=True))
+        batch = pa.RecordBatch.from_pydict({**texts, **given})
+        times = (self.names[c] for c in (TIMESTAMP, START_TIMESTAMP) if c in self.names)
+        read = [self.mapping.time_column(batch, name) for name in times]
+        return [f"{c.name}: {_reading(c, self.mapping)}" for c in read if c is not None]
+
     def can_hold(self, ends: pa.Array, span_us: tuple[int, int]) -> bool:
         """Returns whether records can have a time in a span, by the ends of their column of times.
 
@@ -476,9 +521,7 @@ class ResolvedColumns:
             ends_us = None if self._has_time_format else _dates_between(*ends.to_pylist())
         elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
             column = SourceColumn(self.names[TIMESTAMP], ends)
-            ends_us = _time_of(
-                column, 2, self.mapping, WallClock(self.mapping.time_zone)
-            ).to_pylist()
+            ends_us = _time_of(column, 2, self.mapping).to_pylist()
         else:
             ends_us = None
         if ends_us is None or ends_us[0] is None or ends_us[1] is None:
@@ -569,9 +612,32 @@ def _text_of(column: SourceColumn | None, n: int, canonical: str) -> pa.Array:
     return column.text(of_attribute=canonical.startswith(ATTRIBUTE_PREFIX))
 
 
+def _reading(column: SourceColumn, mapping: ColumnMapping) -> str:
+    """Returns what the values of a column of times are."""
+    kind, unit, layouts = column.values.type, mapping.timestamp_unit, mapping.timestamp_format
+    local = f"local times of {mapping.time_zone}"
+    if pa.types.is_timestamp(kind):
+        return local if kind.tz is None else "instants"
+    if pa.types.is_date(kind):
+        return f"midnights of {mapping.time_zone}"
+    if column.is_of_numbers and unit is not None:
+        return f"numbers, {unit} since 1970"
+    texts = f"text in ISO 8601; without an offset, {local}"
+    if layouts is not None:
+        shown = layouts if isinstance(layouts, str) else " or ".join(layouts)
+        texts = f"text in the format {shown}; without an offset, {local}"
+    return texts if unit is None or layouts is not None else f"{unit} since 1970, or {texts}"
+
+
+def _named(source: str | Sequence[str]) -> str:
+    """Returns a source column, or the name for itself of what has several."""
+    return source if isinstance(source, str) else " + ".join(source)
+
+
 def _time_of(
-    column: SourceColumn | None, n: int, mapping: ColumnMapping, clock: WallClock
+    column: SourceColumn | None, n: int, mapping: ColumnMapping, hours: np.ndarray | None = None
 ) -> pa.Array:
+    """int64[n], the times of a column; see `SourceColumn.times` and, for `hours`, `WallClock`."""
     if column is None:
         return pa.nulls(n, pa.int64())
-    return column.times(clock, mapping.timestamp_format, mapping.timestamp_unit)
+    return column.times(mapping.wall_clock(hours), mapping.timestamp_format, mapping.timestamp_unit)

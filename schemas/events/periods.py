@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.events.stamps import WallClock
 
 _DASHED = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:[-T ](\d{2}))?)?)?(Z?)", re.ASCII)
@@ -51,7 +52,8 @@ def _span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] 
     except (ValueError, OverflowError):
         return None
     shown = pa.array([begin, end], pa.timestamp("us")).cast(pa.int64())
-    begin_us, end_us = WallClock("UTC" if is_utc else time_zone).to_utc(shown).to_pylist()
+    clock = WallClock(LocalClock.of("UTC" if is_utc else time_zone))
+    begin_us, end_us = clock.to_utc(shown).to_pylist()
     return begin_us, max(end_us, begin_us + _HOUR_US)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.scalars import text_of
@@ -26,40 +27,40 @@ _TESTS: dict[str, Callable[..., pa.Array]] = {
 }
 
 
-def mask_of(row_filter: RowFilter, values: pa.Array, time_zone: str = "UTC") -> np.ndarray:
+def mask_of(row_filter: RowFilter, values: pa.Array, clock: LocalClock) -> np.ndarray:
     """Returns bool[n]: which of the text values pass; a missing value does not.
 
     Args:
         row_filter: The filter.
         values: string[n].
-        time_zone: IANA zone of times without an offset.
+        clock: Of the zone of times without an offset.
     """
     encoded = values.dictionary_encode()
-    distinct, clock = encoded.dictionary, WallClock(time_zone)
+    distinct, wall = encoded.dictionary, WallClock(clock)
     if row_filter.equals is not None:
         texts, wanted = distinct, pa.array(row_filter.texts, pa.string())
         if row_filter.column in _LIFECYCLE:
             # XES writes `complete`, many logs `COMPLETE`; nobody means to tell them apart.
             texts, wanted = pc.utf8_lower(texts), pc.utf8_lower(wanted)
         each = np.array(pc.is_in(texts, value_set=wanted), bool)
-        numbers, times = _values(row_filter, time_zone)
+        numbers, times = _values(row_filter, clock)
         if numbers:
             equal = set(numbers.values())
             each |= np.array([_number(value) in equal for value in distinct.to_pylist()], bool)
         if times:
             known = pa.array(list(times.values()), pa.int64())
-            each |= np.asarray(pc.is_in(from_iso(distinct, clock), value_set=known))
+            each |= np.asarray(pc.is_in(from_iso(distinct, wall), value_set=known))
     elif row_filter.begins_with is not None:
         each = np.array(pc.starts_with(distinct, pattern=row_filter.begins_with), bool)
     else:
         each = np.ones(len(distinct), bool)
         for name, bound in row_filter.bounds.items():
-            each &= _mask_of_text(distinct, name, bound, clock)
+            each &= _mask_of_text(distinct, name, bound, wall)
     passed = pa.array(each, pa.bool_()).take(encoded.indices)
     return np.asarray(pc.fill_null(passed, False))
 
 
-def _values(row_filter: RowFilter, time_zone: str) -> tuple[dict[str, Decimal], dict[str, int]]:
+def _values(row_filter: RowFilter, clock: LocalClock) -> tuple[dict[str, Decimal], dict[str, int]]:
     """Returns the literals of `equals` that are compared by value: numbers and times, as these.
 
     Numbers are those that are written as `text_of` does. Times are those of ISO 8601 with a whole
@@ -70,18 +71,15 @@ def _values(row_filter: RowFilter, time_zone: str) -> tuple[dict[str, Decimal], 
         number = _number(literal)
         if number is not None and "e" not in literal.lower() and text_of(number) == literal:
             numbers[literal] = number
-        clock = WallClock(time_zone, np.zeros(1, np.int8))
-        at = from_iso(pa.array([literal], pa.string()), clock)[0].as_py()
-        if at is not None and "/" not in literal and not np.any(clock.hours):
+        wall = WallClock(clock, np.zeros(1, np.int8))
+        at = from_iso(pa.array([literal], pa.string()), wall)[0].as_py()
+        if at is not None and "/" not in literal and not np.any(wall.hours):
             times[literal] = at
     return numbers, times
 
 
 def mask_of_times(
-    row_filter: RowFilter,
-    times: pa.Array,
-    read: Callable[[str], int | None],
-    time_zone: str = "UTC",
+    row_filter: RowFilter, times: pa.Array, read: Callable[[str], int | None], clock: LocalClock
 ) -> np.ndarray:
     """Returns bool[n]: which times lie within the bounds or equal a literal; no missing one does.
 
@@ -89,13 +87,13 @@ def mask_of_times(
         row_filter: The filter.
         times: int64[n], microseconds since 1970 UTC.
         read: Returns the time that a bound or a value stands for, or None.
-        time_zone: IANA zone in which it does.
+        clock: Of the zone in which it does.
 
     Raises:
         UsageError: A bound is no time.
     """
     if row_filter.equals is not None:
-        numbers, known_times = _values(row_filter, time_zone)
+        numbers, known_times = _values(row_filter, clock)
         wanted = [read(literal) for literal in (*numbers, *known_times)]
         known = pa.array([at for at in wanted if at is not None], pa.int64())
         return np.asarray(pc.is_in(times, value_set=known))

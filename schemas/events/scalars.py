@@ -66,6 +66,9 @@ def texts(values: pa.Array) -> pa.Array:
         return _of_floats(values)
     if pa.types.is_decimal(kind):
         return _each(cast_or_null(values, pa.string()), _has_point, _of_decimal_text)
+    if pa.types.is_timestamp(kind) and kind.tz is not None:  # Arrow would look at zone files
+        naive = cast_or_null(values.cast(pa.timestamp(kind.unit)), pa.string())
+        return pc.binary_join_element_wise(naive, "Z", "")
     return cast_or_null(values, pa.string())
 
 

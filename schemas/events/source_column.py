@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.scalars import fractions, texts, without_point_zero
@@ -190,18 +191,20 @@ class SourceColumn:
     def _iso_texts(self) -> pa.Array:
         """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
         is_instant = pa.types.is_timestamp(self._kind) and self._kind.tz is not None
-        stamps = self.times(WallClock("UTC"), None, None)
-        text = stamps.cast(pa.timestamp("us", "UTC" if is_instant else None)).cast(pa.string())
+        stamps = self.times(WallClock(LocalClock.of("UTC")), None, None)
+        text = texts(stamps.cast(pa.timestamp("us", "UTC" if is_instant else None)))
         return pc.replace_substring(pc.replace_substring(text, " ", "T"), ".000000", "")
 
-    def times(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
+    def times(
+        self, clock: WallClock, layout: str | Sequence[str] | None, unit: str | None
+    ) -> pa.Array:
         """int64[n]: microseconds since 1970 UTC; null for what is no time of years 1 to 9999.
 
         Args:
             clock: Reads times without an offset.
-            layout: `strptime` format of text; None: ISO 8601.
-            unit: Of numbers since 1970, also of those written as text: `s`, `ms` or `us`; None:
-                there are none.
+            layout: `strptime` format of text, or several; None: ISO 8601.
+            unit: Of numbers since 1970, also of those written as text: `s`, `ms`, `us` or `ns`;
+                None: there are none.
 
         Raises:
             InputSchemaError: The column's type can hold no time, or numbers and there is no unit.
@@ -210,7 +213,9 @@ class SourceColumn:
         inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
         return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
-    def _stamps(self, clock: WallClock, layout: str | None, unit: str | None) -> pa.Array:
+    def _stamps(
+        self, clock: WallClock, layout: str | Sequence[str] | None, unit: str | None
+    ) -> pa.Array:
         if parts := self._parts:
             # A format is for texts, and a unit for numbers: without one these are no times.
             of_times = [p for p in parts if unit is not None or not p.is_of_numbers]
@@ -227,7 +232,7 @@ class SourceColumn:
             if unit is None:
                 raise InputSchemaError(
                     f"column {self.name!r} holds numbers; say their unit since 1970 with "
-                    "timestamp_unit: s, ms or us"
+                    "timestamp_unit: s, ms, us or ns"
                 )
             factor = UNITS_US[unit]
             return (
@@ -244,3 +249,39 @@ class SourceColumn:
             numbers = from_number_text(text, UNITS_US[unit])
             return pc.coalesce(numbers, from_iso(text, clock)) if numbers.null_count else numbers
         return from_iso(text, clock)
+
+
+_MIDNIGHT, _FIRST_DAY = r"[T ]00:00(?::00(?:\.0+)?)?$", r"^(?:1899-12-3[01]|1900-01-0[01])[T ]"
+
+
+def joined_times(name: str, parts: Sequence[SourceColumn]) -> SourceColumn:
+    """Returns a column of times of which the given ones hold parts, such as a date and an hour.
+
+    The texts of a record are joined by blanks; it has no time if one of them is missing. A typed
+    date counts as text such as 2024-01-31, and a typed time of day as 09:30:05. As spreadsheets
+    have dates at midnight, and times of day on the first of their days, a stamp without a zone is
+    its date in the first column and its time of day in the others; of text only such a midnight and
+    such a day are left out. Columns of the type of a time of day come last. If all parts are typed,
+    so is the result, and no format applies to it.
+
+    Raises:
+        InputSchemaError: A column's type is none of these.
+    """
+    is_typed = True
+    texts_of_parts = []
+    types = pa.types
+    for place, part in enumerate(sorted(parts, key=lambda part: types.is_time(part.values.type))):
+        values = part.values
+        is_stamp = types.is_timestamp(values.type) and values.type.tz is None
+        if types.is_time(values.type) or (place and is_stamp):
+            values = values.cast(pa.time64("us"), safe=False)
+        elif is_stamp:
+            values = values.cast(pa.date32(), safe=False)
+        if types.is_date(values.type) or types.is_time(values.type):
+            texts_of_parts.append(values.cast(pa.string()))
+        else:
+            extra = _FIRST_DAY if place else _MIDNIGHT
+            texts_of_parts.append(pc.replace_substring_regex(part.text(), extra, ""))
+            is_typed &= types.is_null(values.type)
+    joined = pc.binary_join_element_wise(*texts_of_parts, " ")
+    return SourceColumn(name, cast_or_null(joined, pa.timestamp("us")) if is_typed else joined)

@@ -6,6 +6,7 @@ What is no time is null; nothing is guessed. A time without an offset is one of 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,29 +14,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+from tracecloak.schemas.calendar.local_time import LocalClock
+
+UNITS_US: dict[str, float] = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1 / 1_000}
 _INT64_MAX = np.iinfo(np.int64).max
 
 
 def floor_to_us(values: pa.Array) -> pa.Array:
     """int64[n]: ticks of any unit as microseconds, rounded down; null where that overflows."""
-    unit = values.type.unit
-    ticks = values.cast(pa.int64())
-    if unit == "ns":
-        raw = np.asarray(pc.fill_null(ticks, 0)) // 1_000
-        return pa.array(raw, mask=np.asarray(pc.is_null(ticks)))
-    return from_numbers(ticks, UNITS_US[unit])
+    return from_numbers(values.cast(pa.int64()), UNITS_US[values.type.unit])
 
 
-def from_numbers(values: pa.Array, factor: int) -> pa.Array:
-    """int64[n]: numbers of a unit of so many microseconds as those; null where that overflows."""
+def from_numbers(values: pa.Array, factor: float) -> pa.Array:
+    """int64[n]: numbers of a unit of so many microseconds as those; null where that overflows.
+
+    Nanoseconds are rounded down, and fractions of other units to the nearest microsecond.
+    """
     missing = np.asarray(pc.is_null(values, nan_is_null=True))
     raw = np.asarray(pc.fill_null(values, 0))
     with np.errstate(invalid="ignore", over="ignore"):
         missing |= ~(np.abs(raw.astype(np.float64)) < _INT64_MAX / factor)
         safe = np.where(missing, 0, raw)
-        whole = raw.dtype.kind != "f"
-        us = safe.astype(np.int64) * factor if whole else np.rint(safe.astype(float) * factor)
+        if factor < 1:
+            us = safe // 1_000
+        elif raw.dtype.kind != "f":
+            us = safe.astype(np.int64) * int(factor)
+        else:
+            us = np.rint(safe.astype(float) * factor)
     return pa.array(us.astype(np.int64), mask=missing)
 
 
@@ -43,7 +48,7 @@ WHOLE = r"^\s*[+-]?\d+(?:\.0*)?\s*$"
 DECIMAL = r"^\s*[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?\s*$"
 
 
-def from_number_text(text: pa.Array, factor: int) -> pa.Array:
+def from_number_text(text: pa.Array, factor: float) -> pa.Array:
     """int64[n]: numbers written as text as microseconds; null for what is no number."""
     trimmed = pc.utf8_ltrim(pc.utf8_trim_whitespace(text), "+")
     is_whole = pc.fill_null(pc.match_substring_regex(text, WHOLE), False)
@@ -61,39 +66,39 @@ class WallClock:
     """Reads wall-clock times of a zone.
 
     Attributes:
-        time_zone: An IANA zone.
+        clock: Of the zone, for all years.
         hours: int8[n], for each record: negative if its time is in a skipped hour, positive if in a
             repeated one; None where nobody asks.
     """
 
-    time_zone: str
+    clock: LocalClock
     hours: np.ndarray | None = None
 
     def to_utc(self, local_us: pa.Array) -> pa.Array:
         """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
-        if self.time_zone == "UTC":
+        if self.clock.time_zone == "UTC":
             return local_us
-        local = local_us.cast(pa.timestamp("us"))
-        read = self._read(local, "earliest", "latest")
+        is_missing = np.asarray(pc.is_null(local_us))
+        shown = np.asarray(pc.fill_null(local_us, 0))
         if self.hours is not None:
-            # In a repeated hour this is the second of the two moments, and in a skipped hour the
-            # moment before it.
-            other = self._read(local, "latest", "earliest")
-            apart = np.asarray(pc.fill_null(pc.subtract(other, read), 0))
-            np.copyto(self.hours, np.sign(apart), where=apart != 0, casting="unsafe")
-        return read
-
-    def _read(self, local: pa.Array, ambiguous: str, nonexistent: str) -> pa.Array:
-        zoned = pc.assume_timezone(
-            local, self.time_zone, ambiguous=ambiguous, nonexistent=nonexistent
-        )
-        return zoned.cast(pa.int64())
+            is_shown = self.clock.is_shown(shown)
+            np.copyto(self.hours, is_shown, where=~is_missing & (is_shown != 0))
+        return pa.array(self.clock.first_us(shown), mask=is_missing)
 
 
+# The abbreviations of zones that stand for one offset wherever they are written. Others do not:
+# CST is of China, Cuba and North America, EST also of Australia, IST of India, Ireland and Israel.
+_OFFSETS = {
+    **dict.fromkeys(("UTC", "GMT", "UT", "WET"), "+00:00"),
+    **dict.fromkeys(("CET", "MEZ", "WEST"), "+01:00"),
+    **dict.fromkeys(("CEST", "MESZ", "EET"), "+02:00"),
+    "EEST": "+03:00",
+}
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _CLOCK = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
 _NAIVE = rf"^{_DATE}(?:{_CLOCK})?$"
 _ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
+_NAMED = rf"^{_DATE}{_CLOCK} (?:UTC|GMT)$"  # as BigQuery writes
 
 
 def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
@@ -128,14 +133,16 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
 def _of_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     """As `_of_any_shape`, which it asks where the texts, all of one width, differ in shape."""
     shape = _shape(text)
-    for pattern, kind in ((_ZONED, pa.timestamp("us", "UTC")), (_NAIVE, pa.timestamp("us"))):
+    for pattern in (_ZONED, _NAIVE, _NAMED):
         if shape is not None and re.fullmatch(pattern, shape, re.ASCII):
+            written = pc.utf8_slice_codeunits(text, 0, -4) if pattern is _NAMED else text
+            kind = pa.timestamp("us", "UTC" if pattern is _ZONED else None)
             try:
-                us = text.cast(kind).cast(pa.int64())
+                us = written.cast(kind).cast(pa.int64())
             except pa.ArrowInvalid:  # such as a month 13
                 break
             none = pa.nulls(len(us), pa.int64())
-            return (us, none) if kind.tz else (none, us)
+            return (none, us) if pattern is _NAIVE else (us, none)
     return _of_any_shape(text)
 
 
@@ -146,11 +153,24 @@ def _of_any_shape(text: pa.Array) -> tuple[pa.Array, pa.Array]:
         text = pc.replace_substring_regex(text, r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3")
     # Finer than a microsecond is cut off: the pipeline's unit is the microsecond.
     text = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    text = _with_offsets(text, " ")
     zoned = pc.fill_null(pc.match_substring_regex(text, _ZONED), False)
     stamped = cast_or_null(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
     naive = pc.fill_null(pc.match_substring_regex(text, _NAIVE), False)
     local = cast_or_null(pc.if_else(naive, text, None), pa.timestamp("us"))
     return stamped.cast(pa.int64()), local.cast(pa.int64())
+
+
+def _with_offsets(text: pa.Array, before: str = "") -> pa.Array:
+    """Returns texts with an offset for each abbreviation of a zone and what must stand before it.
+
+    The abbreviations are those that stand for one offset alone.
+    """
+    if not pc.any(pc.match_substring_regex(text, rf"\b(?:{'|'.join(_OFFSETS)})\b")).as_py():
+        return text
+    for name, offset in _OFFSETS.items():
+        text = pc.replace_substring_regex(text, rf"{before}\b{name}\b", offset)
+    return text
 
 
 def _shape(text: pa.Array) -> str | None:
@@ -191,21 +211,65 @@ def from_period(text: pa.Array, clock: WallClock) -> pa.Array:
     return from_iso(text, clock)
 
 
-def from_format(text: pa.Array, layout: str, clock: WallClock) -> pa.Array:
-    """int64[n]: text of a `strptime` format as microseconds; null for other text."""
+def from_format(text: pa.Array, layouts: str | Sequence[str], clock: WallClock) -> pa.Array:
+    """int64[n]: text of `strptime` formats as microseconds; null for other text.
+
+    Each text is read by the first format that fits it. Numbers without anything between them, as
+    in `%Y%m%d`, need all their digits. But a text that ends in a time of day such as `%H%M%S` by
+    itself may lack zeros there, as it does where it was a number: `93005` is half past nine.
+    Seconds have up to six digits after their point, and further ones are cut off. `%Z` is an
+    abbreviation that stands for one offset alone.
+    """
+    zoned = local = pa.nulls(len(text), pa.int64())
+    for layout in [layouts] if isinstance(layouts, str) else layouts:
+        stamped, naive = _of_layout(text, layout)
+        zoned, local = pc.coalesce(zoned, stamped), pc.coalesce(local, naive)
+        text = pc.if_else(pc.is_null(pc.coalesce(stamped, naive)), text, None)
+    return pc.coalesce(zoned, clock.to_utc(local))
+
+
+def _of_layout(text: pa.Array, layout: str) -> tuple[pa.Array, pa.Array]:
+    """(microseconds UTC, wall-clock microseconds) of each text, int64[n]: one of them, or none."""
     local = pa.nulls(len(text), pa.int64())
+    if clock := re.search(r"(?:^|\s)(%H%M(?:%S)?)$", layout):
+        n_digits = len(clock[1])
+        for n in range(1, n_digits):
+            zeros = "0" * (n_digits - n)
+            text = pc.replace_substring_regex(text, rf"(^|\s)(\d{{{n}}})$", rf"\1{zeros}\2")
+    if "%Z" in layout:
+        text, layout = _with_offsets(text), layout.replace("%Z", "%z")
+    if point := re.search(r"[^\w\s]%f", layout):
+        text = pc.replace_substring_regex(text, rf"(\{point[0][0]}\d{{6}})\d+", r"\1")
     if re.search(r"%(f|z)", layout) is None:  # Arrow's strptime knows no fractions, no offsets
         parsed = pc.strptime(text, format=layout, unit="s", error_is_null=True)
         # It carries 30 February into March: what it writes differently is left to Python's.
-        exact = pc.fill_null(pc.equal(pc.strftime(parsed, format=layout), text), False)
+        try:
+            exact = pc.fill_null(pc.equal(pc.strftime(parsed, format=layout), text), False)
+        except pa.ArrowInvalid:  # it looks for UTC in zone files, and there are none
+            exact = pa.array(np.zeros(len(text), bool))
         local = pc.if_else(exact, parsed.cast(pa.timestamp("us")).cast(pa.int64()), None)
         text = pc.if_else(exact, None, text)
     encoded = text.dictionary_encode()
-    read = [_strptime_us(value, layout) for value in encoded.dictionary.to_pylist()]
+    fits = _digits(layout).fullmatch
+    read = [
+        _strptime_us(value, layout) if fits(value) else (None, None)
+        for value in encoded.dictionary.to_pylist()
+    ]
     zoned, naive = (
         pa.array([stamp[i] for stamp in read], pa.int64()).take(encoded.indices) for i in (0, 1)
     )
-    return pc.coalesce(zoned, clock.to_utc(pc.coalesce(local, naive)))
+    return zoned, pc.coalesce(local, naive)
+
+
+def _digits(layout: str) -> re.Pattern[str]:
+    """Returns a pattern of texts whose adjoining numbers have all their digits."""
+    pieces = re.split(r"((?:%[YymdjHIMSf]){2,})", layout)
+    for i in range(1, len(pieces), 2):
+        each = re.findall("%.", pieces[i])
+        n_digits = sum({"%Y": 4, "%j": 3, "%f": 6}.get(number, 2) for number in each)
+        pieces[i] = rf"\d{{{n_digits - 5 * ('%f' in each)},{n_digits}}}"
+    pieces[::2] = [".*" if piece else "" for piece in pieces[::2]]
+    return re.compile("".join(pieces), re.ASCII | re.DOTALL)
 
 
 def _strptime_us(value: str, layout: str) -> tuple[int | None, int | None]:

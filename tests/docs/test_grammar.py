@@ -76,12 +76,13 @@ def test_the_table_has_every_flag_with_its_commands_and_one_meaning() -> None:
 
 
 def test_lists_are_separated_by_commas() -> None:
-    """No flag takes several words, and only filters may be repeated, as values have commas."""
+    """No flag takes several words; filters and formats may be repeated, as they have commas."""
     for name, parser in PARSERS.items():
         for action in parser._actions:
             assert action.nargs in (None, 0, "?"), (name, action.dest)
             is_repeated = isinstance(action, argparse._AppendAction)
-            assert is_repeated == (action.dest == "where"), (name, action.dest)
+            has_commas = action.dest in ("where", "timestamp_format")
+            assert is_repeated == has_commas, (name, action.dest)
 
 
 # --- old words ------------------------------------------------------------------------------------

@@ -524,7 +524,9 @@ def _structure(schema: Any) -> Any:
             key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema
         }
     elif (kind, logical) == ("int", "date") or (kind == "long" and logical in _TIME_TYPES):
-        structure[_TIME] = logical
+        # Iceberg has one logical type for instants and for local times.
+        is_local = schema.get("adjust-to-utc") is False and f"local-{logical}" in _TIME_TYPES
+        structure[_TIME] = f"local-{logical}" if is_local else logical
     return {"type": kind, **structure} if structure else kind
 
 

@@ -39,6 +39,8 @@ from tracecloak.schemas.events.events import (
     event_schema,
 )
 from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
+from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.stamps import UNITS_US
 from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_SCALAR, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.schemas.streams.message_reasons import (
@@ -71,7 +73,6 @@ MESSAGE_REJECT_SCHEMA = pa.schema(
 )
 
 _MICROS = pa.timestamp("us", "UTC")
-_UNITS_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
 _ENCODING = "googclient_schemaencoding"
@@ -164,7 +165,8 @@ class MessageFormat:
             filters. None: all are. A datum of `event.avsc` has no such field.
 
     Raises:
-        UsageError: The mapping names attributes to carry, or filters by time.
+        UsageError: The mapping names attributes to carry, several fields of a time, or filters by
+            time.
     """
 
     mapping: ColumnMapping = field(default_factory=ColumnMapping)
@@ -175,6 +177,8 @@ class MessageFormat:
     operations: Operations | None = None
 
     def __post_init__(self) -> None:
+        if self.mapping.parts:
+            raise UsageError("a stream takes each time from one field; name one")
         if self.mapping.attributes:
             raise UsageError("attributes cannot be carried by a stream; leave them out")
         if any(row_filter.column == TIMESTAMP for row_filter in self.mapping.filters):
@@ -213,6 +217,7 @@ class MessageFormat:
             whole_numbers=self._whole_numbers,
             filters=self.mapping.filters,
             needs_individual=bool(self._optional),
+            clock=self.mapping.clock,
         )
 
     @property
@@ -333,7 +338,7 @@ class _Rows:
         self._json_id, self._datum_id = field_at(layout.event_id), field_at(EVENT_ID)
         operations = layout.operations
         self._operation = None if operations is None else field_at(operations.field)
-        self._unit = _UNITS_US.get(layout.mapping.timestamp_unit or "")
+        self._unit = UNITS_US.get(layout.mapping.timestamp_unit or "")
         # By number of the message, why it is no event; and why there will be no time, if that is
         # known.
         self.unread: dict[int, str] = {}
@@ -384,15 +389,12 @@ class _Rows:
         if unit is None or pa.types.is_boolean(kind):
             return pa.nulls(len(texts), _MICROS)
         values = texts.cast(kind)
-        if pa.types.is_integer(kind):
-            lowest, highest = -(-MIN_TIME_US // unit), MAX_TIME_US // unit
-            inside = pc.and_(pc.greater_equal(values, lowest), pc.less_equal(values, highest))
-            micros = pc.multiply(pc.if_else(inside, values, None), unit)
-        else:  # up to 2^53 it does not matter whether a number was written as a whole one
-            product = pc.multiply(values, float(unit))
-            inside = pc.less_equal(pc.abs(product), 2.0**53)
-            micros = pc.round(pc.if_else(inside, product, None), round_mode="half_to_even")
-        return micros.cast(pa.int64()).cast(_MICROS)
+        if not pa.types.is_integer(kind):
+            # Up to 2^53 it does not matter whether a number was written as a whole one.
+            product = pc.multiply(values, float(max(unit, 1)))
+            values = pc.if_else(pc.less_equal(pc.abs(product), 2.0**53), values, None)
+        clock, name = self._layout.mapping.wall_clock(), self._layout.mapping.timestamp_unit
+        return SourceColumn("", values).times(clock, None, name).cast(_MICROS)
 
     def event_ids(self, numbers: np.ndarray) -> pa.Array:
         """Returns string[n], the ids of the events of messages; null where they have none."""
@@ -426,7 +428,7 @@ class _Rows:
             raise UnreadError(EMPTY)
         layout = self._layout
         body, is_datum = _body(data, layout.kind)
-        unit: int | None = 1
+        unit: float | None = 1
         if is_datum:
             fields, time_field, id_field = self._datum, self._datum_time, self._datum_id
         else:
@@ -457,7 +459,7 @@ class _Rows:
         if operation not in operations.events:
             raise UnreadError(OTHER_OPERATION)
 
-    def _time(self, value: Any, unit: int | None) -> tuple[_Group, Any, str | None]:
+    def _time(self, value: Any, unit: float | None) -> tuple[_Group, Any, str | None]:
         """(where it belongs, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
             if len(value) != 1:
@@ -475,7 +477,8 @@ class _Rows:
             return self._numbers, None, NO_TIME
         if unit is None:
             return self._numbers, None, NO_UNIT
-        return self._numbers, _in_range(value * unit), FAR_TIME
+        micros = value // 1_000 if unit < 1 else value * unit
+        return self._numbers, _in_range(micros), FAR_TIME
 
     def _attribute_time(self, text: str) -> tuple[_Group, Any, str | None]:
         if text.isascii() and text.removeprefix("-").isdecimal():
@@ -483,7 +486,7 @@ class _Rows:
                 millis = int(text)
             except ValueError:  # it has more digits than Python reads
                 return self._numbers, None, FAR_TIME
-            return self._numbers, _in_range(millis * _UNITS_US["ms"]), FAR_TIME
+            return self._numbers, _in_range(millis * UNITS_US["ms"]), FAR_TIME
         return self._iso_texts, text, None if text else EMPTY_TIME
 
     def groups(
@@ -532,7 +535,7 @@ def _no_empty(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(values, ""), None, values)
 
 
-def _in_range(micros: int | float) -> int | None:
+def _in_range(micros: float) -> int | None:
     return round(micros) if MIN_TIME_US <= micros <= MAX_TIME_US else None
 
 

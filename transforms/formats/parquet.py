@@ -40,11 +40,14 @@ class ParquetReader:
             allow, such as text that is no UTF-8, is malformed. Else the file is damaged.
         piece: The row groups that are read; None: all.
         enters: Whether a path such as `case.id` leads into a struct, if no column has that name.
+        has_local_int96: Whether INT96 are local times, as Impala writes them, and not instants, as
+            Spark does.
     """
 
     goes_on: bool = False
     piece: Piece | None = None
     enters: bool = True
+    has_local_int96: bool = False
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns the names of the top-level columns, and the paths of those within structs.
@@ -78,8 +81,10 @@ class ParquetReader:
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
         with _damage_reported():
-            present = self._present(_open(stream).schema_arrow, wanted)
-            columns = [_plain(pa.array([], field.type)) for _, field in present.values()]
+            file = _open(stream)
+            present, instants = self._present(file.schema_arrow, wanted), self._instants(file)
+            kinds = [instants.get(".".join(names), field.type) for names, field in present.values()]
+            columns = [_plain(pa.array([], kind)) for kind in kinds]
             return pa.RecordBatch.from_arrays(columns, list(present))
 
     def read(
@@ -144,6 +149,12 @@ class ParquetReader:
                 present[name] = found
         return present
 
+    def _instants(self, file: pq.ParquetFile) -> dict[str, pa.DataType]:
+        """Returns the types of the columns whose times are instants without saying so."""
+        columns = [] if self.has_local_int96 else map(file.schema.column, range(len(file.schema)))
+        instant = pa.timestamp("us", "UTC")
+        return {column.path: instant for column in columns if column.physical_type == "INT96"}
+
     def _groups(self, file: pq.ParquetFile) -> range:
         if self.piece is None:
             return range(file.num_row_groups)
@@ -162,14 +173,19 @@ class ParquetReader:
         with _damage_reported():
             self.check(self._names(file.schema_arrow), required)
             present = self._present(file.schema_arrow, wanted)
+            instants = self._instants(file)
             # Of what is called alike, columns and paths, Arrow hands over all; the ones that are
             # meant are selected afterwards.
             batches = file.iter_batches(
                 batch_rows, row_groups=list(groups), columns=list(present), use_threads=False
             )
             for batch in batches:
-                values = [_plain(_value(batch, names)) for names, _ in present.values()]
-                columns = pa.RecordBatch.from_arrays(values, list(present))
+                values = [_value(batch, names) for names, _ in present.values()]
+                values = [
+                    value.cast(instants.get(".".join(names), value.type))
+                    for value, (names, _) in zip(values, present.values(), strict=True)
+                ]
+                columns = pa.RecordBatch.from_arrays(list(map(_plain, values)), list(present))
                 records = np.arange(first, first + batch.num_rows)
                 malformed = np.zeros(0, np.int64)
                 try:
@@ -362,4 +378,4 @@ def _damage_reported() -> Iterator[None]:
 
 def reader(how: SourceFormat, path: str) -> ParquetReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
-    return ParquetReader(how.goes_on)
+    return ParquetReader(how.goes_on, has_local_int96=how.int96_timestamps == "local")

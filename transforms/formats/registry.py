@@ -136,7 +136,7 @@ CSV_KEYS = (
     *("delimiter", "encoding", "header", "quote_char", "escape_char", "skip_lines", "comment"),
 )
 """What a `SourceFormat` says of CSV alone, as keys of a configuration."""
-FILE_KEYS = (*CSV_KEYS, "unnamed_traces")
+FILE_KEYS = (*CSV_KEYS, "unnamed_traces", "int96_timestamps")
 """Keys of a configuration about the bytes of files of one format."""
 
 
@@ -169,6 +169,7 @@ class SourceFormat:
             fault is an error of the file, so that none goes unnoticed.
         order: The column that only orders events, of which no value makes a record malformed; None:
             there is none.
+        int96_timestamps: Whether times of that type in Parquet are `instant` or `local`.
     """
 
     name: str | None = None
@@ -182,6 +183,7 @@ class SourceFormat:
     goes_on: bool = False
     order: str | None = None
     unnamed_traces: str | None = None
+    int96_timestamps: str = "instant"
 
     def name_of(self, path: str) -> str:
         """Returns the format of a file.

@@ -163,6 +163,8 @@ def _with_logical_type(node: dict[str, Any]) -> dict[str, Any]:
     """Returns a type that is no record, with its logical type where that changes what is read."""
     kept: dict[str, Any] = {key: node[key] for key in _KEPT if key in node}
     logical = node.get("logicalType")
+    if node.get("adjust-to-utc") is False and f"local-{logical}" in _UNITS:  # as Iceberg has it
+        logical = f"local-{logical}"
     if logical in _UNITS and node["type"] == ("int" if logical == "date" else "long"):
         return {**kept, "logicalType": _OURS + logical}
     if logical == "decimal" and node["type"] in ("bytes", "fixed"):

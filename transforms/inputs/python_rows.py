@@ -144,6 +144,8 @@ def kind_and_value(value: Any) -> tuple[str, Any]:
         except UnicodeEncodeError:
             raise UnreadError from None
         return "text", str.__str__(value)  # of a member of an enumeration, too
+    if isinstance(value, datetime.time) and value.tzinfo is None:
+        return "text", value.isoformat()
     if isinstance(value, uuid.UUID):
         return "text", str(value)
     if isinstance(value, bytes):

@@ -215,6 +215,6 @@ def _widened(column: pa.Array, to: pa.DataType) -> pa.Array:
         or (types.is_date(of) and types.is_timestamp(to))
     )
     if types.is_timestamp(of) and types.is_timestamp(to) and of.tz is None and to.tz is not None:
-        # Stamps of INT96, as Spark writes them, say no zone, and are UTC by their table.
+        # Stamps that say no zone are UTC by their table.
         return column.cast(pa.timestamp(of.unit, to.tz))
     return column.cast(to) if is_wider else column

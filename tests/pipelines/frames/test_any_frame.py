@@ -17,6 +17,7 @@ import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
 
 TABLE = pa.table({"case": ["a", "b", "a"], "n": [1, 2, 3], "unused": [[1], [2], [3]]})
@@ -150,3 +151,28 @@ def test_two_columns_of_one_name_are_refused() -> None:
         AnyFrame.of(doubled)
     with pytest.raises(InputSchemaError, match="named by texts"):
         AnyFrame.of(pd.DataFrame({0: [1]}))
+
+
+DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(9, 30, 5)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"d": [DAY, DAY], "h": [HOUR, None]}),
+        pd.DataFrame({"d": pd.to_datetime([DAY, DAY]), "h": ["09:30:05", None]}),
+        pd.DataFrame({"d": ["2024-01-31", DAY], "h": [HOUR, None]}),
+        pl.DataFrame({"d": [DAY, DAY], "h": [HOUR, None]}),
+        pa.table({"d": ["2024-01-31"] * 2, "h": pa.array([HOUR, None], pa.time32("s"))}),
+    ],
+    ids=["objects", "stamps", "mixed", "polars", "arrow"],
+)
+def test_a_date_and_a_time_of_day_of_a_frame_are_one_time(frame: Any) -> None:
+    mapping = ColumnMapping("c", "c", ("d", "h"), time_zone="Europe/Berlin")
+    columns, unread = AnyFrame.of(frame).columns(["d", "h"])
+    texts = pa.array(["c"] * 2)
+    batch = pa.RecordBatch.from_arrays([*columns.columns, texts], ["d", "h", "c"])
+    assert not unread.any()
+    resolved = mapping.resolve(batch.schema.names, xes_names=False)
+    events, _ = resolved.canonicalise(batch, np.arange(2), np.zeros(0, np.int64), 0)
+    assert events.column("timestamp").to_pylist() == [1_706_689_805_000_000]

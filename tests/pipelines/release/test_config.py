@@ -47,7 +47,7 @@ BAD: list[dict[str, Any]] = [
     {**MINIMAL, "max_error_ratio": 1.5},
     {**MINIMAL, "shards": 0},
     {**MINIMAL, "skip_lines": -1},
-    {**MINIMAL, "columns": {"timestamp_unit": "ns"}},
+    {**MINIMAL, "columns": {"timestamp_unit": "ps"}},
 ]
 
 

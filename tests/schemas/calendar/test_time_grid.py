@@ -99,7 +99,7 @@ def test_coarser_grids_are_made_of_points_of_finer_ones():
 
 def test_the_first_moment_at_which_a_clock_shows_something():
     first, last = (midnight("UTC", date) for date in ("2024-03-01", "2024-12-01"))
-    clock = LocalClock.of("Europe/Amsterdam", first, last)
+    clock = LocalClock.of("Europe/Amsterdam").within(first, last)
     hour = HOUR_US
     spring, autumn = midnight("UTC", "2024-03-31"), midnight("UTC", "2024-10-27")
     # Half past two is leapt over, at one o'clock UTC; in autumn it is shown twice, first at half

@@ -79,7 +79,7 @@ def is_open(calendar: WorkingCalendar, time_us: int) -> bool:
 def test_the_clock_shows_what_the_zone_says(zone: str, date: str) -> None:
     first, last = around(zone, date)
     times = np.arange(first, last, 7 * MINUTE_US + 1)
-    shown = LocalClock.of(zone, first, last).local_us(times)
+    shown = LocalClock.of(zone).within(first, last).local_us(times)
     for time, local in zip(times.tolist(), shown.tolist(), strict=True):
         wall = (EPOCH + datetime.timedelta(microseconds=time)).astimezone(ZoneInfo(zone))
         assert local == utc(wall.replace(tzinfo=datetime.UTC))
@@ -88,7 +88,7 @@ def test_the_clock_shows_what_the_zone_says(zone: str, date: str) -> None:
 def test_a_clock_over_a_century_has_every_change() -> None:
     zone = ZoneInfo("Europe/Amsterdam")
     first, last = utc(EPOCH), utc(EPOCH.replace(year=2099))
-    clock = LocalClock.of("Europe/Amsterdam", first, last)
+    clock = LocalClock.of("Europe/Amsterdam").within(first, last)
     assert (np.diff(clock.since_us) > 0).all()
     assert (np.diff(clock.offsets_us) != 0).all()
     assert 230 < len(clock.since_us) < 260  # twice a year since 1977

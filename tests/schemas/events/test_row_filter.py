@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
@@ -23,7 +24,7 @@ BERLIN = "Europe/Berlin"
 
 
 def passing(row_filter: RowFilter, *values: str | None, time_zone: str = "UTC") -> list[str | None]:
-    mask = mask_of(row_filter, pa.array(values, pa.string()), time_zone)
+    mask = mask_of(row_filter, pa.array(values, pa.string()), LocalClock.of(time_zone))
     return [value for value, passed in zip(values, mask, strict=True) if passed]
 
 

@@ -28,7 +28,7 @@ Record = dict[str, str]
 _INVENTED = ("A", "B", "C", "D", "E", "F")
 _FIRST_DAY = datetime(2020, 1, 1, tzinfo=UTC)
 _STEP_US = 60_000_000
-_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 # What completes the beginning of a stamp that a filter asks for.
 _STAMP = "2020-01-01T00:00:00Z"
 # Into so many equal steps numbers divide their bounds: their quartiles part them then.
@@ -132,7 +132,12 @@ class MadeUp:
             "lifecycle": "complete",
         }
         record = dict.fromkeys(self.columns, "")
-        record.update({source: values[canonical] for canonical, source in names.items()})
+        for canonical, source in names.items():
+            parts = self._columns.mapping.parts.get(source, (source,))
+            texts = (
+                values[canonical].split(" ", len(parts) - 1) if parts[1:] else [values[canonical]]
+            )
+            record.update(zip(parts, texts, strict=False))
         for attribute in self._attributes:
             known = _values(attribute)
             record[attribute.column] = known[number % len(known) if case.is_usual else -1]
@@ -164,12 +169,13 @@ class MadeUp:
     def _stamp(self, number: int, step: int) -> str:
         columns = self._config.columns
         when = self._time(number, step)
-        if columns.timestamp_format is not None:
-            return when.astimezone(ZoneInfo(columns.time_zone)).strftime(columns.timestamp_format)
+        if layouts := columns.timestamp_format:
+            layout = layouts if isinstance(layouts, str) else layouts[0]
+            return when.astimezone(ZoneInfo(columns.time_zone)).strftime(layout)
         if columns.timestamp_unit is not None:
             us = (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-            return str(us // _US[columns.timestamp_unit])
-        return when.isoformat()
+            return str(us * 1_000 // _NS[columns.timestamp_unit])
+        return when.isoformat(" " if self._columns.mapping.parts else "T")
 
     def _time(self, number: int, step: int) -> datetime:
         log_time = getattr(self._params, "log_time", None)

@@ -63,8 +63,8 @@ def read(
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
-def long(logical: str) -> dict[str, str]:
-    return {"type": "long", "logicalType": logical}
+def long(logical: str, **more: Any) -> dict[str, Any]:
+    return {"type": "long", "logicalType": logical, **more}
 
 
 ENUM = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
@@ -138,6 +138,18 @@ TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
     "nanos": (long("timestamp-nanos"), [5], pa.timestamp("ns", "UTC"), [5]),
     "local millis": (long("local-timestamp-millis"), [5], LOCAL, [5000]),
     "local micros": (["null", long("local-timestamp-micros")], [5, None], LOCAL, [5, None]),
+    "local time of Iceberg": (
+        long("timestamp-micros", **{"adjust-to-utc": False}),
+        [5],
+        LOCAL,
+        [5],
+    ),
+    "instant of Iceberg": (
+        ["null", long("timestamp-micros", **{"adjust-to-utc": True})],
+        [5, None],
+        INSTANT,
+        [5, None],
+    ),
     "string or stamp": (
         ["string", long("timestamp-millis")],
         ["x", datetime(2010, 1, 1, tzinfo=UTC)],

@@ -24,7 +24,9 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import parquet_writer
 from tracecloak.transforms.formats.parquet import ParquetReader
+from tracecloak.transforms.formats.parquet import reader as reader_of
 from tracecloak.transforms.formats.parquet_writer import ParquetWriter
+from tracecloak.transforms.formats.registry import SourceFormat
 
 
 def parquet_of(table: pa.Table, **options: Any) -> bytes:
@@ -92,7 +94,29 @@ def test_spark_stamps_of_the_year_9999() -> None:
     stamps = [datetime(9999, 12, 31, 23, 59, 59), datetime(1583, 1, 1)]
     table = pa.table({"case_id": pa.array(stamps, pa.timestamp("us"))})
     data = parquet_of(table, use_deprecated_int96_timestamps=True)
-    assert read(data)["case_id"].to_pylist() == stamps
+    assert read(data)["case_id"].cast(pa.timestamp("us")).to_pylist() == stamps
+
+
+def test_int96_is_an_instant_unless_it_is_said_to_be_local() -> None:
+    """Spark writes instants so, and Impala local times; other types say what they are."""
+    stamps = pa.array([datetime(2024, 7, 1, 10), None], pa.timestamp("us"))
+    names = ["case_id", "activity", "timestamp"]
+    texts = pa.array(["c", None]), pa.array(["A", None])
+    data = parquet_of(pa.table([*texts, stamps], names), use_deprecated_int96_timestamps=True)
+    local = parquet_of(pa.table([*texts, stamps], names))
+    instant, naive = pa.timestamp("us", "UTC"), pa.timestamp("us")
+    for how, file, kind in (
+        (SourceFormat(), data, instant),
+        (SourceFormat(int96_timestamps="local"), data, naive),
+        (SourceFormat(), local, naive),
+    ):
+        reader = reader_of(how, "a.parquet")
+        empty = reader.empty(io.BytesIO(file), names)
+        (batch,) = reader.read(io.BytesIO(file), names, names, 10)
+        assert empty.schema.field("timestamp").type == kind
+        assert batch.columns.schema == empty.schema
+        got = batch.columns["timestamp"].cast(pa.int64()).to_pylist()
+        assert got == stamps.cast(pa.int64()).to_pylist()
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="this pyarrow has no such types")

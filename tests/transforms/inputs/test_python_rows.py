@@ -136,6 +136,21 @@ def test_a_number_needs_a_unit_and_a_time_needs_no_format() -> None:
     assert [(len(events), reasons) for events, reasons in years] == [(1, []), (0, [NO_TIME])]
 
 
+def test_a_date_and_a_time_of_day_of_rows_are_one_time() -> None:
+    """Of whatever kind they are in a row, as spreadsheets and databases return them."""
+    mapping = ColumnMapping(timestamp=("day", "hour"), time_zone="Europe/Berlin")
+    day, midnight = datetime.date(1970, 1, 1), datetime.datetime(1970, 1, 1)
+    rows = [
+        row(day=day, hour=datetime.time(1, 0, 5)), row(day="1970-01-01", hour="01:00:05"),
+        row(day=midnight, hour=datetime.time(1, 0, 5)),
+        row(day=pd.Timestamp(midnight), hour="01:00"),
+        row(day=day, hour=None), row(day=midnight.replace(tzinfo=datetime.UTC), hour="01:00:05"),
+    ]  # fmt: skip
+    events, reasons = read(rows, mapping)
+    assert [event["timestamp"] for event in events] == [5 * US] * 3 + [0]
+    assert reasons == [NO_TIME] * 2
+
+
 def test_names_of_pm4py_are_those_of_a_row_that_has_not_ours() -> None:
     xes = {"case:concept:name": 1, "concept:name": "A", "time:timestamp": Timestamp(5)}
     events, reasons = read([xes, row(), {"case_id": "c"}])

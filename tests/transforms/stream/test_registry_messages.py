@@ -168,10 +168,18 @@ def test_a_time_is_of_the_unit_of_its_schema(registry: RegistryDouble) -> None:
         "local-timestamp-micros": (micros, micros - 3_600_000_000),
         "date": (NEW_YEAR // 86_400_000_000, NEW_YEAR - 3_600_000_000),
     }
+    of_iceberg = "timestamp-micros, adjusted to no zone"
+    numbers[of_iceberg] = numbers["local-timestamp-micros"]
     sent, expected = [], []
-    for logical, (number, at_us) in numbers.items():
+    for name, (number, at_us) in numbers.items():
+        logical, *is_local = name.split(", ")
         kind = "int" if logical == "date" else "long"
-        written = registry.add(event_schema("string", {"type": kind, "logicalType": logical}))
+        written = registry.add(
+            event_schema(
+                "string",
+                {"type": kind, "logicalType": logical, "adjust-to-utc": not is_local},
+            )
+        )
         body = {"case_id": "c", "activity": "A", "timestamp": number}
         sent.append(datum(event_schema("string", kind), written, body))
         expected.append(at_us)

@@ -1,0 +1,117 @@
+"""Times whose parts are in several columns, such as SAP's dates and times of day."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.schemas.events.test_times import BERLIN, EPOCH, MICROSECOND, us_of
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import attribute_column
+from tracecloak.schemas.events.row_filter import RowFilter
+
+
+def read_parts(columns: dict[str, Any], **mapping: Any) -> list[str | None]:
+    """Times of the columns, joined in their order, as text in UTC; None where one is rejected."""
+    arrays = [v if isinstance(v, pa.Array) else pa.array(v) for v in columns.values()]
+    n = len(arrays[0])
+    texts = [pa.array([name] * n) for name in ("c", "A")]
+    source = pa.RecordBatch.from_arrays([*texts, *arrays], ["case_id", "activity", *columns])
+    resolved = ColumnMapping(timestamp=tuple(columns), **mapping).resolve(
+        source.schema.names, False
+    )
+    assert set(resolved.required) == {"case_id", "activity", *columns}
+    events, _ = resolved.canonicalise(source, np.arange(n), np.zeros(0, np.int64), 0)
+    index = events.column("event_index").to_pylist()
+    times = dict(zip(index, events.column("timestamp").to_pylist(), strict=True))
+    return [(EPOCH + times[i] * MICROSECOND).isoformat() if i in times else None for i in range(n)]
+
+
+HALF_TEN = time(9, 30, 5)
+EXPECTED = ["2024-01-31T08:30:05", None, None]  # what is nine in Berlin
+SAP = {"timestamp_format": "%Y%m%d %H%M%S"}
+
+
+@pytest.mark.parametrize(
+    ("dates", "hours", "mapping"),
+    [
+        (["2024-01-31", "2024-01-31", None], ["09:30:05", None, "09:30:05"], {}),
+        (["20240131", "20240131", ""], ["093005", "", "093005"], SAP),
+        ([20240131, 20240131, None], [93005, None, 93005], SAP),
+        (pa.array([20240131.0, 20240131.0, None]), pa.array([93005.0, None, 1.0]), SAP),
+        ([date(2024, 1, 31)] * 2 + [None], ["09:30:05", None, "10:00"], {}),
+        ([date(2024, 1, 31)] * 2 + [None], [HALF_TEN, None, HALF_TEN], {}),
+        ([date(2024, 1, 31)] * 2 + [None], [HALF_TEN, None, HALF_TEN], SAP),
+        (pa.array([date(2024, 1, 31)] * 2 + [None], pa.date64()),
+         pa.array([HALF_TEN, None, HALF_TEN], pa.time32("s")), {}),
+        (pa.array([HALF_TEN, HALF_TEN, None], pa.time64("ns")),
+         [date(2024, 1, 31), None, date(2024, 1, 31)], {}),
+        ([datetime(2024, 1, 31), datetime(2024, 1, 31), None],
+         [datetime(1899, 12, 30, 9, 30, 5), None, datetime(1900, 1, 1)], {}),
+        (["2024-01-31 00:00:00", "2024-01-31 00:00:00", None],
+         ["1899-12-30 09:30:05", None, "1900-01-01 09:30:05"], {}),
+        (["31.01.2024", "31.01.2024", None], ["9:30:05 AM", None, "9:30:05 AM"],
+         {"timestamp_format": "%d.%m.%Y %I:%M:%S %p"}),
+    ],
+)  # fmt: skip
+def test_a_date_and_a_time_of_day_are_one_time(dates, hours, mapping):
+    got = read_parts({"day": dates, "hour": hours}, time_zone=BERLIN, **mapping)
+    assert got == EXPECTED
+
+
+def test_an_instant_is_no_part_of_a_time():
+    instants = pa.array([0], pa.timestamp("us", "UTC"))
+    with pytest.raises(InputSchemaError, match="column 'hour' has type timestamp"):
+        read_parts({"day": ["2024-01-31"], "hour": instants})
+
+
+def test_a_filter_on_the_time_sees_all_of_it():
+    """And one on a part of it sees that part as text."""
+    parts = {"day": ["2024-01-31"] * 2, "hour": ["09:00", "11:00"]}
+    late = (RowFilter("timestamp", at_least="2024-01-31T10:00"),)
+    assert read_parts(parts, filters=late) == [None, "2024-01-31T11:00:00"]
+    of_part = (RowFilter("hour", equals=("09:00",)),)
+    assert read_parts(parts, filters=of_part) == ["2024-01-31T09:00:00", None]
+
+
+def test_a_list_of_one_column_is_that_column():
+    """Also where its name has a comma."""
+    mapping = ColumnMapping(timestamp=("a, b",), start_timestamp=["c"], timestamp_format=["%Y"])
+    assert mapping == ColumnMapping(timestamp="a, b", start_timestamp="c", timestamp_format="%Y")
+    assert ColumnMapping(timestamp=("a", "b")).possible(False)[2:] == ["a", "b"]
+
+
+def test_starts_of_several_columns():
+    source = pa.RecordBatch.from_pydict({
+        "case_id": ["c"] * 3, "activity": ["A"] * 3, "timestamp": ["2024-01-31T12:00"] * 3,
+        "day": ["2024-01-31", "2024-01-31", None], "hour": ["09:30", None, None],
+    })  # fmt: skip
+    mapping = ColumnMapping(start_timestamp=("day", "hour"))
+    resolved = mapping.resolve(source.schema.names, False)
+    events, rejects = resolved.canonicalise(source, np.arange(3), np.zeros(0, np.int64), 0)
+    starts = events.column(attribute_column("start_timestamp")).to_pylist()
+    assert (starts, rejects.num_rows) == ([us_of(datetime(2024, 1, 31, 9, 30)), None, None], 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mapping", "words"),
+    [
+        (pa.timestamp("us", "UTC"), {}, "instants"),
+        (pa.timestamp("us"), {}, "local times of Europe/Berlin"),
+        (pa.date32(), {}, "midnights of Europe/Berlin"),
+        (pa.int64(), {"timestamp_unit": "ns"}, "numbers, ns since 1970"),
+        (None, {}, "text in ISO 8601; without an offset, local times of Europe/Berlin"),
+        (pa.string(), {"timestamp_unit": "s"}, "s since 1970, or text in ISO 8601; without"),
+        (None, {"timestamp_format": ("%Y", "%Y-%m")}, "text in the format %Y or %Y-%m; without"),
+    ],
+)
+def test_how_a_column_of_times_is_read_is_said(kind, mapping, words):
+    names, arrays = ([], []) if kind is None else (["when"], [pa.array([], kind)])
+    resolved = ColumnMapping(timestamp="when", time_zone=BERLIN, **mapping).resolve(None, False)
+    (line,) = resolved.readings(pa.RecordBatch.from_arrays(arrays, names))
+    assert line.startswith(f"when: {words}")
