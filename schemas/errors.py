@@ -37,6 +37,12 @@ class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
     section = "The schema changed"
 
 
+class NotConfirmed(UsageError):  # noqa: N818 - what happened
+    """A person was asked whether to release what can hardly be read, and said no."""
+
+    section = "A release was not confirmed"
+
+
 class ReleaseTaken(UsageError):  # noqa: N818 - the name of a state, not of a fault
     """A release of that name was begun or made, and is not what is asked for."""
 

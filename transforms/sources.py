@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     CASE_ID,
+    START_TIMESTAMP,
     TIMESTAMP,
     is_case_attribute,
     without_numbers,
@@ -53,10 +55,13 @@ class FirstRecords:
     Attributes:
         tally: What was found of them.
         events: Those that can be read, as canonical events, file by file.
+        transitions: How often each lifecycle transition occurs among them, as it is written, and
+            among those that are set aside; empty where none is mapped.
     """
 
     tally: ReadTally
     events: tuple[pa.RecordBatch, ...]
+    transitions: Counter[str | None]
 
 
 @dataclass(frozen=True)
@@ -237,9 +242,10 @@ class EventSource:
         """
         tallies: list[ReadTally] = []
         batches: list[pa.RecordBatch] = []
+        transitions: Counter[str | None] = Counter()
         left = n_records
         for file in self.files[:n_files]:
-            tally = TallyOfFile(file.rank)
+            tally = TallyOfFile(file.rank, transitions)
             n_read = 0
             for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
                 batches.append(events)
@@ -250,7 +256,7 @@ class EventSource:
             left -= n_read
             if left <= 0:
                 break
-        return FirstRecords(ReadTally.merge(tallies), tuple(batches))
+        return FirstRecords(ReadTally.merge(tallies), tuple(batches), transitions)
 
     def divider(self, file: SourceFile) -> Divider | None:
         """Returns what divides a file; None: nothing does, as it is compressed or has no pieces."""
@@ -357,7 +363,9 @@ class EventSource:
         """Yields the records of a file, of a span those that its own statistics do not exclude."""
         wanted, required = file_columns.of(columns.wanted), file_columns.of(columns.required)
         stamps, span_us = columns.names[TIMESTAMP], self.span_us
-        if span_us is None or stamps not in wanted or not isinstance(reader, GroupedReader):
+        # An event without a completion has its time in another column.
+        is_one_time = stamps in wanted and START_TIMESTAMP not in columns.names
+        if span_us is None or not is_one_time or not isinstance(reader, GroupedReader):
             return reader.read(stream, wanted, required, batch_rows)
         return reader.read_groups(
             stream,

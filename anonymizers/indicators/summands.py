@@ -34,7 +34,7 @@ from tracecloak.anonymizers.indicators.declared import (
 from tracecloak.schemas.events.attributes import numbers_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
-from tracecloak.schemas.statistics.service_times import IntervalTimes
+from tracecloak.schemas.statistics.service_times import IntervalTimes, has_step
 
 RANGE = 1 << 20
 """Lattice steps between the bounds of a number, an even number."""
@@ -140,7 +140,7 @@ def _waits(traces: TraceBatch, pairs: Sequence[tuple[str, str]]) -> Numbers:
     table = np.full((len(ends), len(ends)), -1, np.int64)
     for (a, b), number in wanted.items():
         table[a, b] = number
-    later = np.flatnonzero(~traces.is_first)
+    later = np.flatnonzero(has_step(traces))
     later = later[(codes[later] >= 0) & (codes[later - 1] >= 0)]
     number = table[codes[later - 1], codes[later]]
     later, number = later[number >= 0], number[number >= 0]

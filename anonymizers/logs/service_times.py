@@ -52,7 +52,7 @@ from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-from tracecloak.schemas.statistics.service_times import starts_of
+from tracecloak.schemas.statistics.service_times import IntervalTimes
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams
@@ -137,13 +137,11 @@ def _kinds_of_events(
     traces: TraceBatch, grid: TimeGrid, borders: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Three int64[n_events]: the kind of each service time, that time in ticks, the gap's bin."""
-    is_known, starts = starts_of(traces)
-    ends, begun = grid.ticks(traces.times), grid.ticks(starts)
-    before = np.where(traces.is_first, -1, np.roll(ends, 1))
-    service = ends - np.maximum(begun, before)
+    work, ends = IntervalTimes.of(traces), grid.ticks(traces.times)
+    service = ends - grid.ticks(traces.times - work.service_us)
     kinds = _FIRST_BIN + np.searchsorted(borders, service, side="right")
-    kinds[ends == before] = _NO_GAP
-    kinds[~is_known] = _UNKNOWN
+    kinds[~traces.is_first & (ends == np.roll(ends, 1))] = _NO_GAP
+    kinds[~work.is_known] = _UNKNOWN
     return kinds, service, _bins_of_gaps(traces, ends, borders)
 
 

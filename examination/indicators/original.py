@@ -16,7 +16,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter
 from tracecloak.schemas.events.attributes import numbers_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.service_times import IntervalTimes
+from tracecloak.schemas.statistics.service_times import IntervalTimes, has_step
 
 _SECOND_US = 1_000_000
 
@@ -67,7 +67,7 @@ class OriginalLog:
     def wait_us(self, before: str, after: str) -> np.ndarray:
         """Returns the time of the first step from one activity right to another."""
         is_before = np.roll(self.events_of(before), 1)
-        steps = np.flatnonzero(is_before & self.events_of(after) & ~self.traces.is_first)
+        steps = np.flatnonzero(is_before & self.events_of(after) & has_step(self.traces))
         waits = np.full(self.traces.n_cases, np.nan)
         # From the last step to the first, which overwrites it.
         waits[self.cases[steps][::-1]] = self.traces.durations[steps][::-1]

@@ -30,7 +30,7 @@ def service_errors(a: TraceBatch, b: TraceBatch) -> dict[str, float | None]:
         if not times.is_known.any():
             return {}
         service.append(_totals(log, times.service_us, times.is_known, n))
-        waiting.append(_totals(log, times.waiting_us, times.is_known & ~log.is_first, n))
+        waiting.append(_totals(log, times.waiting_us, times.has_wait, n))
     return {
         "service_time_error": mean_error(*service),
         "waiting_time_error": mean_error(*waiting),

@@ -15,6 +15,7 @@ from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.starts import COMPLETIONS, STARTS
 
 # So many different values of a column, and of a column with a case, are told apart.
 MAX_DISTINCT = 200_000
@@ -31,7 +32,7 @@ _PERSON = re.compile(
     r"(?:^|[^a-z])(?:first|last|full|sur|family)_?name",
     re.IGNORECASE,
 )
-_LIFECYCLE = {"start", "complete"}
+_MOST_TRANSITIONS = 16
 
 
 @dataclass
@@ -96,7 +97,7 @@ class ColumnFacts:
         self.n_full_names += _matches(text, _FULL_NAME)
         hashes = hash_text(text)
         _add(self._values, hashes)
-        if len(self._transitions) <= len(_LIFECYCLE) * 8:
+        if len(self._transitions) <= _MOST_TRANSITIONS:
             self._transitions.update(v.casefold() for v in pc.unique(text).to_pylist()[:20])
         if cases is not None:
             of = cases[is_there]
@@ -146,7 +147,8 @@ class ColumnFacts:
     @property
     def has_transitions(self) -> bool:
         """Whether it says of events that they start or are complete."""
-        return _LIFECYCLE <= self._transitions
+        ends = (STARTS, COMPLETIONS)
+        return not any(self._transitions.isdisjoint(transitions) for transitions in ends)
 
     @property
     def person(self) -> str:

@@ -105,10 +105,12 @@ def profile(source: EventSource, max_records: int) -> Profile:
     counts = _counts(events, ACTIVITY)
     other = spellings(counts)
     cases = facts_of(events, traces, source.mapping.time_zone)
+    if source.drops_duplicates:
+        tally = tally.with_duplicates(cases.n_duplicates)
     return Profile(
         is_whole,
         columns,
-        list(finding_lines(tally.n_records, tally.found(), read)),
+        list(finding_lines(tally, read)),
         tally,
         dict(counts.most_common()),
         other,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tracecloak.examination.profile.columns import ColumnFacts
 from tracecloak.examination.profile.profile import Profile
 from tracecloak.examination.profile.suggestions import as_yaml
+from tracecloak.pipelines.planning.finding_words import share_text
 from tracecloak.pipelines.screen.results import quantity
 
 _SHOWN = 10
@@ -27,6 +28,7 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
         f"{read} {quantity(tally.n_records, 'record')}, of which {tally.n_events:,} are events of "
         f"{quantity(cases.n_cases, 'case')}",
     )
+    yield "share", share_text(tally)
     for reason in profile.reasons:
         yield "records", reason
     for one in profile.columns.values():

@@ -35,7 +35,7 @@ from tracecloak.examination.report.compared import map_beside, variants_beside
 from tracecloak.examination.report.risk_curve import REPETITIONS, CurvePoint, risk_curve
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
-from tracecloak.pipelines.planning.finding_words import finding_lines
+from tracecloak.pipelines.planning.finding_words import finding_lines, share_text
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -219,11 +219,8 @@ def _page(
         "linkages": linkages,
         "attack": asked.attack,
         "claims": [] if asked.attack is None else epsilons_of(asked.attack),
-        "tally": tally,
-        "rejects": [
-            {"n": line.partition(" of ")[0], "why": line.partition(": ")[2]}
-            for line in finding_lines(tally.n_records, tally.found(), asked.original)
-        ],
+        "read": share_text(tally),
+        "findings": list(finding_lines(tally, asked.original)),
         "ledger": _ledger(asked.balance),
         "entries": _entries(asked.entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),

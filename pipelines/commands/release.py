@@ -8,12 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.flags import add_flag, add_release_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.release_text import (
-    release_data,
-    release_rows,
-)
+from tracecloak.pipelines.screen.release_text import release_data, release_rows
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError
 
@@ -47,6 +44,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "of JSON, or the http or https address that takes them, such as "
         "http://marquez:5000/api/v1/lineage; by default nowhere",
     )
+    text = "release without a question what can hardly be read; by default a terminal asks"
+    add_flag(parser, "yes", text, is_switch=True)
 
 
 def run(given: Given) -> int:
@@ -69,10 +68,11 @@ def run(given: Given) -> int:
         from tracecloak.pipelines.outcomes.lineage import check_lineage
 
         check_lineage(lineage)
+    asks = flags.pop("yes", "false") != "true"
     config, code = None, TracecloakError.exit_code
     try:
         config = load(given.config, flags)
-        code = _released(config, given, lineage)
+        code = _released(config, given, lineage, asks)
     except TracecloakError as error:
         code = error.exit_code
         raise
@@ -86,7 +86,7 @@ def run(given: Given) -> int:
     return code
 
 
-def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
+def _released(config: ReleaseConfig, given: Given, lineage: str | None, asks: bool) -> int:
     """Makes what a configuration asks for, shows what came of it, and returns the exit code."""
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.release.run import run_release
@@ -100,10 +100,10 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
 
         return run_windows(config, given, lineage)
     with (
-        showing_progress(given.form, with_runner=given.wants_traceback),
+        showing_progress(given.form, with_runner=given.wants_traceback) as ask,
         _lineage(config, lineage) as send_complete,
     ):
-        outcome = run_release(config, given.of_beam)
+        outcome = run_release(config, given.of_beam, ask if asks else None)
         send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     is_private = is_of_operator(given.form)

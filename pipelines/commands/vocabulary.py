@@ -41,21 +41,21 @@ def run(given: Given) -> int:
     source = source_of(load_log(flags))
     names = names_of(source)
     tally = names.tally
-    malformed = [finding for finding in tally.found() if finding.is_malformed]
-    reasons = list(finding_lines(tally.n_records, malformed, source))
+    lost = [finding for finding in tally.found() if finding.is_lost]
+    reasons = list(finding_lines(tally, source, lost))
     listed, like_formulas = list(names.names), formulas(names.names)
     data = {
         "names": listed,
         "names_left_out": names.n_broken,
         "names_like_formulas": like_formulas,
         "records": tally.n_records,
-        "records_left_out": tally.n_rejects,
+        "records_left_out": tally.n_lost,
         "reasons": reasons,
     }
     if not tally.n_events:
         # The reasons have numbers of the log, which belong beside its names and into no error.
         show(Result((), data, reasons), given.form)
-        cause = cause_of(malformed, source.mapping) if malformed else _NO_RECORD
+        cause = cause_of(tally, source.mapping) if lost else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
     text = vocabulary_file(names)
     if path is None:

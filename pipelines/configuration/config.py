@@ -157,16 +157,23 @@ class Columns(_Section):
     """Source column of the resource; by default it is not read."""
     lifecycle: str | None = None
     """Source column of the lifecycle transition, whose values start and complete are the two ends
-    of an event, unless --where says which of them are read; by default it is not read."""
+    of an event, unless --where says which of them are read; by default it is not read. STARTED and
+    BEGIN, COMPLETED, END and ENDED mean the same, and case does not count."""
     order: str | None = None
     """Source column by which events of a case with equal timestamps are ordered: numbers before
     texts, and what is missing last. Of a query the word rows means the order of the result's rows;
     a column of that name is renamed with AS. By default the place in the source orders them: the
     row of a frame in memory, or the path and the place in the file; and where there is none, as in
     a table or the result of a query, the name of the activity."""
+    start_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    """Further transitions that are starts, in any case; separated by commas as a flag. By default
+    none are."""
+    complete_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    """Further transitions that are completions, in any case; separated by commas as a flag. By
+    default none are."""
     start_timestamp: _ColumnsOfTime = None
     """Source column of the time at which an event began, where it has one, or several like those of
-    the time; by default a record has one time."""
+    the time. A record with either time is an event. By default a record has one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
     timestamp_format: Annotated[_Several, pydantic.BeforeValidator(_one_or_several)] = None

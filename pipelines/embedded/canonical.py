@@ -6,7 +6,7 @@ numbers are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -23,20 +23,11 @@ import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.embedded.elements import Elements
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import renamed
-from tracecloak.schemas.events.events import (
-    ACTIVITY,
-    EVENT_SCHEMA,
-    ORDER,
-)
-from tracecloak.schemas.events.tally import (
-    NO_INDIVIDUAL,
-    OTHER_ACTIVITY,
-    ReadTally,
-    TallyOfFile,
-)
+from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER
+from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.validate import MergeTallies
 from tracecloak.transforms.formats.base import missing_columns
 
 METRICS = "tracecloak"
@@ -74,7 +65,7 @@ def count_records(tally: ReadTally) -> None:
     """Counts in the runner's metrics what was read."""
     Metrics.counter(METRICS, RECORDS).inc(tally.n_records)
     for finding in tally.found():
-        if finding.is_malformed:
+        if finding.is_lost:
             Metrics.counter(METRICS, REJECTED + finding.what).inc(finding.n_records)
 
 
@@ -188,11 +179,7 @@ class CheckMalformed(beam.PTransform):
 
     def expand(self, tallies: beam.PCollection[ReadTally]) -> beam.PCollection[bool]:
         """Takes the tallies of MakeCanonical."""
-        tally = (
-            tallies
-            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
-            | "Tally" >> MergeStatistics(tally=ReadTally)
-        )  # PCollection[Chunk]
+        tally = tallies | MergeTallies()
         return (
             tally.pipeline
             | "Once" >> beam.Create([None])
@@ -200,16 +187,7 @@ class CheckMalformed(beam.PTransform):
         )
 
 
-def _as_statistics(tally: ReadTally) -> Mapping[str, ReadTally]:
-    return {"tally": tally}
-
-
 def _check(once: None, max_error_ratio: float, tally: Iterable[Chunk]) -> bool:
     whole = cast(ReadTally, only(tally).by_name["tally"])
-    if whole.n_rejects > max_error_ratio * whole.n_records:
-        raise InputSchemaError(
-            f"more than max_error_ratio={max_error_ratio:g} of the records are malformed; the "
-            f"runner's counters {REJECTED.strip()!r} say why. Mend the source or the mapping of "
-            "its columns, or raise max_error_ratio"
-        )
+    whole.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
     return True

@@ -44,7 +44,6 @@ from tracecloak.pipelines.screen.release_text import release_rows, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.transforms.formats.registry import FILE_KEYS
-from tracecloak.transforms.operator_log import operator_log
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -52,10 +51,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _OF_FILES = (
     *("log", "query", "database", "input_format", *FILE_KEYS, "runner"),
     "schedule",
-)
-_NOTHING_READ = (
-    "EVERY ROW: not one could be read or passed the filters. What is released is noise, and it is "
-    "paid for all the same; `tracecloak plan` says what to correct"
 )
 _OF_WINDOWS = ("window", "book", "book_key", "jobs")
 # Those that whoever compares a release with its frame needs again.
@@ -105,9 +100,6 @@ def release(
                 _LOG.warning("%s", _asks(run))
             with _operator_alone():
                 outcome = released(run)
-                if not source.files[0].n_bytes and outcome.malformed is None:
-                    with operator_log(outcome.dead_letter):
-                        _OPERATOR.warning("%s", _NOTHING_READ)
         return _released(named, source, outcome, began_s, keys)
 
 

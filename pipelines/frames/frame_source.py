@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -97,8 +98,9 @@ class FrameSource(EventSource):
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:
         """Returns the first rows with what was found of them; see `EventSource`."""
-        events, _, tally = self._canonical(n_records)
-        return FirstRecords(tally, (events,))
+        transitions: Counter[str | None] = Counter()
+        events, _, tally = self._canonical(n_records, transitions)
+        return FirstRecords(tally, (events,), transitions)
 
     def divider(self, file: SourceFile) -> None:
         """Returns None: a frame is in memory already."""
@@ -121,11 +123,13 @@ class FrameSource(EventSource):
             self._events[self.mapping] = self._canonical(None)
         return self._events[self.mapping]
 
-    def _canonical(self, n_rows: int | None) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
+    def _canonical(
+        self, n_rows: int | None, transitions: Counter[str | None] | None = None
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]:
         columns, unread = self.frame.columns(
             self._resolved.wanted, n_rows, self.mapping.order_alone
         )
-        tally = TallyOfFile(0)
+        tally = TallyOfFile(0, transitions)
         events, rejects = self._resolved.canonicalise(
             columns.filter(pa.array(~unread)) if unread.any() else columns,
             np.flatnonzero(~unread),

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import (
-    EMPTY_TIME,
-    FRACTION_CASE,
-    FRACTION_INDIVIDUAL,
-    LATE_START,
-    NO_ACTIVITY,
-    NO_CASE,
-    NO_INDIVIDUAL,
-    NO_RECORD,
-    NO_SCALAR,
-    NO_START,
-    NO_TIME,
-    OTHER_ACTIVITY,
-    OTHER_TRANSITION,
-    POINT_KEY,
-    REPEATED_HOUR,
-    SAME_NAME,
-    SKIPPED_HOUR,
-    WHOLE_KEY,
-    Finding,
-)
+from tracecloak.schemas.events.duplicates import DROPPED
+from tracecloak.schemas.events.tally import Finding, ReadTally
 from tracecloak.transforms.sources import EventSource
 
 # What the operator is told where a release was paid for, and nothing of its input could be read.
@@ -37,34 +19,50 @@ NOTHING_READ = (
 )
 
 
-def finding_lines(n_records: int, findings: list[Finding], source: EventSource) -> Iterator[str]:
+def finding_lines(
+    tally: ReadTally, source: EventSource, findings: list[Finding] | None = None
+) -> Iterator[str]:
     """Yields a line for each finding: how many records of how many, why, the first place, the mend.
 
     Args:
-        n_records: All records but those that a filter dropped.
-        findings: What was found of them.
+        tally: Of the records.
         source: Where they were read.
+        findings: Some of those of the tally; None: all.
     """
-    by_what = {finding.what: finding for finding in findings}
-    for finding in findings:
-        if finding.what == WHOLE_KEY:
+    by_what = {finding.what: finding for finding in tally.found()}
+    n_all = tally.n_records + sum(tally.set_aside().values())
+    for finding in by_what.values() if findings is None else findings:
+        if finding.what == reasons.WHOLE_KEY:
             continue  # told with those of the other form
+        if finding.what == reasons.DUPLICATE:
+            yield DROPPED % finding.n_records
+            continue
         what, mend = _words(finding, by_what, source.mapping)
         place = source.place_of(finding.file, finding.record)
-        yield f"{finding.n_records:,} of {n_records:,}: {what}, first at {place}; {mend}"
+        of = n_all if finding.what in tally.set_aside() else tally.n_records
+        yield f"{finding.n_records:,} of {of:,}: {what}, first at {place}; {mend}"
 
 
-def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
-    """Returns why most of the malformed records cannot be read, and the mend; without a number.
+def cause_of(tally: ReadTally, mapping: ColumnMapping) -> str:
+    """Returns why most of the lost records are lost, and the mend; without a number.
 
     Args:
-        findings: What was found of records, malformed ones among it.
+        tally: Of the records, some of which are lost.
         mapping: What the columns mean.
     """
-    malformed = [finding for finding in findings if finding.is_malformed]
-    worst = max(malformed, key=lambda finding: finding.n_records)
-    what, mend = _words(worst, {}, mapping)
+    lost = [finding for finding in tally.found() if finding.is_lost]
+    what, mend = _words(max(lost, key=lambda finding: finding.n_records), {}, mapping)
     return f"{what}; {mend}"
+
+
+def share_text(tally: ReadTally) -> str:
+    """Returns the share of the records that count, why others are lost, and what is set aside."""
+    text = f"{tally.n_used:,} of {tally.n_records:,} records are used ({100 * tally.share:.3g} %)"
+    parts = {"lost": tally.causes(), "set aside": tally.set_aside()}
+    for name, counts in parts.items():
+        if counts:
+            text += f"; {name}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
+    return text
 
 
 _SOURCE = "mend the source"
@@ -73,44 +71,53 @@ _FRACTION = (
     "2^53, or 2^24 of 32 bits)"
 )
 _REJECTED = {
-    NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
-    NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
-    EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
-    NO_TIME: ("timestamp not readable", ""),  # see _time
-    NO_RECORD: (
+    reasons.NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
+    reasons.NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
+    reasons.EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
+    reasons.NO_TIME: ("timestamp not readable", ""),  # see _time
+    reasons.NO_RECORD: (
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
         f"{_SOURCE}, or of CSV set --delimiter, --quote_char or --escape_char",
     ),
-    NO_SCALAR: (
+    reasons.NO_SCALAR: (
         "a value that is no text, no number and no time, such as a list, a mapping or a period",
         "convert it, or map another column",
     ),
-    OTHER_ACTIVITY: (
-        OTHER_ACTIVITY,
+    reasons.OTHER_ACTIVITY: (
+        reasons.OTHER_ACTIVITY,
         "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",
     ),
-    NO_INDIVIDUAL: ("no individual", f"{_SOURCE}, or map another column with --individual_id"),
-    FRACTION_CASE: (
+    reasons.NO_INDIVIDUAL: (
+        "no individual",
+        f"{_SOURCE}, or map another column with --individual_id",
+    ),
+    reasons.FRACTION_CASE: (
         f"case id {_FRACTION}",
         "write case ids as text or whole numbers, or map another column with --case_id",
     ),
-    FRACTION_INDIVIDUAL: (
+    reasons.FRACTION_INDIVIDUAL: (
         f"individual {_FRACTION}",
         "write individuals as text or whole numbers, or map another column with --individual_id",
     ),
-    NO_START: (
+    reasons.NO_START: (
         "start time not readable",
         f"{_SOURCE}: starts are written as timestamps are; or map another --start_timestamp",
     ),
-    LATE_START: (
+    reasons.LATE_START: (
         "start after the timestamp, which is that of the completion",
         f"{_SOURCE}, or exchange --start_timestamp and --timestamp",
     ),
-    OTHER_TRANSITION: (
+    reasons.UNKNOWN_TRANSITION: (
+        "lifecycle transition that is not known to be a start or a completion",
+        "declare it with --start_transitions or --complete_transitions, or filter it out",
+    ),
+    reasons.OTHER_TRANSITION: (
         "lifecycle transition other than start and complete, which is no event",
         "say with --where lifecycle=... which transition is one, if that is wrong",
     ),
+    reasons.FILTERED: ("dropped by a filter", "correct --where if that is wrong"),
+    reasons.OUTSIDE: ("time outside the window", "other windows read them"),
 }
 
 
@@ -120,23 +127,23 @@ def _words(
     """Returns what is wrong with the records, and what mends it."""
     zone = mapping.time_zone
     offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
-    if finding.what == NO_TIME:
+    if finding.what == reasons.NO_TIME:
         return _time(mapping)
     if finding.what in _REJECTED:
         return _REJECTED[finding.what]
-    if finding.what == SKIPPED_HOUR:
+    if finding.what == reasons.SKIPPED_HOUR:
         what = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
         return what, offsets
-    if finding.what == REPEATED_HOUR:
+    if finding.what == reasons.REPEATED_HOUR:
         what = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
         return what, offsets
-    if finding.what == POINT_KEY:
-        others = by_what[WHOLE_KEY].n_records
+    if finding.what == reasons.POINT_KEY:
+        others = by_what[reasons.WHOLE_KEY].n_records
         return (
             f"case id written like 5.0, while {others:,} are written like 5",
             "these are different cases; say --whole_numbers case_id if they are the same",
         )
-    assert finding.what == SAME_NAME
+    assert finding.what == reasons.SAME_NAME
     return (
         "trace with the name of an earlier one of its file",
         "their events are read as one case; give each trace a name of its own if they are several",

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.schemas.calendar.time_grid import GRID_US, Granularity
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
+from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.texts.escapes import escaped
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:  # `plan` tells findings, too, and needs no Beam
@@ -43,29 +43,34 @@ _MANY_SHORT = 0.1
 # Of events that something else than their time orders, above this share the operator is told first.
 _MANY_TIED = 0.05
 _TIED = "they have case and timestamp in common with an event of another activity"
+# Below the one a release is not worth it, and below the other its operator is warned.
+_LEAST_SHARE, _GOOD_SHARE = 0.5, 0.95
+_LISTED_TRANSITIONS, _SHOWN_CHARACTERS = 20, 60
 
 
 def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
     """Tells the operator what a run noted of its records, a line each; never fails for it."""
     try:
-        n_records, findings = dead_letter.told()
+        tally = dead_letter.told()
     except Exception as error:  # whatever a file system does: the run's own end counts
         from tracecloak.pipelines.runners.failures import reason_of
 
         _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
         return
-    if not findings:
+    if tally is None or not tally.found():
         return
-    from tracecloak.pipelines.planning.finding_words import NOTHING_READ, finding_lines
+    from tracecloak.pipelines.planning.finding_words import NOTHING_READ, finding_lines, share_text
 
-    for line in finding_lines(n_records, findings, source):
-        _OPERATOR.warning("%s", line)
-    if any(finding.is_malformed for finding in findings):
+    is_usual = all(finding.what in tally.set_aside() for finding in tally.found())
+    for line in finding_lines(tally, source):
+        _OPERATOR.log(logging.INFO if is_usual else logging.WARNING, "%s", line)
+    _OPERATOR.info("%s", share_text(tally))
+    if tally.n_rejects:
         _OPERATOR.warning(
             "malformed records are left out; %s says where each one is", dead_letter.folder
         )
-    n_malformed = sum(finding.n_records for finding in findings if finding.is_malformed)
-    if n_records and n_malformed == n_records and dead_letter.max_error_ratio == 1:
+    is_nothing_read = tally.is_all_set_aside or (tally.n_records and not tally.n_used)
+    if is_nothing_read and dead_letter.max_error_ratio == 1:
         _OPERATOR.warning("%s", NOTHING_READ)
 
 
@@ -94,29 +99,32 @@ class FirstLook:
             InputSchemaError: A file cannot be read.
         """
         method, params = method_named(config.method), config.method_params
+        records = source.first_records(_TRIED_RECORDS, _TRIED_FILES)
+        if source.drops_duplicates:
+            cases = group_into_traces(records.events)
+            n_duplicates = sum(int(is_duplicate(traces).sum()) for traces in cases)
+            records = replace(records, tally=records.tally.with_duplicates(n_duplicates))
         return cls(
             source,
-            source.first_records(_TRIED_RECORDS, _TRIED_FILES),
+            records,
             method.bounds(params).vocabulary,
             getattr(params, "granularity", None) if method.time_caveats(params) else None,
         )
 
     def lines(self) -> Iterator[str]:
         """Yields how many records can be read, why others cannot, and when they are; numbers."""
-        tally, n_records = self.records.tally, self.records.tally.n_records
-        if not n_records:
-            if self.source.files:
-                yield "no record was tried: there is none, or none of the first passes the filters"
-            return
-        yield (
-            f"of the first {n_records:,} records, which were tried, {tally.n_events:,} can be read"
-        )
+        tally, n = self.records.tally, self.records.tally.n_records
+        if n:
+            yield f"of the first {n:,} records, which were tried, {tally.n_used:,} can be read"
+        elif self.source.files:
+            yield "no record was tried: there is none, or none of the first passes the filters"
         from tracecloak.pipelines.planning.finding_words import finding_lines
 
-        for line in finding_lines(n_records, tally.found(), self.source):
+        for line in finding_lines(tally, self.source):
             yield f"  {line}"
         if tally.n_events:
-            ends = np.array([self._times.min(), self._times.max()], "datetime64[us]")
+            times = self.traces.times
+            ends = np.array([times.min(), times.max()], "datetime64[us]")
             first, last = ends.astype("datetime64[D]")
             yield f"  their times lie from {first} to {last}"
             is_tied = self.traces.is_tied
@@ -145,31 +153,74 @@ class FirstLook:
         batches = group_into_traces(self.records.events, drops_duplicates=is_once)
         return batches[0] if batches else TraceBatch.from_events([])
 
+    def transition_lines(self) -> Iterator[str]:
+        """Yields how often each lifecycle transition occurs, and what it is read as."""
+        counts, mapping = self.records.transitions.most_common(), self.source.mapping
+        if not counts:
+            return
+        from tracecloak.schemas.events.starts import TRANSITIONS, kinds_of_transitions
+
+        declared = mapping.start_transitions, mapping.complete_transitions
+        kinds = kinds_of_transitions(pa.array([text for text, _ in counts], pa.string()), *declared)
+        yield "lifecycle transitions of the first records, those that are set aside among them:"
+        for (text, n), kind in list(zip(counts, kinds, strict=True))[:_LISTED_TRANSITIONS]:
+            name = "none" if text is None else f"'{escaped(text[:_SHOWN_CHARACTERS])}'"
+            yield f"  {name}: {n:,} ({TRANSITIONS[kind]})"
+        if len(counts) > _LISTED_TRANSITIONS:
+            yield f"  and {len(counts) - _LISTED_TRANSITIONS:,} more"
+
     @property
     def has_findings(self) -> bool:
         """Whether there is something to say of them beside when they are: no record is as it is."""
-        return not self.records.tally.n_records or bool(self.records.tally.found())
+        tally = self.records.tally
+        return not tally.n_records or any(f.what not in tally.set_aside() for f in tally.found())
+
+    @property
+    def unread(self) -> str:
+        """Why most of these records do not count; empty if at least half of them do.
+
+        A sentence with the remedy and the numbers of the records, and without a value of the data.
+        """
+        tally, source = self.records.tally, self.source
+        n_without_files = 0 if source.files or source.span_us else source.n_passed_over
+        if tally.is_all_set_aside or n_without_files:
+            aside = ", ".join(f"{n:,} {what}" for what, n in tally.set_aside().items())
+            aside = aside or f"{n_without_files:,} files whose folders do not pass"
+            return f"none of the first records passes: {aside} (correct --where, or --lifecycle)"
+        return "" if tally.share >= _LEAST_SHARE else self._lost
+
+    @property
+    def doubt(self) -> str:
+        """Likewise, why so many of them are lost that the operator is warned; else empty."""
+        return self._lost if _LEAST_SHARE <= self.records.tally.share < _GOOD_SHARE else ""
+
+    @property
+    def _lost(self) -> str:
+        from tracecloak.pipelines.planning.finding_words import cause_of
+
+        tally = self.records.tally
+        cause = cause_of(tally, self.source.mapping)
+        if not tally.n_used:
+            return f"none of the first records can be read ({cause})"
+        share = f"{tally.n_lost:,} of the first {tally.n_records:,} records"
+        return f"{share} ({100 - 100 * tally.share:.3g} %) cannot be read ({cause})"
 
     @property
     def obstacle(self) -> str:
         """Why a release is worth nothing if all records are like these; empty: nothing is known.
 
-        A sentence with its mend and without a number or a value of the data.
+        A sentence with its mend and without a value of the data.
         """
         tally = self.records.tally
-        if not tally.n_records:
-            return ""
-        if not tally.n_events:
-            from tracecloak.pipelines.planning.finding_words import cause_of
-
-            cause = cause_of(tally.found(), self.source.mapping)
-            return f"none of the first records can be read ({cause})"
-        if self.declared is not None and not set(self._names) & set(self.declared):
+        if self.unread or not tally.n_events:
+            return self.unread
+        names = self.traces.vocabulary.names.to_pylist()
+        if self.declared is not None and not set(names) & set(self.declared):
             return (
                 "none of the first records has a declared activity (map another column with "
                 "--activity, or correct the file of --vocabulary)"
             )
-        if len(self._names) >= max(_MANY_NAMES, _DIFFERENT * tally.n_events):
+        if len(names) >= max(_MANY_NAMES, _DIFFERENT * self.traces.n_events):
             return (
                 "nearly all of the first records have an activity of their own, as ids, times or "
                 "free texts are (map another column with --activity)"
@@ -190,27 +241,10 @@ class FirstLook:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Everything that the operator must know of it."""
-        return tuple(warning for warning in (self.obstacle, self.lost_steps) if warning)
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return pc.unique(self._column(ACTIVITY)).to_pylist()
-
-    @cached_property
-    def _times(self) -> np.ndarray:
-        return np.asarray(self._column(TIMESTAMP), np.int64)
+        return tuple(filter(None, (self.obstacle, self.doubt, self.lost_steps)))
 
     def _short_share(self, granularity: Granularity) -> float:
         """Of the steps within a case, the share that take less than that but some time."""
-        if not len(self._times):
-            return 0.0
-        cases = np.asarray(pc.rank(self._column(CASE_ID), tiebreaker="dense"))
-        order = np.lexsort((self._times, cases))
-        steps = np.diff(self._times[order])[np.diff(cases[order]) == 0]
+        steps = self.traces.durations[~self.traces.is_first]
         is_short = (steps > 0) & (steps < GRID_US[granularity])
         return float(is_short.mean()) if len(steps) else 0.0
-
-    def _column(self, name: str) -> pa.Array:
-        columns = [batch.column(name) for batch in self.records.events]
-        kind = pa.int64() if name == TIMESTAMP else pa.string()
-        return pa.chunked_array([c.cast(kind) for c in columns], kind).combine_chunks()

@@ -7,7 +7,7 @@ only some releases need hangs on a table beside them, see `concerns`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.release.opening import opened
@@ -17,16 +17,32 @@ from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.operator_log import operator_log
 
 
-def run_release(config: ReleaseConfig, beam_arguments: Sequence[str] = ()) -> Outcome:
+def run_release(
+    config: ReleaseConfig,
+    beam_arguments: Sequence[str] = (),
+    confirm: Callable[[str], bool] | None = None,
+) -> Outcome:
     """Makes the release that a configuration describes, unless it exists.
 
+    Args:
+        config: The configuration.
+        beam_arguments: Flags of Beam.
+        confirm: Asks a person a question, before anything is reserved for records most of which
+            do not count; None: nobody is asked.
+
     Raises:
+        NotConfirmed: The answer is no; nothing was reserved.
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
     with told_apart():
         config = config.with_flags_of_beam(beam_arguments)
-        return released(opened(config, driver_of(config.runner, beam_arguments)))
+        run = opened(config, driver_of(config.runner, beam_arguments))
+        if confirm is not None:
+            from tracecloak.pipelines.release.usable import require_confirmation
+
+            require_confirmation(run, confirm)
+        return released(run)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.files import exists, join, write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
@@ -43,12 +44,10 @@ def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
             warnings = FirstLook.at(run.config, run.source).warnings
         _write_statement(run, warnings)
     manifest = run.folder.committed() or {}
-    malformed: tuple[int, int] | None = None
+    tally: ReadTally | None = None
     balance: Balance | None = None
     with contextlib.suppress(Exception):  # whatever a file system does
-        n_records, findings = run.dead_letter.told()
-        n_malformed = sum(one.n_records for one in findings if one.is_malformed)
-        malformed = (n_malformed, n_records) if n_malformed else None
+        tally = run.dead_letter.told()
     with contextlib.suppress(Exception):  # whatever a database does
         balance = run.books.ledger.balance(_payer(run))
     outcome = Outcome(
@@ -57,7 +56,7 @@ def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
         run.dead_letter.folder,
         Yield(**manifest.get("came_out", {})),
         tuple(output["path"] for output in manifest.get("outputs", ())),
-        malformed,
+        tally,
         balance,
         "there" if was_released_before and run.folder.read_signature() else "none",
         warnings=() if was_released_before else warnings,
@@ -97,7 +96,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
             balance = ledger.balance(payer)
         with ledger.past() as past:
             account = ledger.account_in(past.declarations(), payer)
-        is_any_malformed = any(one.is_malformed for one in run.dead_letter.told()[1])
+        tally = run.dead_letter.told()
         facts = InternalFacts(
             account=payer,
             ledger=ledger.place,
@@ -107,7 +106,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
             runner=config.runner,
             config_digest=config.digest,
             key_fingerprint=run.receipt.key_fingerprint,
-            dead_letter=run.dead_letter.folder if is_any_malformed else None,
+            dead_letter=run.dead_letter.folder if tally is not None and tally.n_rejects else None,
             warnings=warnings,
             configuration=config.model_dump(mode="json"),
         )

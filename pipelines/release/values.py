@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.ledger.entries import Reservation
     from tracecloak.pipelines.runners.driver import Driver
+    from tracecloak.schemas.events.tally import ReadTally
     from tracecloak.schemas.published.manifest import ReleaseManifest
     from tracecloak.schemas.published.yields import Yield
     from tracecloak.transforms.batch.dead_letter import DeadLetter
@@ -79,8 +80,7 @@ class Outcome:
             that are malformed.
         came_out: What the release holds, by its own numbers.
         outputs: Paths of its files in the folder, without the manifest.
-        malformed: For the operator: records that were left out as malformed, and all that were
-            read; None: there is none, or nobody can tell.
+        tally: For the operator: what was found of the records; None: nobody can tell.
         balance: What the account that paid has spent with it and has left; None: nobody can tell
             now.
         signature: Whether it is signed: `none`, `there`, or `by another key` than that of `sign`.
@@ -94,7 +94,7 @@ class Outcome:
     dead_letter: str
     came_out: Yield
     outputs: tuple[str, ...]
-    malformed: tuple[int, int] | None
+    tally: ReadTally | None
     balance: Balance | None
     signature: Signature = "none"
     n_left_out: int | None = None

@@ -61,7 +61,7 @@ class EventsByShard:
         self._shards: dict[int, list[Block[pa.RecordBatch]]] = {}
         self._names = Pieces(ActivityVocabulary)
         self._lock = threading.Lock()
-        self.n_events = 0
+        self.n_events = self.n_dropped = 0  # events, and duplicates once they are grouped
 
     def add(self, events: pa.RecordBatch) -> None:
         """Takes in canonical events.
@@ -142,5 +142,8 @@ class EventsByShard:
         if self._drops_duplicates:
             from tracecloak.schemas.events.duplicates import without_duplicates  # loaded on use
 
-            traces = without_duplicates(traces)
+            left = without_duplicates(traces)
+            with self._lock:
+                self.n_dropped += traces.n_events - left.n_events
+            traces = left
         return traces.recode(self._vocabulary)

@@ -176,10 +176,7 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
         check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
     traces = events.grouped(means.workers)
-    if n_dropped := events.n_events - traces.n_events:
-        from tracecloak.schemas.events.duplicates import DROPPED
-
-        _OPERATOR.warning(DROPPED, n_dropped)
+    job.dead_letter.note_duplicates(events.n_dropped)
     return traces
 
 

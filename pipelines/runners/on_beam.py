@@ -88,7 +88,9 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     )
     traces = grouped["traces"]
     if job.source.drops_duplicates:
-        traces = traces | "DropDuplicates" >> DropDuplicates(job.dead_letter.folder)
+        traces = traces | "DropDuplicates" >> DropDuplicates(
+            job.dead_letter.folder, job.dead_letter.note_duplicates
+        )
     if job.part is not None:
         from tracecloak.transforms.batch.window_stages import KeepCounted
 

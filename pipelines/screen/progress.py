@@ -21,7 +21,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from tracecloak.pipelines.screen.results import Form, duration
@@ -110,11 +110,11 @@ class _LineHandler(logging.Handler):
         self._stage = "starting"
         console = Console(file=stream, highlight=False)
         self._console = console
-        self._live = Live(
+        self.live = Live(
             get_renderable=self._line, console=console, transient=True, refresh_per_second=4,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
-        self._live.start()
+        self.live.start()
 
     def _line(self) -> Text:
         from rich.text import Text
@@ -135,7 +135,7 @@ class _LineHandler(logging.Handler):
         self._estimate.note(record, time.monotonic())
 
     def close(self) -> None:
-        self._live.stop()
+        self.live.stop()
         super().close()
 
 
@@ -222,8 +222,13 @@ def _ours_alone() -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterator[None]:
-    """Shows our own log while the block runs.
+def showing_progress(
+    form: Form = "table", with_runner: bool = False
+) -> Iterator[Callable[[str], bool] | None]:
+    """Shows our own log while the block runs, and gives it what asks a person a question.
+
+    That is None where nobody answers: standard input or standard error is no terminal, or `form` is
+    `json`.
 
     Args:
         form: How the result is shown; `quiet` shows no progress and no warning, either. Numbers of
@@ -242,7 +247,22 @@ def showing_progress(form: Form = "table", with_runner: bool = False) -> Iterato
         if not _is_of_operator(stream, form):
             handler.addFilter(NothingOfData())
         stack.callback(handler.close)
-        yield from _showing(handler, with_runner)
+        stack.enter_context(_shown(handler, with_runner))
+        is_answered = form != "json" and stream.isatty() and sys.stdin.isatty()
+        yield (lambda question: _answer(handler, stream, question)) if is_answered else None
+
+
+def _answer(handler: logging.Handler, stream: TextIO, question: str) -> bool:
+    """Returns whether a person answers yes; the end of the input is no."""
+    live = handler.live if isinstance(handler, _LineHandler) else None
+    if live is not None:
+        live.stop()  # it would be drawn over the question
+    stream.write(f"{escaped(question)} [y/N] ")
+    stream.flush()
+    answer = sys.stdin.readline().strip().lower()
+    if live is not None:
+        live.start()
+    return answer in ("y", "yes")
 
 
 def is_of_operator(form: Form) -> bool:
@@ -254,7 +274,8 @@ def _is_of_operator(stream: TextIO, form: Form) -> bool:
     return form == "table" and stream.isatty()
 
 
-def _showing(handler: logging.Handler, with_runner: bool) -> Iterator[None]:
+@contextlib.contextmanager
+def _shown(handler: logging.Handler, with_runner: bool) -> Iterator[None]:
     logger = logging.getLogger("tracecloak")
     logger.setLevel(logging.INFO)
     logger.propagate = False

@@ -63,13 +63,11 @@ def release_rows(
     yield "cost", cost_text(config) if is_new else _paid_before(config, outcome)
     if outcome.balance is not None:
         yield "remains", remains_text(outcome.balance)
-    if is_private and is_new and outcome.malformed is not None:
-        n_malformed, n_records = outcome.malformed
-        yield (
-            "left out",
-            f"{n_malformed:,} of {quantity(n_records, 'record')}, as they are malformed; "
-            f"{outcome.dead_letter} says where each one is",
-        )
+    if is_private and is_new and outcome.tally is not None:
+        from tracecloak.pipelines.planning.finding_words import share_text
+
+        where = f"; {outcome.dead_letter} says where each malformed one is"
+        yield "records", share_text(outcome.tally) + where * bool(outcome.tally.n_rejects)
     if is_private and outcome.n_left_out:
         yield "left out", left_out_text(outcome.n_left_out)
     signature = f"{folder}/{SIGNATURE_NAMES[0]}"

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     ATTRIBUTE_PREFIX,
@@ -39,24 +40,7 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
-from tracecloak.schemas.events.tally import (
-    EMPTY_TIME,
-    FRACTION_CASE,
-    FRACTION_INDIVIDUAL,
-    NO_ACTIVITY,
-    NO_CASE,
-    NO_INDIVIDUAL,
-    NO_RECORD,
-    NO_TIME,
-    OTHER_ACTIVITY,
-    OTHER_TRANSITION,
-    POINT_KEY,
-    REJECT_REASONS,
-    REPEATED_HOUR,
-    SKIPPED_HOUR,
-    WHOLE_KEY,
-    TallyOfFile,
-)
+from tracecloak.schemas.events.tally import REJECT_REASONS, TallyOfFile
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -76,7 +60,7 @@ XES_NAMES = {
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
 # The columns that name a person or a case. A number with a fraction cannot name one, and is
 # rejected for the reason beside the column.
-_IDENTITIES = {"individual_id": FRACTION_INDIVIDUAL, CASE_ID: FRACTION_CASE}
+_IDENTITIES = {"individual_id": reasons.FRACTION_INDIVIDUAL, CASE_ID: reasons.FRACTION_CASE}
 
 
 @dataclass(frozen=True)
@@ -96,8 +80,11 @@ class ColumnMapping:
             `schemas.events.event_order`; no value of it makes a record malformed. None: there is
             none.
         start_timestamp: Source column of the time at which an event began, written as `timestamp`
-            is, or several; a record without one is an event without a known start. None: there is
-            none.
+            is, or several; a record without one is an event without a known start, and one with
+            nothing else is an event at its start, without a known completion. None: there is none.
+        start_transitions: Lifecycle transitions that are starts beside those of `events.starts`,
+            without regard to case.
+        complete_transitions: Likewise, completions.
         time_zone: IANA zone in which a stamp without an offset is read.
         timestamp_format: `strptime` format of textual stamps, or several that are tried in turn on
             each; None reads ISO 8601, with `-` or `/` between the parts of the date and with or
@@ -128,6 +115,8 @@ class ColumnMapping:
     lifecycle: str | None = None
     order: str | None = None
     start_timestamp: str | tuple[str, ...] | None = None
+    start_transitions: tuple[str, ...] = ()
+    complete_transitions: tuple[str, ...] = ()
     time_zone: str = "UTC"
     timestamp_format: str | tuple[str, ...] | None = None
     timestamp_unit: str | None = None
@@ -154,6 +143,8 @@ class ColumnMapping:
             object.__setattr__(self, "clock", LocalClock.of(self.time_zone))
         if self.needs_individual and self.individual_id is None:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
+        if self.start_transitions or self.complete_transitions:
+            self._check_transitions()
         for name in self.whole_numbers:
             if name not in self._readable:
                 raise UsageError(
@@ -168,6 +159,18 @@ class ColumnMapping:
                 from tracecloak.schemas.events.row_masks import times_of_bounds
 
                 times_of_bounds(row_filter, self.time_of)
+
+    def _check_transitions(self) -> None:
+        from tracecloak.schemas.events.starts import COMPLETIONS, STARTS
+
+        if self.lifecycle is None:
+            raise UsageError("start_transitions and complete_transitions need a lifecycle column")
+        starts = {text.lower() for text in (*STARTS, *self.start_transitions)}
+        if both := starts & {t.lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
+            raise UsageError(
+                f"start_transitions and complete_transitions must differ, also from the usual "
+                f"ones and in more than case; leave out {min(both)!r} in one of them"
+            )
 
     @property
     def has_records_of_ends(self) -> bool:
@@ -243,7 +246,12 @@ class ColumnMapping:
             source = self._first_choice(row_filter.column, xes_names)
             if source in known:
                 column = SourceColumn(source, pa.array([known[source]], pa.string()))
-                if not self._mask(row_filter, column, source == stamps).any():
+                time = None
+                if source == stamps:
+                    time = _time_of(column, 1, self)
+                    if self.start_timestamp is not None and column.is_empty()[0]:
+                        continue  # the start may pass
+                if not np.any(self._mask(row_filter, column, time)):
                     return False
         return True
 
@@ -273,20 +281,28 @@ class ColumnMapping:
             return _named(given)
         return {**XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
 
-    def _mask(self, row_filter: RowFilter, column: SourceColumn, is_time: bool) -> np.ndarray:
-        """bool[n]: which values of a column a filter lets pass."""
+    def _mask(
+        self, row_filter: RowFilter, column: SourceColumn | None, time: pa.Array | None
+    ) -> np.ndarray | bool:
+        """bool[n]: which values of a column a filter lets pass; no value passes where it is None.
+
+        Those of the column of times are compared as `time`, the times of the events, int64[n].
+        """
         from tracecloak.schemas.events.row_masks import mask_of, mask_of_times
 
-        if not (row_filter.bounds and column.is_of_times) and not is_time:
-            return mask_of(row_filter, column.text(of_attribute=True), self.clock)
-        plain = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
-        mapping = self if is_time else plain
-        times = _time_of(column, len(column.values), mapping)
+        mapping = self
+        if time is None:
+            if column is None:
+                return False
+            if not (row_filter.bounds and column.is_of_times):
+                return mask_of(row_filter, column.text(of_attribute=True), self.clock)
+            mapping = replace(self, timestamp_format=None, timestamp_unit=None, filters=())
+            time = _time_of(column, len(column.values), mapping)
         try:
-            passed = mask_of_times(row_filter, times, mapping.time_of, self.clock)
+            passed = mask_of_times(row_filter, time, mapping.time_of, self.clock)
         except UsageError as error:
             raise InputSchemaError(str(error)) from None
-        if row_filter.bounds:
+        if row_filter.bounds or column is None:
             return passed
         return passed | mask_of(row_filter, column.text(of_attribute=True), self.clock)
 
@@ -362,7 +378,7 @@ class ResolvedColumns:
         tally: TallyOfFile | None = None,
         span_us: tuple[int, int] | None = None,
         fractional: Mapping[str, np.ndarray] | None = None,
-        malformed_as: str = NO_RECORD,
+        malformed_as: str = reasons.NO_RECORD,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -394,14 +410,25 @@ class ResolvedColumns:
         for name in self.mapping.parts:
             if (joined := self.mapping.time_column(columns, name)) is not None:
                 read[name] = joined
-        keep = np.ones(columns.num_rows, bool)
+        n, of = columns.num_rows, np.asarray(records, np.int64)
+        counted = TallyOfFile(file_rank) if tally is None else tally
+        stamps = read.get(self.names[TIMESTAMP])
+        hours = np.zeros(n, np.int8)
+        time, times = _time_of(stamps, n, self.mapping, None if tally is None else hours), None
+        if self.mapping.has_starts:
+            from tracecloak.schemas.events import starts  # loaded on use
+
+            begun = read.get(self.names.get(START_TIMESTAMP, ""))
+            written = _time_of(begun, n, self.mapping)
+            times = starts.TimesOfRecords.of(stamps, time, begun, written)
+            time = times.time
+        keep = np.ones(n, bool)
         for row_filter in self.mapping.filters:
             source = self.filtered[row_filter.column]
-            column = read.get(source)
             is_time = source == self.names[TIMESTAMP]
-            keep &= self.mapping._mask(row_filter, column, is_time) if column else False
+            keep &= self.mapping._mask(row_filter, read.get(source), time if is_time else None)
+        counted.add(reasons.FILTERED, of[~keep])
 
-        n = columns.num_rows
         text = {
             c: _text_of(read.get(s), n, c)
             for c, s in self.names.items()
@@ -409,34 +436,32 @@ class ResolvedColumns:
         }
         if self.mapping.renames:
             text[ACTIVITY] = renamed(text[ACTIVITY], self.mapping.renames)
-        stamps = read.get(self.names[TIMESTAMP])
-        hours = np.zeros(n, np.int8)
-        time = _time_of(stamps, n, self.mapping, None if tally is None else hours)
 
         reason = self._reasons(read, text, time, fractional or {})
-        starts = None
-        if self.mapping.has_starts:
-            from tracecloak.schemas.events.starts import starts_of_records  # loaded on use
-
-            begun = read.get(self.names.get(START_TIMESTAMP, ""))
-            lifecycle = text["lifecycle"] if self.mapping.has_records_of_ends else None
-            written = _time_of(begun, n, self.mapping)
-            starts = starts_of_records(written, begun, lifecycle, time, reason)
-            if tally is not None:
-                tally.add(OTHER_TRANSITION, np.asarray(records)[keep & starts.is_other])
-            keep &= ~starts.is_other
+        marked = None
+        if times is not None:
+            kinds = None
+            if self.mapping.has_records_of_ends:
+                declared = self.mapping.start_transitions, self.mapping.complete_transitions
+                kinds = starts.kinds_of_transitions(text["lifecycle"], *declared)
+                for kind, what in starts.LEFT_OUT.items():
+                    counted.add(what, of[keep & (kinds == kind)])
+                    keep &= kinds != kind
+            marked = times.marked_starts(kinds, reason)
+        if counted.transitions is not None and "lifecycle" in text:
+            counted.transitions.update(text["lifecycle"].to_pylist())
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
         if span_us is not None:
-            good &= _is_within(time, span_us)
-
-        of = np.asarray(records, np.int64)
+            is_within = _is_within(time, span_us)
+            counted.add(reasons.OUTSIDE, of[good & ~is_within])
+            good &= is_within
         if tally is not None:
             tally.add_events(int(good.sum()))
             tally.add(malformed_as, malformed)
             _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
-            tally.add(SKIPPED_HOUR, of[good & (hours < 0)])
-            tally.add(REPEATED_HOUR, of[good & (hours > 0)])
+            tally.add(reasons.SKIPPED_HOUR, of[good & (hours < 0)])
+            tally.add(reasons.REPEATED_HOUR, of[good & (hours > 0)])
         rows = pa.array(np.flatnonzero(good))
         if len(rows) < n:
             text = {c: values.take(rows) for c, values in text.items()}
@@ -446,8 +471,8 @@ class ResolvedColumns:
             _count_keys(tally, arrays[CASE_ID], of[good])
         arrays[TIMESTAMP] = time
         named = dict(self.mapping.attributes)
-        if starts is not None:
-            arrays[attribute_column(START_TIMESTAMP)] = starts.values.take(rows)
+        if marked is not None:
+            arrays[attribute_column(START_TIMESTAMP)] = marked.take(rows)
             named = {START_TIMESTAMP: "", **named}
         arrays[EVENT_INDEX] = pa.array(file_rank * FILE_STRIDE + of[good])
         schema = event_schema((c for c in self.names if c in OPTIONAL_TEXT), named)
@@ -471,16 +496,20 @@ class ResolvedColumns:
         reason = np.full(len(time), -1, np.int8)
         if self.mapping.activities is not None:
             known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
-            reason[~np.asarray(known)] = REJECT_REASONS.index(OTHER_ACTIVITY)
+            reason[~np.asarray(known)] = REJECT_REASONS.index(reasons.OTHER_ACTIVITY)
         for name, why in _IDENTITIES.items():
             column = read.get(self.names.get(name, ""))
             if column is not None:
                 marked = fractional.get(column.name)
                 unfit = column.fractions() if marked is None else marked
                 reason[unfit] = REJECT_REASONS.index(why)
-        required = {NO_TIME: time, NO_ACTIVITY: text[ACTIVITY], NO_CASE: text[CASE_ID]}
+        required = {
+            reasons.NO_TIME: time,
+            reasons.NO_ACTIVITY: text[ACTIVITY],
+            reasons.NO_CASE: text[CASE_ID],
+        }
         if self.mapping.needs_individual:
-            required = {NO_INDIVIDUAL: text["individual_id"], **required}
+            required = {reasons.NO_INDIVIDUAL: text["individual_id"], **required}
         for why, values in required.items():
             reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(why)
         return reason
@@ -568,9 +597,9 @@ def _count_rejects(
     """Counts rejects by reason; a missing time counts apart from a text that is no time."""
     for code, name in enumerate(REJECT_REASONS):
         has_reason = reason == code
-        if name == NO_TIME and has_reason.any():
+        if name == reasons.NO_TIME and has_reason.any():
             empty = has_reason if stamps is None else has_reason & stamps.is_empty()
-            tally.add(EMPTY_TIME, records[empty])
+            tally.add(reasons.EMPTY_TIME, records[empty])
             has_reason &= ~empty
         tally.add(name, records[has_reason])
 
@@ -592,7 +621,7 @@ def _count_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.nd
 
     A table that was written with empty cells has 5.0 where another has 5.
     """
-    for name, form in ((WHOLE_KEY, r"^-?\d+$"), (POINT_KEY, r"^-?\d+\.0+$")):
+    for name, form in ((reasons.WHOLE_KEY, r"^-?\d+$"), (reasons.POINT_KEY, r"^-?\d+\.0+$")):
         is_so = np.asarray(pc.match_substring_regex(case_ids.dictionary, form), bool)
         if is_so.any():
             tally.add(name, records[is_so[np.asarray(case_ids.indices)]])

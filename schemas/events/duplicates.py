@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.events.traces import TraceBatch
 
 DROPPED = "%d events were dropped, as they equal one of their case"
@@ -38,15 +35,7 @@ def without_duplicates(traces: TraceBatch) -> TraceBatch:
     duplicates = is_duplicate(traces)
     if not duplicates.any():
         return traces
-    rows = np.flatnonzero(~duplicates)
-    case = np.repeat(np.arange(traces.n_cases), traces.lengths)[rows]
-    return replace(
-        traces,
-        offsets=offsets_of(np.bincount(case, minlength=traces.n_cases)),
-        activities=traces.activities[rows],
-        times=traces.times[rows],
-        attributes={name: v.take(pa.array(rows)) for name, v in traces.attributes.items()},
-    )
+    return traces.events_where(~duplicates)
 
 
 def _codes(values: pa.Array) -> np.ndarray:

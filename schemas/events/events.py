@@ -29,6 +29,9 @@ ORDER = "order"
 START_TIMESTAMP = "start_timestamp"
 # In its place, in canonical events alone: the record is one of a start, see `arrays.pairing`.
 IS_START = (1 << 63) - 1
+# In its place, in canonical events and in traces of a source: the completion is not known, and
+# TIMESTAMP is the start.
+IS_OPEN = IS_START - 1
 SOURCE_ORDER = "source_order"
 
 # Stamps lie in the years 1 to 9999, which every format can write; differences fit int64 with room.

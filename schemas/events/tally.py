@@ -1,19 +1,25 @@
-"""What was found while files were read: malformed records by reason, and what readers must know.
+"""What was found while files were read: which records count, why others do not, what to know.
 
 Small counts that merge in any order, for the operator: how many records, and where the first one
-stands. A tally holds no value of the data; its numbers are private all the same.
+is. A tally contains no value of the data; its numbers are private all the same.
+
+A record is used, lost, or set aside. It is lost for one of CAUSES, and set aside by a rule that
+somebody declared or that the XES standard has. The share of a log is that of the used records among
+those that are used or lost.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import FILE_STRIDE
 
 NO_CASE = "no case id"
@@ -43,6 +49,8 @@ REJECT_REASONS = (
 )
 # A tally splits one reason into several, because each of them is mended in another way.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
+UNKNOWN_TRANSITION = "transition that is not known"
+_LOST = (*_MALFORMED, UNKNOWN_TRANSITION)
 
 # Records for these reasons are read, but they may mean something other than what was read.
 SKIPPED_HOUR = "time in a skipped hour"
@@ -50,12 +58,22 @@ REPEATED_HOUR = "time in a repeated hour"
 WHOLE_KEY = "case id like 5"
 POINT_KEY = "case id like 5.0"
 SAME_NAME = "trace with the name of an earlier one"
-# Records that are no events by a declared rule: of transitions beside start and complete.
+# Records that are set aside.
 OTHER_TRANSITION = "transition other than start and complete"
+FILTERED = "dropped by a filter"
+OUTSIDE = "outside the window"
+DUPLICATE = "equal to an earlier event of its case"
+_SET_ASIDE = (FILTERED, OUTSIDE, DUPLICATE, OTHER_TRANSITION)
 FINDINGS = (
-    *(*_MALFORMED, SKIPPED_HOUR, REPEATED_HOUR, WHOLE_KEY, POINT_KEY, SAME_NAME),
-    OTHER_TRANSITION,
+    *(*_LOST, SKIPPED_HOUR, REPEATED_HOUR, WHOLE_KEY, POINT_KEY, SAME_NAME),
+    *_SET_ASIDE,
 )
+CAUSES = {
+    UNKNOWN_TRANSITION: "of an unknown lifecycle transition",
+    OTHER_ACTIVITY: "of an activity that is not declared",
+    NO_INDIVIDUAL: "without an individual",
+}
+"""Why records are lost, but for those that are malformed for any other reason."""
 
 _NOWHERE = np.iinfo(np.int64).max
 
@@ -65,7 +83,7 @@ class ReadTally:
     """Counts of records by what was found of them; see the module.
 
     Attributes:
-        n_events: Records that became events.
+        n_events: Records that became events, or an end of one; duplicates are among them.
         counts: int64[len(FINDINGS)], records of each finding.
         first: int64[len(FINDINGS)], the place of the first of them: the file's rank times
             FILE_STRIDE, plus the record's number in it; the largest int64 where there is none.
@@ -92,15 +110,70 @@ class ReadTally:
             np.min([none + _NOWHERE, *(piece.first for piece in pieces)], axis=0),
         )
 
+    def with_duplicates(self, n: int) -> ReadTally:
+        """Returns the tally with the number of events that were dropped as duplicates."""
+        counts, first = self.counts.copy(), self.first.copy()
+        i = FINDINGS.index(DUPLICATE)
+        counts[i], first[i] = n, 0 if n else _NOWHERE  # where is not known
+        return replace(self, counts=counts, first=first)
+
+    def n_of(self, *findings: str) -> int:
+        """Returns how many records there are of some findings."""
+        return int(sum(self.counts[FINDINGS.index(what)] for what in findings))
+
     @property
     def n_rejects(self) -> int:
         """Records that are malformed."""
-        return int(self.counts[: len(_MALFORMED)].sum())
+        return self.n_of(*_MALFORMED)
+
+    @property
+    def n_lost(self) -> int:
+        """Records that are lost."""
+        return self.n_of(*_LOST)
+
+    @property
+    def n_used(self) -> int:
+        """Records that are used."""
+        return self.n_events - self.n_of(DUPLICATE)
 
     @property
     def n_records(self) -> int:
-        """All records but those that a filter drops."""
-        return self.n_events + self.n_rejects
+        """All records but those that are set aside."""
+        return self.n_used + self.n_lost
+
+    @property
+    def share(self) -> float:
+        """The share of the records that count; 1 where no record can count."""
+        return self.n_used / self.n_records if self.n_records else 1.0
+
+    def check(self, max_error_ratio: float, place: str) -> None:
+        """Ends a run in which too many records were malformed.
+
+        Raises:
+            InputSchemaError: They are more than `max_error_ratio` of all records. Its text has no
+                number of the data, as something may have been paid already.
+        """
+        if self.n_rejects > max_error_ratio * self.n_records:
+            raise InputSchemaError(
+                f"more than max_error_ratio={max_error_ratio:g} of the records are malformed; "
+                f"{place}. Mend the source or its column mapping, or raise max_error_ratio"
+            )
+
+    @property
+    def is_all_set_aside(self) -> bool:
+        """Whether there are records, and all are set aside by filters or transitions."""
+        others = self.n_of(FILTERED, OTHER_TRANSITION)
+        return bool(others) and not self.n_records and not self.n_of(OUTSIDE)
+
+    def causes(self) -> dict[str, int]:
+        """Returns how many records are lost for each cause, the most frequent first."""
+        counts = {text: self.n_of(what) for what, text in CAUSES.items()}
+        counts["malformed"] = self.n_lost - sum(counts.values())
+        return {text: n for text, n in sorted(counts.items(), key=lambda c: -c[1]) if n}
+
+    def set_aside(self) -> dict[str, int]:
+        """Returns how many records are set aside by each rule."""
+        return {what: n for what in _SET_ASIDE if (n := self.n_of(what))}
 
     def found(self) -> list[Finding]:
         """Returns what was found at all, in the order of FINDINGS.
@@ -122,7 +195,20 @@ class ReadTally:
             {"what": f.what, "records": f.n_records, "file": f.file, "record": f.record + 1}
             for f in self.found()
         ]
-        return {"records": self.n_records, "findings": findings}
+        numbers = {"records": self.n_records, "used": self.n_used, "share": self.share}
+        counts = {"lost": self.causes(), "set_aside": self.set_aside()}
+        return {**numbers, **counts, "findings": findings}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ReadTally:
+        """Returns the tally that `to_json` wrote, as far as it was found."""
+        tally = cls.merge(())
+        for one in body["findings"]:
+            i = FINDINGS.index(one["what"])
+            tally.counts[i] = one["records"]
+            tally.first[i] = one["file"] * FILE_STRIDE + one["record"] - 1
+        n_events = body["records"] - tally.n_lost + tally.n_of(DUPLICATE)
+        return replace(tally, n_events=n_events)
 
 
 @dataclass(frozen=True)
@@ -142,20 +228,22 @@ class Finding:
     record: int
 
     @property
-    def is_malformed(self) -> bool:
-        """Whether the records were left out."""
-        return self.what in _MALFORMED
-
-    @classmethod
-    def of_json(cls, body: Mapping[str, Any]) -> Finding:
-        """Returns the finding that `ReadTally.to_json` wrote."""
-        return cls(body["what"], body["records"], body["file"], body["record"] - 1)
+    def is_lost(self) -> bool:
+        """Whether the records do not count, although no rule set them aside."""
+        return self.what in _LOST
 
 
 class TallyOfFile:
-    """Adds up the tally of one file while it is read."""
+    """Adds up the tally of one file while it is read.
 
-    def __init__(self, file_rank: int) -> None:
+    Args:
+        file_rank: Of the file.
+        transitions: Gets how often each lifecycle transition occurs, as it is written, set aside or
+            not; None: nobody asks. For few records only, as these are texts of the data.
+    """
+
+    def __init__(self, file_rank: int, transitions: Counter[str | None] | None = None) -> None:
+        self.transitions = transitions
         self._base = file_rank * FILE_STRIDE
         self._counts = np.zeros(len(FINDINGS), np.int64)
         self._first = np.full(len(FINDINGS), _NOWHERE)

@@ -31,6 +31,7 @@ from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
     EVENT_SCHEMA,
+    IS_OPEN,
     IS_START,
     ORDER,
     START_TIMESTAMP,
@@ -60,7 +61,7 @@ class TraceBatch:
         attributes: Name to an array of n_events: dictionary<int32, string> as read from a source,
             string, int64 or float64 in a released log. One of the case is the same in all of its
             events. START_TIMESTAMP has int64, or timestamp[us] in a released log; null where it is
-            not known.
+            not known, and IS_OPEN where the completion is not.
     """
 
     wire_name: ClassVar[str] = "traces"
@@ -246,7 +247,8 @@ class TraceBatch:
         """Sorts canonical events, all events of their cases, into traces.
 
         Events of a case are in the order of `rows_in_order`, of what is carried. Records of starts
-        are joined with those of completions (`arrays.pairing`), which stand for the event.
+        are joined with those of completions (`arrays.pairing`), which stand for the event; one that
+        has none is an event by itself, IS_OPEN.
 
         Args:
             events: Batches of EVENT_SCHEMA, of `individual_id` if that is asked for, of the same
@@ -380,14 +382,16 @@ def _joined_records(
         table: The rows.
     """
     column = table.column(attribute_column(START_TIMESTAMP)).chunk(0).take(pa.array(order))
-    starts = np.array(pc.fill_null(column, IS_START - 1))  # which no row has, as a time
-    known, is_start = starts < IS_START - 1, starts == IS_START
-    is_event = np.ones(len(order), bool)
+    known, starts = np.array(column.is_valid()), np.array(pc.fill_null(column, 0))
+    is_start, is_event = starts == IS_START, np.ones(len(order), bool)
     if is_start.any():
         from tracecloak.schemas.arrays.pairing import pairs_of_records  # loaded on use
 
         groups = case[order].astype(np.int64) * (int(activity.max()) + 1) + activity[order]
-        begins, ends = pairs_of_records(groups, is_start)
+        ends_of_events = np.flatnonzero(starts != IS_OPEN)  # others complete nothing
+        begins, ends = pairs_of_records(groups[ends_of_events], is_start[ends_of_events])
+        begins, ends = ends_of_events[begins], ends_of_events[ends]
+        starts[is_start] = IS_OPEN
         starts[ends] = np.asarray(table.column(TIMESTAMP).chunk(0))[order[begins]]
         known[ends], is_event[begins] = True, False
     return order[is_event], pa.array(starts[is_event], mask=~known[is_event])

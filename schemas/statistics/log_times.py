@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.guided_search import n_at_most
 from tracecloak.schemas.arrays.merging import joined, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.service_times import IntervalTimes
+from tracecloak.schemas.statistics.service_times import IntervalTimes, has_step
 
 _SECOND_US = 1_000_000
 _HOUR_US = 3600 * _SECOND_US
@@ -55,7 +55,7 @@ class LogTimes:
 
     Attributes:
         steps: int64[n_steps], ascending: earlier activity, later activity and bin of the time
-            between them, see `step_of`.
+            between them, where both are completed.
         step_counts: int64[n_steps], all positive.
         spans: int64[n_spans], ascending: bins of the time from a case's first event to its last.
         span_counts: int64[n_spans], cases, all positive.
@@ -66,8 +66,8 @@ class LogTimes:
         service: int64[n_service], ascending: activity and bin of the time that it is worked on, of
             events whose start is known, see `service_times`.
         service_counts: int64[n_service], events, all positive.
-        waits: int64[n_waits], ascending: activity and bin of its waiting time, likewise, of events
-            that are not the first of their case.
+        waits: int64[n_waits], ascending: activity and bin of its waiting time, of events whose
+            waiting time is known.
         wait_counts: int64[n_waits], events, all positive.
     """
 
@@ -89,12 +89,12 @@ class LogTimes:
     @classmethod
     def from_traces(cls, traces: TraceBatch) -> LogTimes:
         """Counts the cases of a batch."""
-        later = np.flatnonzero(~traces.is_first)
+        later = np.flatnonzero(has_step(traces))
         activities = traces.activities.astype(np.int64)
         ends = traces.times[traces.offsets[1:] - 1]
         work = IntervalTimes.of(traces)
         served = np.flatnonzero(work.is_known)
-        waited = np.flatnonzero(work.is_known & ~traces.is_first)
+        waited = np.flatnonzero(work.has_wait)
         return cls(
             *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
             *_counted_small(_bins_of(ends - traces.starts)),

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.tally import Finding, ReadTally
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.transforms.files import delete_files, exists, join, read_if_there, write_anew
 
 _TALLY = "tally.json"
@@ -24,8 +23,8 @@ class DeadLetter:
     data.
 
     Attributes:
-        folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json` if
-            there is anything to say about the records that were read.
+        folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json`, how
+            many records were used, lost and set aside.
         max_error_ratio: Largest share of malformed records among all, in [0, 1].
     """
 
@@ -42,17 +41,10 @@ class DeadLetter:
         """Notes the records for `told`, and ends the run if too many of them were malformed.
 
         Raises:
-            InputSchemaError: They are more than `max_error_ratio` of all records. Its text has no
-                number of the data, as something may have been paid already; `told` has the numbers.
+            InputSchemaError: They are; `told` has the numbers.
         """
-        if tally.found():
-            self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
-        if tally.n_rejects > self.max_error_ratio * tally.n_records:
-            raise InputSchemaError(
-                f"more than max_error_ratio={self.max_error_ratio:g} of the records are malformed; "
-                f"{self.folder} says why, and where each one is. Mend the source or its column "
-                "mapping, or raise max_error_ratio"
-            )
+        self._write_tally(tally)
+        tally.check(self.max_error_ratio, f"{self.folder} says why, and where each one is")
 
     def begin(self) -> None:
         """Forgets what an earlier run noted."""
@@ -60,16 +52,21 @@ class DeadLetter:
         if exists(path):
             delete_files([path])
 
-    def told(self) -> tuple[int, list[Finding]]:
-        """Returns the number of records and what was found of them, once `check` has noted it.
+    def note_duplicates(self, n: int) -> None:
+        """Notes how many events were dropped as duplicates, once `check` has noted the records."""
+        if n and (tally := self.told()) is not None:
+            self._write_tally(tally.with_duplicates(n))
+
+    def told(self) -> ReadTally | None:
+        """Returns what was found of the records; None as long as `check` has not noted it.
 
         They are read from the folder, as workers elsewhere cannot report them in another way.
         """
         text = read_if_there(join(self.folder, _TALLY))
-        if text is None:
-            return 0, []
-        body = json.loads(text)
-        return body["records"], [Finding.of_json(finding) for finding in body["findings"]]
+        return None if text is None else ReadTally.from_json(json.loads(text))
+
+    def _write_tally(self, tally: ReadTally) -> None:
+        self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
 
     def _write(self, name: str, text: str) -> None:
         write_anew(join(self.folder, name), text.encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -84,24 +84,40 @@ class GroupIntoTraces(beam.PTransform):
 class DropDuplicates(beam.PTransform):
     """Drops events of PCollection[TraceBatch] that equal an earlier one of their case."""
 
-    def __init__(self, operator_folder: str | None) -> None:
-        """Keeps where workers tell the operator how many these are; None: in their logs."""
+    def __init__(
+        self, operator_folder: str | None, note: Callable[[int], None] | None = None
+    ) -> None:
+        """Keeps what tells the operator how many these are.
+
+        Args:
+            operator_folder: Where workers log it; None: in their logs.
+            note: Notes it instead, in all.
+        """
         super().__init__()
         self._operator_folder = operator_folder
+        self._note = note
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
         """Looks at each batch alone, as a case is in one of them."""
-        return traces | beam.Map(_once, self._operator_folder).with_output_types(TraceBatch)
+        told = self._operator_folder, self._note is None
+        outputs = traces | beam.FlatMap(_once, *told).with_outputs("dropped", main="traces")
+        outputs["traces"].element_type, outputs["dropped"].element_type = TraceBatch, int
+        if self._note is not None:
+            dropped = outputs["dropped"] | "Sum" >> beam.CombineGlobally(sum)
+            _ = dropped | "Note" >> beam.Map(self._note)
+        return outputs["traces"]
 
 
-def _once(traces: TraceBatch, operator_folder: str | None) -> TraceBatch:
+def _once(traces: TraceBatch, operator_folder: str | None, is_logged: bool) -> Iterator[Any]:
     from tracecloak.schemas.events.duplicates import DROPPED, without_duplicates
 
     left = without_duplicates(traces)
     if n_dropped := traces.n_events - left.n_events:
-        with kept_on_worker(operator_folder):
-            _OPERATOR.warning(DROPPED, n_dropped)
-    return left
+        if is_logged:
+            with kept_on_worker(operator_folder):
+                _OPERATOR.warning(DROPPED, n_dropped)
+        yield pvalue.TaggedOutput("dropped", n_dropped)
+    yield left
 
 
 def _vocabulary(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:

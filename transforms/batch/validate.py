@@ -25,11 +25,7 @@ class CheckRejects(beam.PTransform):
 
     def expand(self, read: dict[str, beam.PCollection[Any]]) -> beam.PCollection[bool]:
         """Takes the outputs of ReadFiles."""
-        tally = (
-            read["tallies"]
-            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
-            | "Tally" >> MergeStatistics(tally=ReadTally)
-        )  # PCollection[Chunk]
+        tally = read["tallies"] | MergeTallies()
         written = (
             read["rejects"]
             | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
@@ -41,6 +37,18 @@ class CheckRejects(beam.PTransform):
             | "Once" >> beam.Create([None])
             | "Check"
             >> beam.Map(_check, self._dead_letter, pvalue.AsIter(tally), pvalue.AsIter(written))
+        )
+
+
+class MergeTallies(beam.PTransform):
+    """Merges tallies into the one of a whole log, under the name `tally` of a Chunk."""
+
+    def expand(self, tallies: beam.PCollection[ReadTally]) -> beam.PCollection[Chunk]:
+        """Adds up bundles, and then what came of them."""
+        return (
+            tallies
+            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
+            | "Tally" >> MergeStatistics(tally=ReadTally)
         )
 
 

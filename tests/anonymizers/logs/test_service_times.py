@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.logs.service_times import (
     ServiceDecision,
     ServiceTimes,
+    _kinds_of_events,
     borders_of,
     cells_of_service,
     changed_service,
@@ -32,6 +34,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import IS_OPEN
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.service_times import IntervalTimes, starts_of
@@ -231,6 +234,17 @@ def busy(n: int) -> list[list[Event]]:
 def decided(cases: list[list[Event]]) -> ServiceDecision:
     counted = ServiceTimes(TIME, False, 10**9).count(in_minutes(cases), {}, randomness())
     return decide_service(counted, 3, GRID, EXACT, randomness())
+
+
+def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
+    """C begins before B does; B's end is not known, so C's work is not cut at B's start."""
+    case = [("A", 540, 600), ("B", 660, 660), ("C", 650, 720)]
+    traces = in_minutes([case])
+    values = traces.attributes["start_timestamp"].to_pylist()
+    column = pa.array([values[0], IS_OPEN, values[2]], pa.int64())
+    open_b = replace(traces, attributes={"start_timestamp": column})
+    kinds, service, _ = _kinds_of_events(open_b, GRID, borders_of(GRID))
+    assert kinds[1] == 0 and service.tolist() == [60, 0, 70]  # 0 is that it is not known
 
 
 def test_drawn_service_times_are_like_those_of_the_log():

@@ -70,7 +70,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     )
     assert rows["cost"] == "epsilon 1 and delta 0.000001 of account default"
     assert "no cap is declared for account default" in rows["remains"]
-    assert rows["left out"].startswith("1 of 39 records, as they are malformed; ")
+    assert rows["records"].startswith("38 of 39 records are used (97.4 %); lost: 1 malformed; ")
     assert rows["open first"] == f"{out}/report.html"
     assert rows["took"].endswith("seconds")
     cap = ["--epsilon", "3", "--delta", "1e-5", "--unit", "case", "--by", "me", "--reason", "why"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.releasing import csv_log, operator_folder, tracecloak
@@ -14,12 +15,14 @@ from tests.support.tiers import at_night
 from tracecloak.pipelines.configuration.config import Columns
 from tracecloak.pipelines.planning.finding_words import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, Finding
+from tracecloak.schemas.events.duplicates import DROPPED
+from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, ReadTally
 from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
 SECRET = "patient-4711"
+ASIDE = ("dropped by a filter", "outside the window", "which is no event")
 RUNNERS = (
     ["--runner", "InMemory"],
     ["--runner", "FnApiRunner"],
@@ -166,11 +169,15 @@ def test_every_finding_has_a_line_with_a_mend_that_exists(
 ) -> None:
     known = {*Columns.model_fields, *CSV_KEYS, "vocabulary", "closed_vocabulary", "where"}
     source = EventSource((SourceFile(0, "a.csv", 1),), SourceFormat(), mapping)
-    findings = [Finding(what, 1_234, 0, 4_566) for what in FINDINGS]
-    lines = list(finding_lines(5_678, findings, source))
+    counts, first = np.full(len(FINDINGS), 1_234), np.full(len(FINDINGS), 4_566)
+    tally = ReadTally(5_678, counts, first)
+    lines = list(finding_lines(tally, source))
     assert len(lines) == len(set(lines)) == len(FINDINGS) - 1  # the two forms of a key are one
     assert WHOLE_KEY in FINDINGS
+    n_all = tally.n_records + 4 * 1_234
     for line in lines:
-        assert line.startswith("1,234 of 5,678: ") and "record 4,567 of a.csv; " in line
+        of = n_all if any(words in line for words in ASIDE) else tally.n_records
+        if line != DROPPED % 1_234:
+            assert line.startswith(f"1,234 of {of:,}: ") and "record 4,567 of a.csv; " in line
         assert set(re.findall(r"--(\w+)", line)) <= known
     assert any(told in line for line in lines)

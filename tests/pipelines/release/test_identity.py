@@ -267,7 +267,7 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
             ),
             "lifecycle": "x", "start_timestamp": "x", "order": "x",
             "time_zone": "Asia/Tokyo", "timestamp_format": "%Y", "timestamp_unit": "s",
-            "whole_numbers": ["n"],
+            "whole_numbers": ["n"], "start_transitions": ["x"], "complete_transitions": ["x"],
         },
     ),
     About: (

@@ -11,7 +11,8 @@ from tests.support.keys import randomness
 from tests.support.logs import event_logs, read_cases, trace_batch
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.events.columns import OTHER_ACTIVITY, ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import OTHER_ACTIVITY
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 

@@ -14,7 +14,9 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import FILE_STRIDE
 from tracecloak.schemas.events.tally import (
+    DUPLICATE,
     EMPTY_TIME,
+    FILTERED,
     FINDINGS,
     NO_ACTIVITY,
     NO_CASE,
@@ -64,10 +66,14 @@ def test_a_tally_says_how_many_and_the_first_whatever_the_order(files: Any, orde
     expected = [Finding(what, len(at), *min(at)) for what, at in places.items() if at]
     assert merged.found() == expected
     body = json.loads(json.dumps(merged.to_json()))
-    assert [Finding.of_json(finding) for finding in body["findings"]] == expected
-    n_malformed = sum(f.n_records for f in expected if f.is_malformed)
-    assert merged.n_rejects == n_malformed
-    assert body["records"] == merged.n_records == sum(range(len(files))) + n_malformed
+    again = ReadTally.from_json(body)
+    assert again.found() == expected
+    n_lost = sum(f.n_records for f in expected if f.is_lost)
+    n_used = sum(range(len(files))) - merged.n_of(DUPLICATE)
+    for one in (merged, again):
+        assert (one.n_lost, one.n_used, one.n_records) == (n_lost, n_used, n_used + n_lost)
+        assert sum(one.causes().values()) == n_lost and one.share == merged.share
+    assert (body["records"], body["share"]) == (n_used + n_lost, merged.share)
 
 
 def read(columns: dict[str, list[Any]], malformed: tuple[int, ...] = (), **mapping: Any) -> Any:
@@ -98,11 +104,11 @@ def test_malformed_records_are_told_by_reason_and_a_missing_time_is_not_an_unrea
     }  # fmt: skip
 
 
-def test_what_a_filter_drops_is_not_told_of() -> None:
+def test_what_a_filter_drops_is_counted_and_nothing_else_of_it_is_told() -> None:
     from tracecloak.schemas.events.row_filter import RowFilter
 
     columns = {"case_id": ["", "c"], "activity": ["A", "B"], "timestamp": ["soon", "2026-01-01"]}
-    assert read(columns, filters=(RowFilter("activity", ("B",)),)) == {}
+    assert read(columns, filters=(RowFilter("activity", ("B",)),)) == {FILTERED: (1, 0)}
 
 
 def test_times_that_the_clock_skips_or_shows_twice_are_counted() -> None:

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.record_files import xes_value
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import FrameSource
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import START_TIMESTAMP
+from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import (
+    EMPTY_TIME,
+    FILTERED,
     LATE_START,
     NO_START,
+    NO_TIME,
     OTHER_TRANSITION,
+    OUTSIDE,
+    UNKNOWN_TRANSITION,
     ReadTally,
     TallyOfFile,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.python_rows import RowReader
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
@@ -68,10 +79,11 @@ def parquet(rows: Sequence[Row]) -> bytes:
 def xes(rows: Sequence[Row]) -> bytes:
     traces: dict[str, str] = {}
     for case, activity, stamp, begun, phase in rows:
-        date = "" if begun is None else f'<date key="begun" value="{begun}"/>'
+        dates = {"begun": begun, "time:timestamp": stamp}
+        written = (f'<date key="{k}" value="{v}"/>' for k, v in dates.items() if v is not None)
         traces[str(case)] = traces.get(str(case), "") + (
-            f"<event>{xes_value('concept:name', activity)}{xes_value('phase', phase)}{date}"
-            f'<date key="time:timestamp" value="{stamp}"/></event>'
+            f"<event>{xes_value('concept:name', activity)}{xes_value('phase', phase)}"
+            f"{''.join(written)}</event>"
         )
     whole = "".join(
         f"<trace>{xes_value('concept:name', case)}{events}</trace>"
@@ -90,25 +102,36 @@ def at(hour: int, second: str = "00") -> str:
 
 
 def read(
-    folder: Path, ending: str, rows: Sequence[Row], *filters: RowFilter, **mapped: str
+    folder: Path,
+    ending: str,
+    rows: Sequence[Row],
+    *filters: RowFilter,
+    span_us: tuple[int, int] | None = None,
+    **mapped: Any,
 ) -> tuple[TraceBatch, ReadTally]:
     path = folder / f"log.{ending}"
     path.write_bytes(WRITERS[ending](rows))
     names = dict(zip(("case_id", "activity", "timestamp"), NAMES, strict=False))
     mapping = ColumnMapping(**({} if ending == "xes" else names) | mapped, filters=filters)
     file = SourceFile(0, str(path), path.stat().st_size)
-    source = EventSource((file,), SourceFormat(), mapping)
+    source = EventSource((file,), SourceFormat(), mapping, span_us)
     tally = TallyOfFile(0)
     events = [events for events, _ in source.read(file, tally)]
     return TraceBatch.concat(group_into_traces(events, n_shards=3)), tally.result()
 
 
+OPEN = -1
+
+
 def seen(traces: TraceBatch) -> dict[str, list[tuple[str, int, int | None]]]:
-    """By case, each event's activity, hour, and the hour of its start."""
+    """By case, each event's activity, hour, and the hour of its start; OPEN without an end."""
     names, cases = traces.vocabulary.names.to_pylist(), traces.case_ids.to_pylist()
     hours = (traces.times // 3_600_000_000 % 24).tolist()
     starts = traces.attributes[START_TIMESTAMP].to_pylist()
-    begun = [None if start is None else start // 3_600_000_000 % 24 for start in starts]
+    begun = [
+        None if start is None else OPEN if start == IS_OPEN else start // 3_600_000_000 % 24
+        for start in starts
+    ]
     of_events = zip((names[a] for a in traces.activities), hours, begun, strict=True)
     events = list(of_events)
     return {case: events[traces.offsets[i] : traces.offsets[i + 1]] for i, case in enumerate(cases)}
@@ -138,6 +161,88 @@ def test_a_start_that_cannot_be_is_rejected_for_that(tmp_path: Path, ending: str
     assert found == {LATE_START: 1, NO_START: 1} and tally.n_rejects == 2
 
 
+ONE_TIME = [
+    ("c1", "A", at(10), at(9), None),
+    ("c1", "B", None, at(10, "30"), None),  # nothing but a start
+    ("c1", "B", at(11), None, None),  # another event, which ends no other
+    ("c1", "C", at(12), at(11), None),
+]
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_an_event_needs_one_time(tmp_path: Path, ending: str) -> None:
+    """What has a start and no end is an event at its start; what has neither is none."""
+    neither = ("c1", "D", None, None, None)
+    traces, tally = read(tmp_path, ending, [*ONE_TIME, neither], start_timestamp="begun")
+    assert seen(traces)["c1"] == [("A", 10, 9), ("B", 10, OPEN), ("B", 11, None), ("C", 12, 11)]
+    assert {f.what: f.n_records for f in tally.found()} == {EMPTY_TIME: 1}
+    assert (tally.n_used, tally.n_lost, tally.share) == (4, 1, 0.8)
+
+
+@pytest.mark.parametrize("ending", set(WRITERS) - {"xes"})
+def test_a_text_that_is_no_time_stays_malformed(tmp_path: Path, ending: str) -> None:
+    rows = [*ONE_TIME, ("c1", "D", "soon", at(13), None), ("c1", "D", None, "soon", None)]
+    traces, tally = read(tmp_path, ending, rows, start_timestamp="begun")
+    assert traces.n_events == 4
+    assert {f.what: f.n_records for f in tally.found()} == {NO_TIME: 1, NO_START: 1}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_filters_and_windows_go_by_the_time_that_an_event_has(tmp_path: Path, ending: str) -> None:
+    """Also in a file of whose records none has an end, and by the name of the column."""
+    lone = [("c1", "B", None, at(hour), None) for hour in (8, 10)]
+    day_us = 1_767_571_200_000_000  # 2026-01-05
+    with_an_end = [*ONE_TIME[:1], *lone]
+    for rows in (with_an_end, lone if ending != "jsonl" else with_an_end):
+        for name in ("timestamp", "stamp"):
+            late = RowFilter(name, at_least=at(9))
+            traces, tally = read(tmp_path, ending, rows, late, start_timestamp="begun")
+            assert tally.n_of(FILTERED) == 1 and traces.n_events == len(rows) - 1
+        span_us = (day_us + 9 * 3_600_000_000, day_us + 24 * 3_600_000_000)
+        traces, tally = read(tmp_path, ending, rows, span_us=span_us, start_timestamp="begun")
+        assert tally.n_of(OUTSIDE) == 1 and traces.n_events == len(rows) - 1
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_transitions_of_other_systems(tmp_path: Path, ending: str) -> None:
+    """STARTED and COMPLETED are the two ends; others are declared, set aside, or lost."""
+    phases = {
+        "A": ("STARTED", "Completed"), "B": ("begin", "END"), "C": ("Start", "ended"),
+        "D": ("In Arbeit", "FERTIG"), "E": ("schedule", "ate_abort"),
+    }  # fmt: skip
+    rows = [
+        ("c1", name, at(2 * i + part), None, phase)
+        for i, (name, both) in enumerate(phases.items())
+        for part, phase in enumerate(both)
+    ]
+    traces, tally = read(tmp_path, ending, rows, lifecycle="phase")
+    assert seen(traces)["c1"] == [("A", 1, 0), ("B", 3, 2), ("C", 5, 4)]
+    assert (tally.n_of(UNKNOWN_TRANSITION), tally.n_of(OTHER_TRANSITION)) == (2, 2)
+    assert (tally.n_used, tally.n_lost, tally.share) == (6, 2, 0.75)
+    declared = {"start_transitions": ("in arbeit",), "complete_transitions": ("Fertig",)}
+    traces, tally = read(tmp_path, ending, rows, lifecycle="phase", **declared)
+    assert seen(traces)["c1"][3] == ("D", 7, 6) and tally.share == 1
+
+
+def test_a_transition_is_not_both_ends() -> None:
+    for declared in ({"start_transitions": ("Ended",)}, {"complete_transitions": ("START",)}):
+        with pytest.raises(UsageError, match="must differ, also from the usual"):
+            ColumnMapping(lifecycle="phase", **declared)
+    with pytest.raises(UsageError, match="need a lifecycle column"):
+        ColumnMapping(start_transitions=("begun",))
+
+
+def test_a_completion_without_a_time_ends_no_start(tmp_path: Path) -> None:
+    """With both columns, a start record is never joined with an end that was made up."""
+    rows = [
+        ("c1", "A", None, at(9), "start"),  # its time is in the other column
+        ("c1", "A", None, at(10), "complete"),
+        ("c1", "A", at(11), None, "complete"),
+    ]
+    traces, _ = read(tmp_path, "csv", rows, lifecycle="phase", start_timestamp="begun")
+    assert seen(traces)["c1"] == [("A", 10, OPEN), ("A", 11, 9)]
+
+
 IN_RECORDS = [
     ("c1", "A", at(1), None, "START"),
     ("c1", "B", at(2), None, "start"),  # begins before A ends
@@ -159,11 +264,11 @@ def test_records_of_starts_and_completions(tmp_path: Path, ending: str) -> None:
         "c1": [("A", 3, 1), ("B", 4, 2), ("A", 5, 2)],
         "c2": [("A", 1, None), ("B", 4, 3)],
     }
-    assert [(f.what, f.n_records, f.is_malformed) for f in tally.found()] == [
+    assert [(f.what, f.n_records, f.is_lost) for f in tally.found()] == [
         (OTHER_TRANSITION, 1, False)
     ]
     lone, _ = read(tmp_path, ending, IN_RECORDS[:-1], lifecycle="phase")
-    assert seen(lone)["c2"] == [("A", 1, None), ("B", 3, None)]  # no record is lost
+    assert seen(lone)["c2"] == [("A", 1, None), ("B", 3, OPEN)]  # no record is lost
 
 
 def test_a_filter_on_the_lifecycle_says_what_is_read(tmp_path: Path) -> None:
@@ -194,3 +299,30 @@ def test_whatever_a_start_is_the_others_stay(tmp_path: Path, ending: str) -> Non
         n_new = len(cases.pop("c9", []))
         others = sum(finding.n_records for finding in tally.found()) - 1
         assert cases == seen(whole) and n_new + others == 1
+
+
+def test_rows_and_frames_keep_the_rule(tmp_path: Path) -> None:
+    """An event needs one time, also where values are those of Python."""
+    rows = [
+        ("c1", "A", datetime.datetime(2026, 1, 5, 10), datetime.datetime(2026, 1, 5, 9)),
+        ("c1", "B", None, "2026-01-05T10:30:00"),
+        ("c1", "C", "2026-01-05T12:00:00", None),
+        ("c1", "D", None, None),
+    ]
+    mapping = ColumnMapping("case", "activity", "stamp", start_timestamp="begun")
+    expected = [("A", 10, 9), ("B", 10, OPEN), ("C", 12, None)]
+    tally = TallyOfFile(0)
+    reader = RowReader.of_unknown_names(mapping)
+    dicts = [dict(zip(NAMES, row, strict=False)) for row in rows]
+    events, reasons = reader.read([one.get for one in dicts], tally)
+    assert seen(TraceBatch.from_events([events]))["c1"] == expected
+    assert reasons == [NO_TIME] and tally.result().n_of(EMPTY_TIME) == 1
+    frame = pd.DataFrame(
+        {name: [row[i] for row in rows] for i, name in enumerate(NAMES[:2])}
+        | {
+            name: pd.to_datetime([row[i] for row in rows], format="ISO8601")
+            for i, name in enumerate(NAMES[2:4], 2)
+        }
+    )
+    source = FrameSource.over(AnyFrame.of(frame), mapping)
+    assert seen(TraceBatch.from_events([source._canonical(None)[0]]))["c1"] == expected
