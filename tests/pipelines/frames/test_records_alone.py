@@ -41,6 +41,7 @@ MAPPINGS = st.fixed_dictionaries(
         "time_zone": st.sampled_from(["UTC", "Europe/Berlin", "Asia/Tokyo"]),
         "whole_numbers": st.sampled_from([(), ("case_id",), ("note", "activity")]),
         "start_timestamp": st.sampled_from([None, "begun"]),
+        "order": st.sampled_from([None, "note"]),
         "filters": st.sampled_from(
             [
                 *[()] * 5,
