@@ -116,7 +116,9 @@ def of_frame(frame: Any, mapping: ColumnMapping) -> Counter[str] | None:
 
 
 def found(events: pa.RecordBatch, reasons: Sequence[str]) -> Counter[str]:
-    rows = events.drop_columns(["event_index"]).to_pylist()
+    # What orders events is used up where a frame is put in order.
+    kept = [name for name in events.schema.names if name not in ("event_index", "order")]
+    rows = events.select(kept).to_pylist()
     return Counter([*map(repr, rows), *reasons])
 
 
