@@ -33,7 +33,8 @@ def source_of(
 
     A release may have no file at all (`match_files`), as "nothing happened" is released like any
     other log. Where a true epsilon is promised, no record ends the reading, and the head of every
-    file is checked, as nothing may be refused after that.
+    file is checked, as nothing may be refused after that. Nor does a record end the reading of what
+    only looks at a log.
 
     Args:
         config: What says where the files are.
@@ -65,7 +66,6 @@ def source_of(
         files = [file for file in files if absolute(file.path) not in left_out]
     window = config.made_window if isinstance(config, ReleaseConfig) else None
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
-    # What only looks at a log reads it as a release with a true epsilon does.
     goes_on = is_rigorous or not may_be_none
     source_format = replace(source_format, goes_on=goes_on, order=mapping.order_alone)
     is_query = isinstance(config, ReleaseConfig) and config.query is not None

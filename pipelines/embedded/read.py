@@ -79,8 +79,6 @@ class ReadEventLog(beam.PTransform):
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)
-        # No record decides whether there is a release: what cannot be read is left out.
-        source = replace(source, format=replace(source.format, goes_on=True))
         if self._attributes:
             source = replace(source, mapping=replace(source.mapping, attributes=self._attributes))
             source.check(source.files)

@@ -41,6 +41,7 @@ MAPPINGS = st.fixed_dictionaries(
         "time_zone": st.sampled_from(["UTC", "Europe/Berlin", "Asia/Tokyo"]),
         "whole_numbers": st.sampled_from([(), ("case_id",), ("note", "activity")]),
         "start_timestamp": st.sampled_from([None, "begun"]),
+        "order": st.sampled_from([None, "note"]),
         "filters": st.sampled_from(
             [
                 *[()] * 5,
@@ -115,7 +116,9 @@ def of_frame(frame: Any, mapping: ColumnMapping) -> Counter[str] | None:
 
 
 def found(events: pa.RecordBatch, reasons: Sequence[str]) -> Counter[str]:
-    rows = events.drop_columns(["event_index"]).to_pylist()
+    # What orders events is used up where a frame is put in order.
+    kept = [name for name in events.schema.names if name not in ("event_index", "order")]
+    rows = events.select(kept).to_pylist()
     return Counter([*map(repr, rows), *reasons])
 
 
