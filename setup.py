@@ -115,7 +115,7 @@ setup(
     packages=find_packages(str(HERE), include=["tracecloak", "tracecloak.*"]),
     package_data={
         "tracecloak": ["py.typed"],
-        "tracecloak.schemas.files": ["*.avsc", "*.json", "*.xesext"],
+        "tracecloak.schemas.files": ["*.avsc", "*.json"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -93,7 +93,7 @@ class FrameSource(EventSource):
         """Returns how the frame's columns of times are read; see `EventSource`."""
         return self._resolved.readings(self.frame.columns(self._resolved.wanted, 0)[0])
 
-    def check(self, files: Iterable[SourceFile]) -> None:
+    def check(self, files: Iterable[SourceFile], others: Sequence[SourceFile] = ()) -> None:
         """Does nothing, as the columns are known to be there."""
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.duplicates import DROPPED
@@ -38,9 +39,29 @@ def finding_lines(
             yield DROPPED % finding.n_records
             continue
         what, mend = _words(finding, by_what, source.mapping)
+        if finding.what in _OF_FILES:
+            mend = str(source.why_unread(finding.file) or mend)
         place = source.place_of(finding.file, finding.record)
         of = n_all if finding.what in tally.set_aside() else tally.n_records
         yield f"{finding.n_records:,} of {of:,}: {what}, first at {place}; {mend}"
+
+
+def refuse_unread(
+    findings: Iterable[Finding],
+    source: EventSource,
+    kinds: type[InputSchemaError] = InputSchemaError,
+) -> None:
+    """Raises the error that explains why no record is an event, if there is one; for the operator.
+
+    Args:
+        findings: What was found of the records.
+        source: Where they were read.
+        kinds: The errors that are raised.
+    """
+    for rank in dict.fromkeys(one.file for one in findings if one.what in _OF_FILES):
+        error = source.why_unread(rank)
+        if isinstance(error, kinds):
+            raise type(error)(f"{source.files[rank].path}: {error}")
 
 
 def cause_of(tally: ReadTally, mapping: ColumnMapping) -> str:
@@ -65,6 +86,8 @@ def share_text(tally: ReadTally) -> str:
     return text
 
 
+# What also befalls all records of a file that is not what it was taken for.
+_OF_FILES = (*(reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD),)
 _SOURCE = "mend the source"
 _FRACTION = (
     "that is a number with a fraction, or a floating-point number too large to be exact (above "

@@ -29,7 +29,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
-from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.formats.xes_writer import sanitise, xes_columns
 
 PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 """The path of a part of a log; its group is the part's number."""
@@ -143,19 +143,24 @@ def _text_rows(
     stream: BinaryIO, path: str, kind: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     form = FORMATS.named(kind)
-    names = [(XES_NAMES if form.has_xes_names else {}).get(n, n) for n in schema.names]
-    required = names[: len(RELEASED_SCHEMA)]
+    attributes = schema.names[len(RELEASED_SCHEMA) :]
+    names = {name: name for name in schema.names}
+    if form.has_xes_names:
+        names |= XES_NAMES | xes_columns(attributes)
+    required = [names[name] for name in RELEASED_SCHEMA.names]
+    # Versions before 0.2 wrote every attribute to XES by its own name.
+    wanted = list(dict.fromkeys((*names.values(), *attributes)))
     source = stream if form.is_packed else cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     reader = SourceFormat(kind).reader_of(path)
-    for batch in reader.read(source, names, required, _ROWS):
+    for batch in reader.read(source, wanted, required, _ROWS):
         if len(batch.malformed):
             raise Wrong(f"{shown([path])} has records that cannot be read.")
         there = dict(zip(batch.columns.schema.names, batch.columns.columns, strict=True))
-        n_rows = batch.columns.num_rows
-        columns = [
-            _cast(there[name], field.type) if name in there else pa.nulls(n_rows, field.type)
-            for name, field in zip(names, schema, strict=True)
-        ]
+        columns = []
+        for field in schema:
+            given = [there[n] for n in {names[field.name]: 0, field.name: 0} if n in there]
+            values = pc.coalesce(*given) if given else pa.nulls(batch.columns.num_rows)
+            columns.append(_cast(values, field.type))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

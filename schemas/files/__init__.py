@@ -1,1 +1,1 @@
-"""Schemas for others to read: JSON Schema, Avro, and our XES extension; no code."""
+"""Schemas for others to read: JSON Schema and Avro; no code."""

@@ -1,11 +1,12 @@
-"""Writes released rows as an XES event log (IEEE 1849-2023), with the log's privacy metadata.
+"""Writes released rows as an XES event log (IEEE 1849-2016), with the log's privacy metadata.
 
 The elements stand in the order of the standard: extensions, globals, classifier, attributes of the
 log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`, and
 both have their declared attributes, a trace without the `case:` in front of the name, as long as
-there is a value. There is one tag to a line, which line-oriented readers need. Compression and
-closing the stream are the caller's. That rows of a case are contiguous is not checked: a case that
-comes again later gets a second trace.
+there is a value. A key that is no name of XML is written as one, see `xes_columns`. There is one
+tag to a line, which line-oriented readers need. Compression and closing the stream are the
+caller's. That rows of a case are contiguous is not checked: a case that comes again later gets a
+second trace.
 
 XML 1.0 cannot hold most control characters, lone surrogates, U+FFFE and U+FFFF, not even as
 references: each becomes U+FFFD with its number after it, as a bell becomes U+FFFD and 0007. So
@@ -37,37 +38,12 @@ from tracecloak.schemas.events.events import (
 
 XesKind = Literal["string", "int", "float", "boolean", "date"]
 
-TRACECLOAK_PREFIX = "tracecloak"
-# A name, not an address: tools may try to load the extensions that they do not know, and this must
-# neither reach anyone nor promise that something is there. `schemas/files/tracecloak.xesext`
-# defines it.
-TRACECLOAK_URI = "urn:tracecloak:xes:1"
-
-# The attributes of a log that schemas/files/tracecloak.xesext defines.
-TRACECLOAK_KEYS: dict[str, XesKind] = {
-    "tracecloak:release_id": "string",
-    "tracecloak:method": "string",
-    "tracecloak:method_version": "int",
-    "tracecloak:guarantee": "string",
-    "tracecloak:statement": "string",
-    "tracecloak:epsilon": "float",
-    "tracecloak:delta": "float",
-    "tracecloak:claimed_epsilon": "float",
-    "tracecloak:k": "int",
-    "tracecloak:unit": "string",
-    "tracecloak:adjacency": "string",
-    "tracecloak:not_covered": "string",
-    "tracecloak:config_digest": "string",
-}
-
-_EXTENSIONS = {  # prefix: name, URI
+# By prefix, the name and the URI. Tools load the extensions that a log declares, so only those of
+# the standard are: neither `tracecloak:` nor the `privacy:` of Rafiei and van der Aalst (arXiv
+# 2101.02627) is defined in a file that anybody can load.
+_EXTENSIONS = {
     "concept": ("Concept", "http://www.xes-standard.org/concept.xesext"),
     "time": ("Time", "http://www.xes-standard.org/time.xesext"),
-    # Rafiei & van der Aalst, arXiv 2101.02627; the URI is the one that their package writes.
-    "privacy": ("Privacy", "paper_version_uri/privacy.xesext"),
-    TRACECLOAK_PREFIX: ("Tracecloak", TRACECLOAK_URI),
-}
-_EXTENSIONS_OF_ATTRIBUTES = {  # of cases and events, beside those
     "lifecycle": ("Lifecycle", "http://www.xes-standard.org/lifecycle.xesext"),
     "org": ("Organizational", "http://www.xes-standard.org/org.xesext"),
     "cost": ("Cost", "http://www.xes-standard.org/cost.xesext"),
@@ -77,7 +53,14 @@ _EXTENSIONS_OF_ATTRIBUTES = {  # of cases and events, beside those
 _TYPES = {"string": str, "int": int, "float": float, "boolean": bool, "date": datetime}
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_NOT_IN_A_KEY = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]")
+# Letters that names may have in every edition of XML 1.0, of common scripts; a class of characters.
+_LETTERS = (
+    "A-Za-z\xc0-\xd6\xd8-\xf6\xf8-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e\u0391-\u03a1\u03a3-\u03ce"
+    "\u0401\u0410-\u044f\u0451\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u3041-\u3094\u30a1-\u30fa\u4e00-\u9fa5"
+    "\uac00-\ud7a3"
+)
+_NOT_IN_A_NAME = re.compile(f"[^{_LETTERS}0-9_:.-]")
+_NAME = re.compile(f"[{_LETTERS}_][{_LETTERS}0-9_:.-]*")
 # Tab, newline and return have to be references: a reader makes spaces of them as they are.
 _REFERENCES = str.maketrans(
     {
@@ -93,7 +76,7 @@ _REFERENCES = str.maketrans(
 
 _HEAD = """\
 <?xml version="1.0" encoding="UTF-8"?>
-<log xes.version="1849-2023" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
+<log xes.version="1849.2016" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
 """
 _GLOBALS = """\
 \t<global scope="trace">
@@ -124,16 +107,14 @@ class XesAttribute:
 
     Attributes:
         kind: Its XES type.
-        key: Its key; a prefix before a colon is that of an extension which the writer declares:
-            `concept`, `time`, `privacy` or `tracecloak`, the last with TRACECLOAK_KEYS only.
+        key: Its key, a name of XML; the writer declares the extension of a standard prefix.
         value: str, int (64 bits, signed), float, bool or datetime (with a zone), as `kind` says.
         children: Nested attributes; their keys differ.
 
     Raises:
         TypeError: The value's type is not the kind's.
-        ValueError: The key is empty, holds control characters or has an unknown prefix, two
-            children share a key, or the value is an int of more than 64 bits or a time without
-            zone.
+        ValueError: The key is no name of XML, two children share a key, or the value is an int of
+            more than 64 bits or a time without zone.
     """
 
     kind: XesKind
@@ -148,13 +129,8 @@ class XesAttribute:
             raise ValueError(f"attribute {self.key!r} must have a time with a zone")
         if type(self.value) is int and not -(2**63) <= self.value < 2**63:
             raise ValueError(f"attribute {self.key!r} must have an int of 64 bits")
-        if self.key.strip() != self.key or not self.key or _NOT_IN_A_KEY.search(self.key):
-            raise ValueError(f"{self.key!r} cannot be the key of an attribute")
-        prefix, colon, _ = self.key.partition(":")
-        if colon and prefix not in _EXTENSIONS:
-            raise ValueError(f"prefix of {self.key!r} must be one of {', '.join(_EXTENSIONS)}")
-        if prefix == TRACECLOAK_PREFIX and TRACECLOAK_KEYS.get(self.key) != self.kind:
-            raise ValueError(f"schemas/files/tracecloak.xesext has no {self.kind} {self.key!r}")
+        if not _NAME.fullmatch(self.key):
+            raise ValueError(f"{self.key!r} cannot be the key of an attribute: it is no XML name")
         _check_keys(self.children)
 
 
@@ -181,12 +157,14 @@ class XesWriter:
         self._stream = stream
         self._schema = schema
         self._case_id: str | None = None  # of the open trace
-        self._attributes = [_Element.of(f) for f in list(schema)[len(RELEASED_SCHEMA) :]]
+        fields = list(schema)[len(RELEASED_SCHEMA) :]
+        names = xes_columns([field.name for field in fields])
+        self._attributes = [_Element.of(field, names[field.name]) for field in fields]
         keys = [*_keys(log_attributes), *(element.key for element in self._attributes)]
         used = {"concept", "time", *(key.partition(":")[0] for key in keys if ":" in key)}
         declared = [
             f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
-            for prefix, (name, uri) in (_EXTENSIONS | _EXTENSIONS_OF_ATTRIBUTES).items()
+            for prefix, (name, uri) in _EXTENSIONS.items()
             if prefix in used
         ]
         attributes = [line for a in log_attributes for line in _lines(a, "\t")]
@@ -257,13 +235,12 @@ class _Element:
     is_of_case: bool
 
     @classmethod
-    def of(cls, field: pa.Field) -> _Element:
+    def of(cls, field: pa.Field, name: str) -> _Element:
         kind = _KIND_OF.get(field.type)
         if kind is None:
             raise ValueError(f"attribute {field.name!r} has type {field.type}, which XES has not")
-        of_case = is_case_attribute(field.name)
-        key = field.name.removeprefix(CASE_PREFIX) if of_case else field.name
-        return cls(field.name, key, kind, of_case)
+        of_case = is_case_attribute(name)
+        return cls(field.name, name.removeprefix(CASE_PREFIX) if of_case else name, kind, of_case)
 
     def lines(self, rows: pa.RecordBatch) -> pa.Array:
         """string[n]: the element of each row; null where it has no value."""
@@ -288,6 +265,24 @@ _KIND_OF: dict[pa.DataType, XesKind] = {
     pa.float64(): "float",
     START_TYPE: "date",
 }
+
+
+def xes_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Returns what attributes are called in a written log, by their columns.
+
+    That is the column's name if its key, without `case:`, is a name of XML. Else what no name has
+    becomes `_`, which stands in front of what no name begins with, too; and a number follows where
+    another attribute is called so.
+    """
+    keys = {column: column.removeprefix(CASE_PREFIX) for column in columns}
+    names = {column: column for column, key in keys.items() if _NAME.fullmatch(key)}
+    for column in [column for column in columns if column not in names]:
+        plain = _NOT_IN_A_NAME.sub("_", keys[column])
+        prefix = column.removesuffix(keys[column]) + ("" if _NAME.match(plain) else "_")
+        numbers = ("", *(f"_{number}" for number in range(2, len(columns) + 2)))
+        ways = (f"{prefix}{plain}{number}" for number in numbers)
+        names[column] = next(way for way in ways if way not in names.values())
+    return names
 
 
 def sanitise(text: str) -> str:
@@ -373,7 +368,7 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
             f"privacy:anonymizer{i}",
             method,
             (
-                XesAttribute("string", "privacy:operation type", operation["type"]),
+                XesAttribute("string", "privacy:operation_type", operation["type"]),
                 XesAttribute("string", "privacy:level", operation["level"]),
                 XesAttribute("string", "privacy:target", operation["target"]),
             ),

@@ -29,6 +29,7 @@ from tests.support.registered import forget
 from tests.support.releasing import as_typed, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night, few_examples
+from tests.support.xes_schema import schema_problems
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.step_figures import with_intervals
@@ -121,6 +122,42 @@ def test_what_was_compared_is_named(log_release: Path, graph_release: Path) -> N
     forms, graph = compared(verify(str(log_release)))
     assert forms == "the log in parquet and csv and xes" and "its graph" in graph
     assert "dfg in Parquet and JSON" in compared(verify(str(graph_release)))
+
+
+def test_attributes_of_any_name_hold_in_xes_as_they_are_written_and_as_they_were(
+    tmp_path: Path,
+) -> None:
+    """A key is a name of XML now; in what earlier versions wrote it is the attribute's name."""
+    names = {"cost center": "cost_center_2", "cost_center": "cost_center", "1st": "_1st"}
+    rows = [
+        (case, activity, f"2026-01-0{1 + case % 9}T0{hour}:00:00Z", *"xyz")
+        for case in range(60)
+        for hour, activity in enumerate("AB")
+    ]
+    with (tmp_path / "log.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("case_id", "activity", "timestamp", *names), *rows])
+    values = {name: {"values": [value]} for name, value in zip(names, "xyz", strict=True)}
+    config = {
+        "log": str(tmp_path / "log.csv"), "output": str(tmp_path / "out"), "release_id": "r",
+        "key_store": str(tmp_path / "keys"), "method": "private-log", "runner": "InMemory",
+        "params": {"epsilon": 50, "vocabulary": ["A", "B"], "attributes": values},
+        "formats": ["parquet", "csv", "xes"],
+    }  # fmt: skip
+    (tmp_path / "r.yaml").write_text(json.dumps(config))
+    assert tracecloak("release", tmp_path / "r.yaml", "--even_if_unusable", "true") == 0
+    release = tmp_path / "out" / "run_id=r"
+    data = gzip.decompress((release / "log.xes.gz").read_bytes())
+    assert schema_problems(data) == []
+    found = verify(str(release))
+    assert failed(found) == {} and "parquet and csv and xes" in compared(found)[0]
+    for name, key in names.items():
+        quoted = f'"{key}"'.encode()
+        assert quoted in data
+        data = data.replace(quoted, f'"{name}"'.encode())
+    rewritten(release, "log.xes.gz", gzip.compress(data, GZIP_LEVEL))
+    assert states(verify(str(release)))["forms"] == "ok"
+    rewritten(release, "log.xes.gz", gzip.compress(data.replace(b'value="x"', b'value="w"', 1)))
+    assert states(verify(str(release)))["forms"] == "failed"
 
 
 def test_names_and_titles_of_any_kind_are_on_the_page_as_they_were(tmp_path: Path) -> None:

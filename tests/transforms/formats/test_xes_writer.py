@@ -12,25 +12,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.xes_schema import schema_problems
 from tests.support.xes_structure import check_xes
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.schemas.events.scalars import text_of
 from tracecloak.transforms.formats.xes import XesReader
 from tracecloak.transforms.formats.xes_writer import (
-    TRACECLOAK_KEYS,
-    TRACECLOAK_PREFIX,
-    TRACECLOAK_URI,
+    _NAME,
     XesAttribute,
     XesWriter,
     sanitise,
+    xes_columns,
 )
 
 Row = tuple[str, str, int]  # case, activity, microseconds since 1970
 
-XESEXT = Path(__file__).parents[3] / "schemas" / "files" / "tracecloak.xesext"
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
 METADATA = (
@@ -45,7 +44,7 @@ METADATA = (
                 "privacy:anonymizer1",
                 "",
                 (
-                    XesAttribute("string", "privacy:operation type", "suppression"),
+                    XesAttribute("string", "privacy:operation_type", "suppression"),
                     XesAttribute("string", "privacy:level", "event"),
                     XesAttribute("string", "privacy:target", "concept:name"),
                 ),
@@ -76,11 +75,9 @@ ROWS: list[Row] = [
 ]
 EXPECTED = """\
 <?xml version="1.0" encoding="UTF-8"?>
-<log xes.version="1849-2023" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
+<log xes.version="1849.2016" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
 	<extension name="Concept" prefix="concept" uri="http://www.xes-standard.org/concept.xesext"/>
 	<extension name="Time" prefix="time" uri="http://www.xes-standard.org/time.xesext"/>
-	<extension name="Privacy" prefix="privacy" uri="paper_version_uri/privacy.xesext"/>
-	<extension name="Tracecloak" prefix="tracecloak" uri="urn:tracecloak:xes:1"/>
 	<global scope="trace">
 		<string key="concept:name" value="UNKNOWN"/>
 	</global>
@@ -92,7 +89,7 @@ EXPECTED = """\
 	<string key="concept:name" value="released &quot;log&quot;"/>
 	<string key="privacy:anonymizations" value="">
 		<string key="privacy:anonymizer1" value="">
-			<string key="privacy:operation type" value="suppression"/>
+			<string key="privacy:operation_type" value="suppression"/>
 			<string key="privacy:level" value="event"/>
 			<string key="privacy:target" value="concept:name"/>
 		</string>
@@ -317,7 +314,7 @@ def test_attributes_stand_where_they_belong_and_nowhere_if_missing():
 		<event>
 			<string key="concept:name" value="A"/>
 			{stamp}
-			<string key="a &quot;key&quot;" value="v"/>
+			<string key="a__key_" value="v"/>
 		</event>
 	</trace>
 </log>
@@ -330,9 +327,9 @@ def test_attributes_stand_where_they_belong_and_nowhere_if_missing():
 def test_attributes_are_read_back():
     schema = released_schema(TYPES)
     text = with_attributes([pa.RecordBatch.from_pylist(ATTRIBUTED, schema)], schema)
-    names = list(TYPES)
-    [batch] = XesReader().read(io.BytesIO(text.encode()), names, [], 1_000)
-    rows = [tuple(text_of(row.get(name)) for name in names) for row in ATTRIBUTED]
+    wanted = list(map(xes_columns(list(TYPES)).get, TYPES))
+    [batch] = XesReader().read(io.BytesIO(text.encode()), wanted, [], 1_000)
+    rows = [tuple(text_of(row.get(name)) for name in TYPES) for row in ATTRIBUTED]
     found = list(zip(*batch.columns.to_pydict().values(), strict=True))
     assert found == rows
 
@@ -468,18 +465,10 @@ def test_keys_that_cannot_be_are_refused(key):
         XesAttribute("string", key, "")
 
 
-@pytest.mark.parametrize("key", ["org:resource", "ppm:epsilon", ":x", "case:concept:name"])
-def test_prefixes_that_nothing_declares_are_refused(key):
-    with pytest.raises(ValueError, match="must be one of concept, time, privacy, tracecloak"):
+@pytest.mark.parametrize("key", ["a b", "", "1a", "@@index", "(case)_a", "a\n", "\u00b2"])
+def test_keys_that_are_no_xml_names_are_refused(key):
+    with pytest.raises(ValueError, match="no XML name"):
         XesAttribute("string", key, "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "key"), [("string", "tracecloak:secret"), ("string", "tracecloak:epsilon")]
-)
-def test_keys_that_our_extension_does_not_define_are_refused(kind, key):
-    with pytest.raises(ValueError, match=r"tracecloak\.xesext has no"):
-        XesAttribute(kind, key, "")
 
 
 def test_keys_side_by_side_differ():
@@ -495,24 +484,59 @@ def test_only_used_extensions_are_declared():
         root = ET.fromstring(written([], attributes))
         return [e.get("prefix", "") for e in root if e.tag.endswith("}extension")]
 
-    deep = XesAttribute("string", "a", "", (XesAttribute("float", "tracecloak:delta", 0.0),))
+    deep = XesAttribute("string", "a", "", (XesAttribute("float", "org:delta", 0.0),))
     assert prefixes() == ["concept", "time"]
-    assert prefixes(deep) == ["concept", "time", "tracecloak"]
-    assert prefixes(*METADATA) == ["concept", "time", "privacy", "tracecloak"]
+    assert prefixes(deep) == ["concept", "time", "org"]
+    assert prefixes(*METADATA) == ["concept", "time"]  # nobody can load what is not the standard's
 
 
-def test_the_extension_file_agrees_with_the_writer():
-    root = ET.parse(XESEXT).getroot()
-    assert root.tag == "xesextension"
-    assert root.attrib == {"name": "Tracecloak", "prefix": TRACECLOAK_PREFIX, "uri": TRACECLOAK_URI}
-    assert [child.tag for child in root] == ["log"]
-    defined = {f"{TRACECLOAK_PREFIX}:{a.get('key')}": a.tag for a in root[0]}
-    assert defined == TRACECLOAK_KEYS
-    for attribute in root[0]:
-        assert [(a.tag, a.get("mapping")) for a in attribute] == [("alias", "EN")]
-        assert attribute[0].get("name")
-    declared = [e.attrib for e in ET.fromstring(written([])) if e.get("prefix") == "tracecloak"]
-    assert declared == [root.attrib]
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+LETTERS = "".join(c for c in map(chr, range(0x10000)) if _NAME.fullmatch(c))
+
+
+@given(st.lists(st.tuples(st.booleans(), NAMES), unique=True, max_size=5))
+@example(
+    [(False, name) for name in ("a b", "a_b", "a.b", "a b_2", "a\u00b2b", "1", "\u00fc\U00020000")]
+)
+@example(
+    [(True, "a b"), (False, "a b"), (True, "a_b"), (False, ":x"), (False, "case"), (True, "-")]
+)
+def test_every_attribute_has_a_key_of_its_own_that_the_schema_allows(owners):
+    columns = ["case:" + name if is_of_case else name for is_of_case, name in owners]
+    columns = [c for c in dict.fromkeys(columns) if c != "case:"]
+    schema = pa.schema([*RELEASED_SCHEMA, *(pa.field(name, pa.string()) for name in columns)])
+    names = xes_columns(columns)
+    row = dict(
+        zip(RELEASED_SCHEMA.names, ("c", "A", datetime(2026, 1, 1, tzinfo=UTC)), strict=True)
+    )
+    rows = pa.RecordBatch.from_pylist([row | {n: f"{i}" for i, n in enumerate(columns)}], schema)
+    stream = io.BytesIO()
+    writer = XesWriter(stream, METADATA, schema)
+    writer.write(rows)
+    writer.close()
+    assert schema_problems(stream.getvalue()) == []
+    wanted = [names[name] for name in columns]
+    stream.seek(0)
+    [batch] = XesReader().read(stream, wanted, wanted, 10)
+    assert [batch.columns.column(n).to_pylist() for n in wanted] == [
+        [str(i)] for i in range(len(columns))
+    ]
+    unchanged = ("a_b", "a.b", "case:a_b", "org:resource")
+    assert all(names[name] == name for name in unchanged if name in names)
+
+
+def test_the_schema_finds_what_was_wrong_before():
+    """The control: the version, the key with a blank, and the order of elements."""
+    assert schema_problems(EXPECTED.encode()) == []
+    for old, new in (
+        ("1849.2016", "1849-2016"),
+        ("privacy:operation_type", "privacy:operation type"),
+        ('"Activity" keys', '"The activity" keys'),
+        ('value="20"', 'value="20.0"'),
+        ("</log>", '<string key="late" value=""/></log>'),
+    ):
+        assert old in EXPECTED
+        assert len(schema_problems(EXPECTED.replace(old, new).encode())) >= 1, new
 
 
 # --- other tools read it ---
@@ -543,13 +567,13 @@ def test_pm4py_reads_it_back(released_file):
     assert log.attributes["privacy:anonymizations"]["children"]["privacy:anonymizer1"] == {
         "value": "",
         "children": {
-            "privacy:operation type": "suppression",
+            "privacy:operation_type": "suppression",
             "privacy:level": "event",
             "privacy:target": "concept:name",
         },
     }
     assert log.attributes["tracecloak:guarantee"]["children"]["tracecloak:epsilon"] == 0.5
-    assert log.extensions["Tracecloak"] == {"prefix": "tracecloak", "uri": TRACECLOAK_URI}
+    assert set(log.extensions) == {"Concept", "Time"}
     assert log.classifiers == {"Activity": ["concept:name"]}
 
 
@@ -588,16 +612,16 @@ def test_r4pm_reads_it_back(released_file, tmp_path):
 BROKEN = {
     "not XML": ("</log>", "", "not well-formed"),
     "other namespace": ('http://www.xes-standard.org/">', 'urn:x">', "not the <log>"),
-    "no version": ('xes.version="1849-2023" ', "", "xes.version"),
-    "bad version": ('"1849-2023"', '"latest"', "xes.version"),
+    "no version": ('xes.version="1849.2016" ', "", "xes.version"),
+    "bad version": ('"1849.2016"', '"latest"', "xes.version"),
     "no features": (' xes.features="nested-attributes"', "", "xes.features is missing"),
     "features unsaid": ('"nested-attributes"', '""', "nested-attributes"),
-    "extension without uri": (' uri="urn:tracecloak:xes:1"', "", "uri is missing"),
+    "extension of nobody": ("www.xes-standard.org/time", "example.org/time", "uri is missing"),
     "extension without prefix": (' prefix="concept"', "", "prefix is missing"),
-    "extension with spaces in its name": ('"Tracecloak"', '"Trace cloak"', "name is missing or no"),
+    "extension with spaces in its name": ('"Time"', '"The time"', "name is missing or no"),
     "extension twice": ('"Time" prefix="time"', '"Time" prefix="concept"', "two share a prefix"),
     "extension not declared": (
-        '\t<extension name="Privacy" prefix="privacy" uri="paper_version_uri/privacy.xesext"/>\n',
+        '\t<extension name="Time" prefix="time" uri="http://www.xes-standard.org/time.xesext"/>\n',
         "",
         "no extension declares",
     ),
@@ -625,7 +649,7 @@ BROKEN = {
     "attribute without value": (' value="2026-03"', "", "the value is missing"),
     "attribute without key": ('key="final" ', "", "the key is missing"),
     "key twice": ('key="final"', 'key="until"', "the key comes twice"),
-    "key with a blank": ('key="final"', 'key=" final"', "the key is missing or has blanks"),
+    "key with a blank": ('key="final"', 'key="final one"', "the key is missing or no XML name"),
     "bad boolean": ('value="true"', 'value="True"', "the value is no boolean"),
     "bad int": ('value="20"', 'value="20.0"', "the value is no int"),
     "too large an int": ('value="20"', 'value="9223372036854775808"', "the value is no int"),
@@ -694,7 +718,7 @@ def test_the_checker_finds(old, new, problem):
         ('<boolean key="final" value="true"/>',
          '<id key="i" value="0a6b01f9-7d3f-4f2c-9a9e-3a6d3f7a2f10"/>'),
         (' xmlns="http://www.xes-standard.org/"', ""),
-        ('"1849-2023"', '"1849.2016"'),
+        ('"1849.2016"', '"2.0"'),
         ("08:00:00.123+00:00", "08:00:00.123456789Z"),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
@@ -25,7 +26,9 @@ from tracecloak.schemas.models.process_tree import (
     parse_tree,
     sequence,
 )
+from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.models.tree_forms import forms_of_tree
 from tracecloak.transforms.models.tree_layout import lay_out_tree
 from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
 from tracecloak.transforms.models.tree_svg import write_tree_svg
@@ -145,6 +148,41 @@ def test_names_do_no_harm(ending: str) -> None:
     found = {element.get("name") for element in root.iter()} | {e.text for e in root.iter()}
     assert {sanitise(name) for name in HOSTILE if name} <= found
     assert not any("script" in str(element.tag) for element in root.iter())
+
+
+NAMES_OF_TREE = {
+    "Applicant's visit": "Applicant\u2019s visit", "Check (A, B)": "Check (A, B)", "Close": "Close",
+    "it's": "it\u2019s 2", "it\u2019s": "it\u2019s", "it's 2": "it\u2019s 2 2", "'": "\u2019",
+    "-> X( tau": "-> X( tau", "back\\": "back\u29f5", "two\nlines": "two lines",
+    " blank ": " blank ",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> None:
+    pm4py = pm4py_module()
+    tree = sequence(*map(leaf, NAMES_OF_TREE), flower(NAMES_OF_TREE))
+    product = ReleasedTree(pa.array(NAMES_OF_TREE), str(tree), True, None)
+    text = forms_of_tree(product, "t", "p")["tree"].decode()
+    theirs = pm4py.parse_process_tree(text)
+    assert [child.label for child in theirs.children[:-1]] == list(NAMES_OF_TREE.values())
+    assert len(set(parse_tree(text).labels)) == len(NAMES_OF_TREE)
+    assert [node.label for node in theirs.children[-1].children[1].children] == [
+        child.label for child in parse_tree(text).children[-1].children[1].children
+    ]
+    assert ReleasedTree.from_json(product.to_json()).tree == tree
+
+
+@given(trees())
+@settings(max_examples=50)
+def test_a_tree_of_usual_names_is_its_text(tree: ProcessTree) -> None:
+    product = ReleasedTree(pa.array([*dict.fromkeys(tree.labels)]), str(tree), True, None)
+    assert forms_of_tree(product, "t", "p")["tree"].decode() == f"{tree}\n"
+
+
+def test_no_activity_gets_the_name_of_one_that_the_tree_lacks() -> None:
+    product = ReleasedTree(pa.array(["it\u2019s", "it's"]), str(leaf("it's")), True, None)
+    assert forms_of_tree(product, "t", "p")["tree"].decode() == "'it\u2019s 2'\n"
 
 
 # --- pictures -------------------------------------------------------------------------------------

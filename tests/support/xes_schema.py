@@ -1,0 +1,90 @@
+"""Validates a log by an XML schema, written from what IEEE 1849-2016 says of XES.
+
+Only the names, orders and types that the standard gives are in it; `xes_structure` knows more.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+NAMESPACE = "http://www.xes-standard.org/"
+
+_VALUES = {
+    "string": "xs:string", "date": "xs:dateTime", "int": "xs:long", "float": "xs:double",
+    "boolean": "xs:boolean", "id": "xs:string",
+}  # fmt: skip
+
+
+def _required(**types: str) -> str:
+    return "".join(
+        f'<xs:attribute name="{name}" type="{kind}" use="required"/>'
+        for name, kind in types.items()
+    )
+
+
+def _type(name: str, content: str, attributes: str) -> str:
+    return (
+        f'<xs:complexType name="{name}"><xs:sequence>{content}</xs:sequence>{attributes}'
+        "</xs:complexType>"
+    )
+
+
+def _several(name: str, kind: str) -> str:
+    return f'<xs:element name="{name}" type="{kind}" minOccurs="0" maxOccurs="unbounded"/>'
+
+
+_SCOPE = '<xs:attribute name="scope" type="xs:NCName"/>'
+_ATTRIBUTES = '<xs:group ref="attributes" minOccurs="0" maxOccurs="unbounded"/>'
+_PARTS = (
+    *(
+        _type(f"of-{name}", _ATTRIBUTES, _required(key="xs:Name", value=kind))
+        for name, kind in _VALUES.items()
+    ),
+    _type("values", _ATTRIBUTES, ""),
+    _type(
+        "of-list",
+        f'{_ATTRIBUTES}<xs:element name="values" type="values"/>',
+        _required(key="xs:Name"),
+    ),
+    _type("extension", "", _required(name="xs:NCName", prefix="xs:NCName", uri="xs:anyURI")),
+    _type("global", _ATTRIBUTES, _SCOPE),
+    _type("classifier", "", _required(name="xs:NCName", keys="xs:token") + _SCOPE),
+    _type("event", _ATTRIBUTES, ""),
+    _type("trace", _ATTRIBUTES + _several("event", "event"), ""),
+    _type(
+        "log",
+        _several("extension", "extension")
+        + _several("global", "global")
+        + _several("classifier", "classifier")
+        + _ATTRIBUTES
+        + _several("trace", "trace")
+        + _several("event", "event"),
+        _required(**{"xes.version": "xs:decimal"})
+        + '<xs:attribute name="xes.features" type="xs:token"/>',
+    ),
+    '<xs:group name="attributes"><xs:choice>'
+    + "".join(f'<xs:element name="{n}" type="of-{n}"/>' for n in (*_VALUES, "list"))
+    + "</xs:choice></xs:group>",
+    '<xs:element name="log" type="log"/>',
+)
+SCHEMA = (
+    f'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="{NAMESPACE}" '
+    f'targetNamespace="{NAMESPACE}" elementFormDefault="qualified">{"".join(_PARTS)}</xs:schema>'
+)
+
+
+@cache
+def _compiled() -> Any:
+    etree = pytest.importorskip("lxml.etree")
+    return etree.XMLSchema(etree.fromstring(SCHEMA.encode()))
+
+
+def schema_problems(log: bytes) -> list[str]:
+    """Returns what the schema says against a log; nothing if it is valid."""
+    etree = pytest.importorskip("lxml.etree")
+    schema = _compiled()
+    schema.validate(etree.fromstring(log))
+    return [f"{error.line}: {error.message}" for error in schema.error_log]
