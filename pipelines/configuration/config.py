@@ -627,8 +627,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         is_json = self.input_format == "jsonl" or any(_OF_JSON.search(path) for path in self.log)
         is_local = columns.time_zone != "UTC"
         has_ends = columns.lifecycle is not None or columns.start_timestamp is not None
-        is_compared = any(where.equals is not None for where in self.where)
-        if not is_frame and (is_json or is_local or has_ends or is_compared):
+        if not is_frame and (is_json or is_local or has_ends or self.where):
             inner["reading"] = 2
         return inner
 

@@ -642,7 +642,6 @@ def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.Mo
         ({"time_zone": "Europe/Berlin"}, True),
         ({"start_timestamp": "start", "method": "private-log", "vocabulary": ["A"]}, True),
         ({"where": ["n = 5"]}, True),
-        ({"where": ["n >= 5"]}, False),
         ({"log": "frame://events", "time_zone": "Europe/Berlin"}, False),
     ],
 )
