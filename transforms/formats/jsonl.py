@@ -32,7 +32,7 @@ import pyarrow as pa
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.scalars import texts_of_scalars
-from tracecloak.transforms.formats.base import RawBatch
+from tracecloak.transforms.formats.base import SHOWN_COLUMNS, RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
 from tracecloak.transforms.formats.message_fields import NO_OBJECT, Field, field_at, paths_of
@@ -56,7 +56,6 @@ _NO_RECORDS = (b"", b"[", b"]")
 _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
 _WRITTEN_ROWS = 1 << 16
-_NAMED_KEYS = 20
 _LISTED_KEYS = 1_000
 
 _decoder = json.JSONDecoder()
@@ -207,7 +206,7 @@ class _Lines:
         self.keys: dict[str, None] = {}
         self._wanted = {name: field_at(name) for name in wanted}
         if order in self._wanted:
-            self._wanted[order] = _sound(self._wanted[order])
+            self._wanted[order] = partial(_sound_or_none, self._wanted[order])
         self._required = {name: field_at(name, NO_OBJECT) for name in required}
         self._types: Mapping[str, pa.DataType] | None = None
         # So many lines are read one by one before others are tried together.
@@ -222,7 +221,9 @@ class _Lines:
             yield from self._one_by_one(block)
             return
         if self._types and not self.unseen:
-            columns = read_regular(block.replace(b"},\n", b"}\n"), self._types)
+            if block.find(b"},\n", 0, block.find(b"\n") + 1) >= 0:
+                block = block.replace(b"},\n", b"}\n")
+            columns = read_regular(block, self._types)
             if columns is not None:
                 self._apart_next = _TRIED_LINES
                 yield self._together(columns)
@@ -263,7 +264,7 @@ class _Lines:
             self.n_records += 1
         for row in objects if self.unseen else ():
             self.unseen -= {n for n in self.unseen if self._required[n](row) is not NO_OBJECT}
-            _add_names(self.keys, row, _NAMED_KEYS)
+            _add_names(self.keys, row, SHOWN_COLUMNS)
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
@@ -405,22 +406,16 @@ def _columns(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
 
 
-def _sound(field: Field) -> Field:
-    """Returns a field whose values are None where they are not sound."""
-
-    def sound(row: Any) -> Any:
-        value = field(row)
-        return value if _is_sound(value) else None
-
-    return sound
-
-
 def _is_sound(value: Any) -> bool:
     if type(value) is str:
         return not any("\ud800" <= character <= "\udfff" for character in value)
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (bool, int)
+
+
+def _sound_or_none(field: Field, row: Mapping[str, Any]) -> Any:
+    return value if _is_sound(value := field(row)) else None
 
 
 class JsonLinesWriter:

@@ -113,9 +113,8 @@ def paths_of(
         for name, one in inner.items():
             yield prefix + name, one
             # A dot in the name of an object would be read as a path.
-            if "." in name or prefix.count(".") == _LISTED_DEPTH:
-                continue
-            if len(objects) < _LISTED_OBJECTS and (deeper := within(one)):
+            is_entered = "." not in name and prefix.count(".") < _LISTED_DEPTH
+            if is_entered and len(objects) < _LISTED_OBJECTS and (deeper := within(one)):
                 objects.append((f"{prefix}{name}.", deeper))
 
 

@@ -266,8 +266,7 @@ def _by_name(fields: Iterable[pa.Field]) -> dict[str, pa.Field]:
 
 def _value(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
     """Returns what a path leads to; null where any struct on the way is."""
-    top, *inner = names
-    return pc.struct_field(batch[top], inner) if inner else batch[top]
+    return pc.struct_field(batch[names[0]], list(names[1:])) if names[1:] else batch[names[0]]
 
 
 def _ends(file: pq.ParquetFile, name: str, kind: pa.DataType) -> Iterator[pa.Array | None]:

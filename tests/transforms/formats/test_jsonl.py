@@ -181,6 +181,14 @@ def test_a_path_leads_into_objects(name: str) -> None:
         assert ([row.get("a.b.c") for row in got], bad) == (expected, malformed)
 
 
+def test_no_value_of_an_order_makes_a_record_malformed() -> None:
+    rows = [{"e": {"n": 1}}, {"e": {"n": [1]}}, {"e": 5}, {"e.n": {}}, {"e": {"n": "x"}}]
+    data = "\n".join(json.dumps({"c": "1", **row}) for row in rows).encode()
+    (batch,) = JsonLinesReader(order="e.n").read(io.BytesIO(data), ["c", "e.n"], ["c"], 9)
+    assert batch.columns["e.n"].to_pylist() == ["1", None, None, None, "x"]
+    assert not len(batch.malformed)
+
+
 def test_paths_that_share_objects_and_paths_of_any_depth() -> None:
     row = {"id": 1, "a": {"b": {"c": 2, "d": 3}, "e": 4}}
     assert read(json.dumps(row).encode(), ["a.e", "id", "a.b.d", "a.b.c"], [])[0] == [
