@@ -227,7 +227,7 @@ class EventSource:
             InputSchemaError: As `columns_of`.
         """
         reader = self.format.reader_of(file.path, file.seen)
-        with named(file), contextlib.ExitStack() as opened:
+        with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             columns = self._resolve(file, reader.column_names(stream))
             empty = pa.RecordBatch.from_pylist([], pa.schema([]))
