@@ -100,7 +100,7 @@ _KINDS = (  # the first that fits counts
     _Kind(_ROOT + "[A-Za-z_]", "XML, but not an XES log", _EXPORT),
     _ocel(r"\s*\{(?=.*?\"(?:object|event)Types\"\s*:)", "2.0 as JSON", "read_ocel2_json", ".json"),
     _ocel(r"\s*\{(?=.*?\"ocel:)", "1.0 as JSON", "read_ocel_json"),
-    _format(r"\s*(?:\[\s*)?\{[^\n]*\}[ \t\r]*,?[ \t\r]*\n", "JSON lines", "jsonl"),
+    _format(r"\s*(?:\[\s*)?\{[^\n]*\}[ \t\r]*,?[ \t\r]*(?:\n|\Z)", "JSON lines", "jsonl"),
     _format(r"\s*(?:\[\s*[\[{\]]|\{\s*[\"}])", "a JSON document", "json"),
     _ocel(r"[^\n]*?\bocel:(?:eid|type:)", "1.0 as CSV", "read_ocel_csv"),
     _format(r"[^\0\n]*?[,;\t|][^\0\n]*\n", "delimited text", "csv"),
