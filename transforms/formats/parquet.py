@@ -29,6 +29,7 @@ from tracecloak.transforms.formats.registry import SourceFormat
 _READ_BYTES = 1 << 20
 # Where Arrow keeps the id of a field, by which tables know a column whatever it is called.
 _ID = b"PARQUET:field_id"
+_INSTANT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,8 @@ class ParquetReader:
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
         with _damage_reported():
-            file = _open(stream)
-            present, instants = self._present(file.schema_arrow, wanted), self._instants(file)
-            kinds = [instants.get(".".join(names), field.type) for names, field in present.values()]
-            columns = [_plain(pa.array([], kind)) for kind in kinds]
+            present = self._present(_open(stream), wanted)
+            columns = [_plain(pa.array([], field.type)) for _, field in present.values()]
             return pa.RecordBatch.from_arrays(columns, list(present))
 
     def read(
@@ -109,7 +108,7 @@ class ParquetReader:
         with _damage_reported():
             file = _open(stream)
             self.check(self._names(file.schema_arrow), required)
-            present = self._present(file.schema_arrow, [column])
+            present = self._present(file, [column])
             kind = present[column][1].type if present else pa.null()
             first = begin = 0
             run: list[int] = []  # of row groups that are read together
@@ -135,25 +134,24 @@ class ParquetReader:
     def _within(self, field: pa.Field) -> dict[str, pa.Field] | None:
         return _by_name(field.type) if self.enters and pa.types.is_struct(field.type) else None
 
-    def _present(self, schema: pa.Schema, wanted: Sequence[str]) -> dict[str, Any]:
+    def _present(self, file: pq.ParquetFile, wanted: Sequence[str]) -> dict[str, Any]:
         """Returns the wanted columns that there are, with the names that lead to them.
+
+        INT96 does not say whether its times are instants.
 
         Raises:
             InputSchemaError: One is nested.
         """
-        fields = _by_name(schema)
-        present = {}
+        fields, present = _by_name(file.schema_arrow), {}
+        leaves = [] if self.has_local_int96 else map(file.schema.column, range(len(file.schema)))
+        instants = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
         for name in wanted:
             if (found := declared_at(fields, name, self._within)) is not None:
-                require_plain(found[1].with_name(name))
-                present[name] = found
+                names, field = found
+                require_plain(field.with_name(name))
+                is_instant = ".".join(names) in instants
+                present[name] = names, field.with_type(_INSTANT) if is_instant else field
         return present
-
-    def _instants(self, file: pq.ParquetFile) -> dict[str, pa.DataType]:
-        """Returns the types of the columns whose times are instants without saying so."""
-        columns = [] if self.has_local_int96 else map(file.schema.column, range(len(file.schema)))
-        instant = pa.timestamp("us", "UTC")
-        return {column.path: instant for column in columns if column.physical_type == "INT96"}
 
     def _groups(self, file: pq.ParquetFile) -> range:
         if self.piece is None:
@@ -172,20 +170,17 @@ class ParquetReader:
         """Yields the records of row groups that follow each other, from that number on."""
         with _damage_reported():
             self.check(self._names(file.schema_arrow), required)
-            present = self._present(file.schema_arrow, wanted)
-            instants = self._instants(file)
+            present = self._present(file, wanted)
             # Of what is called alike, columns and paths, Arrow hands over all; the ones that are
             # meant are selected afterwards.
             batches = file.iter_batches(
                 batch_rows, row_groups=list(groups), columns=list(present), use_threads=False
             )
             for batch in batches:
-                values = [_value(batch, names) for names, _ in present.values()]
-                values = [
-                    value.cast(instants.get(".".join(names), value.type))
-                    for value, (names, _) in zip(values, present.values(), strict=True)
-                ]
-                columns = pa.RecordBatch.from_arrays(list(map(_plain, values)), list(present))
+                columns = pa.RecordBatch.from_arrays(
+                    [_plain(_value(batch, names, field)) for names, field in present.values()],
+                    list(present),
+                )
                 records = np.arange(first, first + batch.num_rows)
                 malformed = np.zeros(0, np.int64)
                 try:
@@ -264,9 +259,11 @@ def _by_name(fields: Iterable[pa.Field]) -> dict[str, pa.Field]:
     return {field.name: field for field in fields}
 
 
-def _value(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+def _value(batch: pa.RecordBatch, names: Sequence[str], field: pa.Field) -> pa.Array:
     """Returns what a path leads to; null where any struct on the way is."""
-    return pc.struct_field(batch[names[0]], list(names[1:])) if names[1:] else batch[names[0]]
+    top, *inner = names
+    value = pc.struct_field(batch[top], inner) if inner else batch[top]
+    return value.cast(_INSTANT) if field.type == _INSTANT else value
 
 
 def _ends(file: pq.ParquetFile, name: str, kind: pa.DataType) -> Iterator[pa.Array | None]:

@@ -105,6 +105,12 @@ def test_int96_is_an_instant_unless_it_is_said_to_be_local() -> None:
     data = parquet_of(pa.table([*texts, stamps], names), use_deprecated_int96_timestamps=True)
     local = parquet_of(pa.table([*texts, stamps], names))
     instant, naive = pa.timestamp("us", "UTC"), pa.timestamp("us")
+    within = pa.table([pa.StructArray.from_arrays([stamps], ["timestamp"])], ["s"])
+    nested = parquet_of(within, use_deprecated_int96_timestamps=True)
+    (batch,) = reader_of(SourceFormat(), "a.parquet").read(
+        io.BytesIO(nested), ["s.timestamp"], (), 10
+    )
+    assert batch.columns.schema.types == [instant]
     for how, file, kind in (
         (SourceFormat(), data, instant),
         (SourceFormat(int96_timestamps="local"), data, naive),
