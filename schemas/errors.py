@@ -31,8 +31,26 @@ class InputSchemaError(TracecloakError):
     section = "A file is damaged"
 
 
+class NoSuchFile(InputSchemaError):  # noqa: N818 - as the operating system says
+    """A file is not there, or none that a pattern matches."""
+
+    section = "No such file"
+
+
+class OtherFormat(InputSchemaError):  # noqa: N818 - what is wrong with it
+    """A file or a frame is sound, and not of a form that is read as an event log."""
+
+    section = "A file is of another format"
+
+
 class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
     """The source is there, and does not have the columns that are mapped."""
+
+    section = "A column is missing"
+
+
+class SchemaChanged(LacksColumn):
+    """Some files of the source have the columns that are mapped, and others do not."""
 
     section = "The schema changed"
 

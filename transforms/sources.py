@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError, RetryLater
+from tracecloak.schemas.errors import (
+    InputSchemaError,
+    LacksColumn,
+    NoSuchFile,
+    OtherFormat,
+    RetryLater,
+    SchemaChanged,
+    UsageError,
+)
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     CASE_ID,
@@ -26,11 +34,14 @@ from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, T
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
     GroupedReader,
+    ListingReader,
     RawBatch,
     Reader,
     TypedReader,
+    require_columns,
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
+from tracecloak.transforms.inputs.file_kind import words_on
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
 
 if TYPE_CHECKING:
@@ -42,6 +53,8 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _BATCH_ROWS = 1 << 16
 # The progress of a file is logged at most this often.
 _REPORTED_APART_S = 5.0
+# Of a file that declares no columns, so many records are looked at for them.
+_LISTED_RECORDS = 1_000
 # Batches of a file in which records are looked for to be tried.
 _TRIED_BATCHES = 20
 
@@ -98,7 +111,12 @@ class EventSource:
         tried: dict[tuple[Any, bool], bool] = {}  # as many files lie in one folder
 
         def passes(file: SourceFile) -> bool:
-            what = file.partitions, self.format.has_xes_names(file.path)
+            try:
+                what = file.partitions, self.format.has_xes_names(file.path)
+            except UsageError as error:  # its ending says no format
+                words = words_on(file)
+                kind = UsageError if "--input_format" in words else OtherFormat
+                raise kind(f"{file.path}: {words}") if words else error from None
             if what not in tried:
                 tried[what] = self.mapping.can_pass(dict(what[0]), what[1])
             return tried[what] and (keeps is None or keeps(file))
@@ -160,6 +178,30 @@ class EventSource:
         """Returns where a record stands, for people: its number from 0 in the file of a rank."""
         return f"record {record + 1:,} of {self.files[rank].path}"
 
+    def why_unread(self, rank: int) -> InputSchemaError | None:
+        """Returns the error that explains malformed records of a file; for the operator.
+
+        It says what the file is, if it is not of its format; or which columns its first records
+        have, if only records tell and none has one that is mapped. Else, and of what is no file,
+        there is none.
+        """
+        file = self.files[rank]
+        try:
+            reader = self.format.reader_of(file.path, file.seen)
+            words = words_on(file, self.format.name_of(file.path), self.format.encoding)
+            if words:
+                return OtherFormat(words)
+            if not isinstance(reader, ListingReader):
+                return None
+            with contextlib.closing(open_source(file)) as stream:
+                names = [*reader.names_in(stream, _LISTED_RECORDS), *dict(file.partitions)]
+            require_columns(names, self._resolve(file, None).required)
+        except LacksColumn as error:
+            return error
+        except Exception:  # that records are malformed is said without this
+            return None
+        return None
+
     def title_of(self, file: SourceFile) -> str:
         """Returns what one of `files` is, for people."""
         return f"{file.path} ({file.n_bytes:,} bytes, {self.format.name_of(file.path)})"
@@ -173,20 +215,36 @@ class EventSource:
         """
         return self._resolve(file, declared).names
 
-    def check(self, files: Iterable[SourceFile]) -> None:
+    def check(self, files: Iterable[SourceFile], others: Sequence[SourceFile] = ()) -> None:
         """Makes sure that files have the columns that are mapped, as `columns_of` does.
 
+        Args:
+            files: Which.
+            others: Of the same source, also files that are not read.
+
         Raises:
+            SchemaChanged: One lacks a column that an earlier one has, or one of `others`.
             InputSchemaError: See `columns_of`.
         """
         checked: set[tuple[Any, ...]] = set()
-        for file in files:
-            self._columns_of(file, checked)
+        for n_sound, file in enumerate(files):
+            try:
+                self._columns_of(file, checked)
+            except LacksColumn as error:
+                if n_sound or any(map(self._is_sound, (*others[:1], *others[-1:]))):
+                    raise SchemaChanged(str(error)) from error
+                raise
+
+    def _is_sound(self, file: SourceFile) -> bool:
+        with contextlib.suppress(Exception):  # another error is about that file
+            self._columns_of(file, set())
+            return True
+        return False
 
     def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
         """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
         reader = self.format.reader_of(file.path, file.seen)
-        with named(file), contextlib.ExitStack() as opened:
+        with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             declared = reader.column_names(stream)
             if declared is None:
@@ -288,7 +346,7 @@ class EventSource:
         lacking: list[tuple[SourceFile, Lacks]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self._reader_of(file, lacking)
-        with named(file), contextlib.ExitStack() as opened:
+        with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             if file.piece is not None:
                 from tracecloak.transforms.formats.pieces import check_size
@@ -401,14 +459,26 @@ class _FileColumns:
 
 
 @contextlib.contextmanager
-def named(file: SourceFile) -> Iterator[None]:
-    """Puts the file's name in front of an error about it."""
+def named(file: SourceFile, how: SourceFormat) -> Iterator[None]:
+    """Puts the file's name in front of an error about it, and what the file is if that explains it.
+
+    Args:
+        file: What is read.
+        how: How it is read.
+    """
     try:
         yield
-    except (InputSchemaError, RetryLater) as error:
-        if isinstance(error, RetryLater) and file.path in str(error):  # as stores name it
+    except RetryLater as error:
+        if file.path in str(error):  # as stores name it
             raise
+        raise RetryLater(f"{file.path}: {error}") from error
+    except InputSchemaError as error:
+        words = words_on(file, how.name_of(file.path), how.encoding)
+        if words:
+            raise OtherFormat(f"{file.path}: {words}") from error
         raise type(error)(f"{file.path}: {error}") from error
+    except FileNotFoundError:
+        raise NoSuchFile(f"No such file: {file.path} was deleted after it was listed") from None
     except PermissionError:
         raise InputSchemaError(
             f"{file.path}: this user may not read it; give that right with chmod or at its store, "

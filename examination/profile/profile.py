@@ -21,7 +21,8 @@ from tracecloak.examination.profile.suggestions import (
     of_formats,
     suggestions_of,
 )
-from tracecloak.pipelines.planning.finding_words import finding_lines
+from tracecloak.pipelines.planning.finding_words import finding_lines, refuse_unread
+from tracecloak.schemas.errors import OtherFormat
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.near_equal import misspellings, spellings, without_form
 from tracecloak.schemas.events.source_column import SourceColumn
@@ -94,6 +95,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
         max_records: As many records are read, from the first file on, and the rest of their batch.
 
     Raises:
+        OtherFormat: No record can be read, as a file is not of its format.
         InputSchemaError: A file cannot be read.
     """
     columns, names, formats = _columns(source, max_records)
@@ -101,6 +103,8 @@ def profile(source: EventSource, max_records: int) -> Profile:
     mapping = replace(source.mapping, needs_individual=source.mapping.individual_id is not None)
     read = replace(source, drops_duplicates=False, mapping=mapping)
     events, tally, is_whole = _events(read, max_records)
+    if not tally.n_events:
+        refuse_unread(tally.found(), read, OtherFormat)
     batches = group_into_traces(events)
     traces = batches[0] if batches else TraceBatch.from_events([])
     counts = _counts(events, ACTIVITY)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import ListingReader, RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.sources import EventSource, named
 
 # Of files that declare no columns, so many records are looked at for them.
 _LISTED_RECORDS = 10_000
@@ -25,7 +25,7 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
     """
     reader = source.format.reader_of(file.path, file.seen)
     n_left = max_records
-    try:
+    with named(file, source.format):
         names = [name for name in _names(reader, file) if _is_plain(reader, file, name)]
         with contextlib.closing(open_source(file)) as stream:
             for raw in reader.read(stream, names, (), min(_BATCH_ROWS, max_records)):
@@ -33,8 +33,6 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
                 n_left -= len(raw.records)
                 if n_left <= 0:
                     return
-    except InputSchemaError as error:
-        raise InputSchemaError(f"{file.path}: {error}") from error
 
 
 def _names(reader: Reader, file: SourceFile) -> list[str]:

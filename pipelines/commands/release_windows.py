@@ -14,7 +14,7 @@ from tracecloak.pipelines.screen.release_text import (
     spent,
 )
 from tracecloak.pipelines.screen.results import Result, duration, show
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -70,7 +70,8 @@ def _causes(ended: Sequence[Ended]) -> Iterator[str]:
     for reason, failed in labels.items():
         several = f"{failed[0]} and {len(failed) - 1} more up to {failed[-1]}"
         yield f"window {failed[0] if len(failed) == 1 else several}: {reason}"
-    if any(one.reason.endswith(f"[{InputSchemaError.section}]") for one in ended):
+    unread = tuple(f"[{kind.section}]" for kind in (InputSchemaError, OtherFormat))
+    if any(one.reason.endswith(unread) for one in ended):
         yield (
             "a file that is damaged and cannot be mended is left out by a person: `tracecloak "
             "windows CONFIG --window WINDOWS --quarantine FILE --by NAME --reason TEXT`"

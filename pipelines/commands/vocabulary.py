@@ -30,7 +30,7 @@ def run(given: Given) -> int:
     """
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.planning.finding_words import cause_of, finding_lines
+    from tracecloak.pipelines.planning.finding_words import cause_of, finding_lines, refuse_unread
     from tracecloak.pipelines.planning.names import names_of, vocabulary_file
     from tracecloak.schemas.texts.formulas import formulas
     from tracecloak.transforms.files import keep_private
@@ -55,6 +55,7 @@ def run(given: Given) -> int:
     if not tally.n_events:
         # The reasons have numbers of the log, which belong beside its names and into no error.
         show(Result((), data, reasons), given.form)
+        refuse_unread(malformed, source)
         cause = cause_of(malformed, source.mapping) if malformed else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
     text = vocabulary_file(names)

@@ -43,8 +43,10 @@ def source_of(
 
     Raises:
         UsageError: An input's format is not known, or its file system.
-        InputSchemaError: An input is not there, or does not have the mapped columns, or they are
-            partitions of some files and not of others, or no file is left of what has to have one.
+        NoSuchFile: An input is not there.
+        LacksColumn: An input does not have the mapped columns.
+        InputSchemaError: These are partitions of some files and not of others, or no file is left
+            of what has to have one, or one cannot be read.
     """
     mapping, source_format = mapping_of(config), config.source_format
     is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
@@ -85,7 +87,8 @@ def source_of(
             "filters; correct --where"
         )
     if is_checked:
-        source.check(source.files if is_rigorous else source.files[:_CHECKED_FILES])
+        checked = source.files if is_rigorous else source.files[:_CHECKED_FILES]
+        source.check(checked, every_file.files)
     return source
 
 

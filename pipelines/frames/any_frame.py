@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.transforms.inputs.python_rows import column_of_objects
 
 
@@ -35,8 +35,15 @@ class AnyFrame:
         """Takes a frame; reads no values of one that is lazy.
 
         Raises:
-            InputSchemaError: It is no frame, or two of its columns share a name.
+            OtherFormat: It is no frame, or an object-centric log.
+            InputSchemaError: Two of its columns share a name.
         """
+        if type(given).__module__.startswith("pm4py.objects.ocel."):
+            raise OtherFormat(
+                "an object-centric log (OCEL) has no cases; flatten it by one of its object types, "
+                "as in tracecloak.release(pm4py.ocel_flattening(ocel, TYPE), ...), where TYPE "
+                "is one that pm4py.ocel_get_object_types(ocel) lists"
+            )
         is_pm4py = type(given).__module__.startswith("pm4py.")
         if is_pm4py:
             given = _pm4py().convert_to_dataframe(given)
@@ -44,7 +51,7 @@ class AnyFrame:
             frame = nw.from_native(given)
             names = frame.collect_schema().names()
         except TypeError:
-            raise InputSchemaError(
+            raise OtherFormat(
                 f"a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
                 f"pm4py, got {type(given).__module__}.{type(given).__qualname__}; name files with "
                 "`tracecloak release --log`"

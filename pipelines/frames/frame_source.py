@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,7 @@ class FrameSource(EventSource):
         """Returns the frame's column of each canonical one."""
         return self._resolved.names
 
-    def check(self, files: Iterable[SourceFile]) -> None:
+    def check(self, files: Iterable[SourceFile], others: Sequence[SourceFile] = ()) -> None:
         """Does nothing, as the columns are known to be there."""
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:

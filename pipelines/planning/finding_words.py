@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
@@ -50,8 +51,28 @@ def finding_lines(n_records: int, findings: list[Finding], source: EventSource) 
         if finding.what == WHOLE_KEY:
             continue  # told with those of the other form
         what, mend = _words(finding, by_what, source.mapping)
+        if finding.what in _OF_FILES:
+            mend = str(source.why_unread(finding.file) or mend)
         place = source.place_of(finding.file, finding.record)
         yield f"{finding.n_records:,} of {n_records:,}: {what}, first at {place}; {mend}"
+
+
+def refuse_unread(
+    findings: Iterable[Finding],
+    source: EventSource,
+    kinds: type[InputSchemaError] = InputSchemaError,
+) -> None:
+    """Raises the error that explains why no record is an event, if there is one; for the operator.
+
+    Args:
+        findings: What was found of the records.
+        source: Where they were read.
+        kinds: The errors that are raised.
+    """
+    for rank in dict.fromkeys(one.file for one in findings if one.what in _OF_FILES):
+        error = source.why_unread(rank)
+        if isinstance(error, kinds):
+            raise type(error)(f"{source.files[rank].path}: {error}")
 
 
 def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
@@ -67,6 +88,8 @@ def cause_of(findings: list[Finding], mapping: ColumnMapping) -> str:
     return f"{what}; {mend}"
 
 
+# What also befalls all records of a file that is not what it was taken for.
+_OF_FILES = (NO_CASE, NO_ACTIVITY, EMPTY_TIME, NO_RECORD)
 _SOURCE = "mend the source"
 _FRACTION = (
     "that is a number with a fraction, or a floating-point number too large to be exact (above "

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 from tracecloak.pipelines.verification.findings import Wrong, shown
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
@@ -42,12 +42,15 @@ class ReceivedFolder:
         """Returns the folder that a path means: itself, or its latest release.
 
         Raises:
-            InputSchemaError: It is not there, or is no folder of a release or of releases.
+            NoSuchFile: It is not there.
+            InputSchemaError: It is no folder of a release or of releases.
             UsageError: Nobody knows the file system.
         """
         require_file_system("release", path)
         if is_on_this_machine(path) and not os.path.isdir(path):
-            raise InputSchemaError(f"release {path!r} is no folder that is there; correct the path")
+            raise NoSuchFile(
+                f"No such file: release {path!r} is no folder that is there; correct the path"
+            )
         folder = cls(path)
         if folder._has(MANIFEST_NAME):
             return folder

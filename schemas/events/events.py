@@ -52,6 +52,8 @@ EVENT_SCHEMA = pa.schema(
 ATTRIBUTE_PREFIX = "attribute "
 # In front of the name of an attribute of the case, as pm4py names columns.
 CASE_PREFIX = "case:"
+# In front of the key of an XES event that begins with CASE_PREFIX, as the key is the event's.
+EVENT_PREFIX = "event:"
 
 
 def without_numbers(events: pa.RecordBatch) -> pa.RecordBatch:

@@ -60,7 +60,13 @@ def test_every_title_is_its_anchor() -> None:
     ("arguments", "ending"),
     [
         (["release", "--no_such_flag"], "[exit code 2: A key or a flag is wrong]"),
-        (["vocabulary", "--log", "no-such.csv"], "[exit code 3: A file is damaged]"),
+        (["vocabulary", "--log", "no-such.csv"], "[exit code 3: No such file]"),
+        (["vocabulary", "--log", "no-such-*.csv"], "[exit code 3: No such file]"),
+        (["vocabulary", "--log", "nowhere/"], "[exit code 3: No such file]"),
+        (["vocabulary", "--log", "log.csv"], "[exit code 3: A column is missing]"),
+        (["vocabulary", "--log", "log.xes"], "[exit code 3: A column is missing]"),
+        (["vocabulary", "--log", "log*.csv"], "[exit code 3: The schema changed]"),
+        (["vocabulary", "--log", "log.parquet"], "[exit code 3: A file is of another format]"),
     ],
 )
 def test_the_last_line_names_its_section(
@@ -68,6 +74,10 @@ def test_the_last_line_names_its_section(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    for name, columns in (("log.csv", "case,step"), ("log2.csv", "case_id,activity,timestamp")):
+        Path(name).write_text(f"{columns}\n")
+    Path("log.xes").write_text("<log><trace><event/></trace></log>")
+    Path("log.parquet").write_text("<html>log in</html>")
     as_typed(*arguments)
     assert capsys.readouterr().err.strip().endswith(ending)
 

@@ -21,7 +21,7 @@ from tests.support.s3_double import S3Double, s3_double
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.gate import Unchanged
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import NoSuchFile, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats.csv_writer import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
@@ -106,7 +106,7 @@ def test_a_file_without_wildcard_is_looked_up_and_a_folder_listed(lake: S3Double
     assert lake.kinds["HEAD"] == 1 and not any("a.csv" in r for r in lake.requests if r[0] == "L")
     assert [file.path for file in match_files(["s3://lake/b"])] == ["s3://lake/b/c.csv"]
     assert file.version == file.digest == f'"{hashlib.md5(written(CsvWriter, 3)).hexdigest()}"'
-    with pytest.raises(InputSchemaError, match="not there"):
+    with pytest.raises(NoSuchFile, match=r"^No such file: "):
         match_files(["s3://lake/none.csv"])
     with pytest.raises(UsageError, match=r"cannot be listed: NoSuchBucket"):
         match_files(["s3://nowhere/*.csv"])

@@ -41,7 +41,7 @@ def look(source: EventSource, file: SourceFile, place: Any) -> Any:
     """Returns what is seen at one of the `places` of a file; raises as `pieces`."""
     divider = source.divider(file)
     assert divider is not None  # which alone gave the place
-    with named(file), open_source(file) as stream:
+    with named(file, source.format), open_source(file) as stream:
         check_size(stream, file.n_bytes)
         return divider.look(stream, place)
 
@@ -75,5 +75,5 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Lacks]
         if error is not None and source.format.goes_on:
             _OPERATOR.warning("%s", error)
         elif error is not None:
-            with named(file):
+            with named(file, source.format):
                 raise error

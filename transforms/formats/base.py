@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, LacksColumn
+from tracecloak.schemas.events.events import EVENT_PREFIX
 
 # What an error shows of the columns that a file has.
 SHOWN_COLUMNS = 20
@@ -204,6 +205,12 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     message = f"the input has no column{plural} {_listed(missing)}"
     if found is not None:
         message += f"; its columns are {_listed(found)}" if found else "; it has no columns"
+    moved = [EVENT_PREFIX + name for name in missing if EVENT_PREFIX + name in (found or ())]
+    if moved:
+        return LacksColumn(
+            f"{message}. Events have the key, and traces do not: map {_listed(moved)} in its "
+            f"place, as with --case_id {moved[0]} if it is the case id"
+        )
     return LacksColumn(
         f"{message}. Map the column with --case_id, --activity or --timestamp, or under `columns:` "
         "in the configuration"

@@ -1,7 +1,8 @@
 """Reads XES event logs (IEEE 1849, and the older 1.0 and 2.0) as a stream of record batches.
 
 An attribute that is a direct child of an `<event>` is a column under its key (`concept:name`), one
-of a `<trace>` a column under `case:` and its key (`case:concept:name`), as pm4py names them. A
+of a `<trace>` a column under `case:` and its key (`case:concept:name`), as pm4py names them. Where
+the key of an event begins with `case:` itself, `event:` stands in front of its column's name. A
 value is handed over exactly as its `value` attribute has it, times too; reading times is the
 mapping's. An `<int>` or `<float>` is handed over as the text of its number, so 5 and 5.0 are one
 value; what is no number there stays as it is. Where a key comes twice in one element, the last one
@@ -43,16 +44,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import CASE_PREFIX
 from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes_regular import (
     BEGIN,
-    CASE_PREFIX,
     END,
     EVENT_MARK,
     RegularTraces,
+    column_of_event,
     content_of,
+    key_of,
     n_octets,
     number,
     read_regular,
@@ -491,8 +494,8 @@ class _Log:
         self._traces = 0  # how many have begun
         self._depth = 0  # open elements
         self._container = _NOWHERE  # depth of the trace or event whose children count now
-        self._event_keys = _Targets(self._of_events, "")
-        self._trace_keys = _Targets(self._of_traces, CASE_PREFIX)
+        self._event_keys = _Targets(self._of_events, column_of_event)
+        self._trace_keys = _Targets(self._of_traces, CASE_PREFIX.__add__)
         self._targets = self._trace_keys  # of the container
         self._kinds = _Kinds(_KINDS)
 
@@ -694,9 +697,9 @@ class _Log:
 class _Targets(dict[str, _Column]):
     """The column to whose end the value of a key goes; that of an unwanted key goes into a bin."""
 
-    def __init__(self, columns: dict[str, _Column], prefix: str) -> None:
-        super().__init__({name.removeprefix(prefix): c for name, c in columns.items()})
-        self._prefix = prefix
+    def __init__(self, columns: dict[str, _Column], column_of: Callable[[str], str]) -> None:
+        super().__init__({key_of(name): column for name, column in columns.items()})
+        self._column_of = column_of
         self._bin: _Column = [None]
 
     def __missing__(self, key: str) -> _Column:
@@ -706,7 +709,7 @@ class _Targets(dict[str, _Column]):
 
     def unwanted(self) -> list[str]:
         """Returns the columns that elements had and that were not wanted."""
-        return [self._prefix + key for key, column in self.items() if column is self._bin]
+        return [self._column_of(key) for key, column in self.items() if column is self._bin]
 
 
 class _Kinds(dict[str, int]):

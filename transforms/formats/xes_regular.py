@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.events.events import CASE_PREFIX, EVENT_PREFIX
 from tracecloak.schemas.events.scalars import joined
 
 BEGIN = b"<trace>"
 END = b"</trace>"
-CASE_PREFIX = "case:"
 EVENT_MARK = "\x01"
 """Stands for the begin of an event in the content of a trace, see `content_of`."""
 # More different heads of attributes than this are no few ones: a parser is as fast.
@@ -292,7 +292,7 @@ def _columns(
     n_bytes = 0
     for name in wanted:
         is_of_trace = name.startswith(CASE_PREFIX)
-        key = name.removeprefix(CASE_PREFIX) if is_of_trace else name
+        key = key_of(name)
         has_key = np.array([head.key == key for head in heads])[codes]
         which = np.flatnonzero(has_key & (places.is_of_event != is_of_trace))
         n_rows = places.n_traces if is_of_trace else len(places.owners)
@@ -367,3 +367,15 @@ def _keys(
         if first[which] >= 0:
             ordered[which % 2].setdefault(heads[which // 2].key)
     return list(ordered[0]), list(ordered[1])
+
+
+def key_of(column: str) -> str:
+    """Returns the key that the values of a column have in XES."""
+    if column.startswith(EVENT_PREFIX + CASE_PREFIX):
+        return column.removeprefix(EVENT_PREFIX)
+    return column.removeprefix(CASE_PREFIX)
+
+
+def column_of_event(key: str) -> str:
+    """Returns the column of a key of events; `key_of` reverses it."""
+    return EVENT_PREFIX + key if key.startswith(CASE_PREFIX) else key

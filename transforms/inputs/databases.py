@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
+from tracecloak.schemas.errors import NoSuchFile, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
@@ -121,7 +121,7 @@ def connected(database: str) -> Connection | sqlite3.Connection:
 
     Raises:
         UsageError: It is none, or its driver is not installed.
-        InputSchemaError: There is no such file.
+        NoSuchFile: There is no such file.
         Exception: Whatever the driver raises.
     """
     check_database(database)
@@ -184,11 +184,11 @@ def _file(uri: str) -> Path:
     """Returns the file of `SCHEME:///PATH`, in which a fourth slash begins a whole path.
 
     Raises:
-        InputSchemaError: It is not there; the driver would make an empty one.
+        NoSuchFile: It is not there; the driver would make an empty one.
     """
     path = _path(uri)
     if not path.is_file():
-        raise InputSchemaError("database names a file that is not there; correct its path")
+        raise NoSuchFile("No such file: database names a file that is not there; correct its path")
     return path
 
 

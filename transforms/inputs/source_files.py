@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import NoSuchFile, UsageError
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
@@ -106,8 +106,8 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             `column=value`, must be there all the same.
 
     Raises:
-        InputSchemaError: A file is not there, or a folder or a glob holds none and must hold one,
-            or what is there is a table of a lake (`tables.py`).
+        NoSuchFile: A file is not there, or a folder or a glob holds none and must hold one.
+        InputSchemaError: What is there is a table of a lake (`tables.py`).
         UsageError: A pattern cannot be listed.
     """
     listed: dict[str, Listed] = {}
@@ -120,7 +120,7 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             )
         listing = _listed(pattern)
         if not listing.files and not (may_be_none and _may_be_empty(pattern)):
-            raise InputSchemaError(_nothing_at(pattern, may_be_none))
+            raise NoSuchFile(f"No such file: {_nothing_at(pattern, may_be_none)}")
         around = _tables_around(pattern, listing, looked_into)
         refuse_tables(pattern, listing.root, listing.files, listing.tables, around)
         listed.update(listing.files)
@@ -278,22 +278,27 @@ def _expression(pattern: str) -> str:
 def open_source(file: SourceFile) -> BinaryIO:
     """Opens a file for reading, decompressed if the ending of its name says so.
 
-    One that was listed with a version is read as that version, or ends with a RetryLater.
-
     Beam's own decompression takes a file that ends too early for a whole one, so it is not used.
     """
-    if file.version is None:
-        raw = open_raw(file.path)
-    else:
-        from tracecloak.transforms.inputs.object_reader import open_version
-
-        raw = open_version(file.path, file.version, file.n_bytes)
+    raw = open_packed(file)
     _, codec = unpacked(file.path)
     if codec is None:
         return raw
     from tracecloak.transforms.inputs.decompression import DecompressedStream
 
     return DecompressedStream(raw, codec)
+
+
+def open_packed(file: SourceFile) -> BinaryIO:
+    """Opens a file for reading as it lies there.
+
+    One that was listed with a version is read as that version, or ends with a RetryLater.
+    """
+    if file.version is None:
+        return open_raw(file.path)
+    from tracecloak.transforms.inputs.object_reader import open_version
+
+    return open_version(file.path, file.version, file.n_bytes)
 
 
 def position_in(stream: BinaryIO) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 import sys
 import types
 import uuid
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.source_column import SourceColumn
 
 TABLE = pa.table({"case": ["a", "b", "a"], "n": [1, 2, 3], "unused": [[1], [2], [3]]})
@@ -141,6 +142,29 @@ def test_what_is_no_frame_is_refused_by_its_type_and_never_shown() -> None:
     with pytest.raises(InputSchemaError, match=r"got builtins\.list") as refused:
         AnyFrame.of(["secret"])
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore")  # of pm4py and its dependencies
+def test_an_object_centric_log_is_to_be_flattened_as_the_error_says() -> None:
+    """What it says is evaluated as it is, and the frame is taken."""
+    pm4py = pytest.importorskip("pm4py")
+    from pm4py.objects.ocel.obj import OCEL
+
+    events = pd.DataFrame({"ocel:eid": ["e1"], "ocel:activity": ["A"]})
+    events["ocel:timestamp"] = pd.to_datetime(["2024-01-01T10:00:00Z"])
+    objects = pd.DataFrame({"ocel:oid": ["o1"], "ocel:type": ["order"]})
+    relations = events.assign(**{"ocel:oid": "o1", "ocel:type": "order"})
+    ocel = OCEL(events=events, objects=objects, relations=relations)
+    with pytest.raises(OtherFormat, match="flatten") as raised:
+        AnyFrame.of(ocel)
+    [(call, types)] = re.findall(
+        r"release\((pm4py.*?\)), .*?(pm4py\.ocel_get.*?\))", str(raised.value)
+    )
+    here = {"pm4py": pm4py, "ocel": ocel}
+    [here["TYPE"]] = eval(types, here)
+    assert {"case:concept:name", "concept:name", "time:timestamp"} <= set(
+        AnyFrame.of(eval(call, here)).names
+    )
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
