@@ -87,7 +87,7 @@ def share_text(tally: ReadTally) -> str:
 
 
 # What also befalls all records of a file that is not what it was taken for.
-_OF_FILES = (*(reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD),)
+_OF_FILES = reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD
 _SOURCE = "mend the source"
 _FRACTION = (
     "that is a number with a fraction, or a floating-point number too large to be exact (above "
