@@ -626,8 +626,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         columns, is_frame = self.columns, self.log[:1] == (FRAME,)
         is_json = self.input_format == "jsonl" or any(_OF_JSON.search(path) for path in self.log)
         is_local = columns.time_zone != "UTC" or columns.timestamp_format is not None
-        has_ends = columns.lifecycle is not None or columns.start_timestamp is not None
-        if not is_frame and (is_json or is_local or has_ends or self.where):
+        if not is_frame and (is_json or is_local or self.where):
             inner["reading"] = 2
         return inner
 

@@ -641,7 +641,6 @@ def test_a_method_that_two_distributions_claim_is_refused(monkeypatch: pytest.Mo
         ({"input_format": "jsonl"}, True),
         ({"time_zone": "Europe/Berlin"}, True),
         ({"timestamp_format": "%d.%m.%Y"}, True),
-        ({"start_timestamp": "start", "method": "private-log", "vocabulary": ["A"]}, True),
         ({"where": ["n = 5"]}, True),
         ({"log": "frame://events", "time_zone": "Europe/Berlin"}, False),
     ],
