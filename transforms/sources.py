@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +104,8 @@ class EventSource:
     n_passed_over: int = 0
     drops_duplicates: bool = False
     is_unordered: bool = False
+    may_be_empty: ClassVar[bool] = True
+    """Whether a source without records is as usual as one with some, as a partition is."""
 
     def narrowed(self, keeps: Callable[[SourceFile], bool] | None = None) -> EventSource:
         """Returns this source without the files that its filters leave out; opens none.

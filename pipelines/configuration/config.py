@@ -173,7 +173,8 @@ class Columns(_Section):
     default none are."""
     start_timestamp: _ColumnsOfTime = None
     """Source column of the time at which an event began, where it has one, or several like those of
-    the time. A record with either time is an event. By default a record has one time."""
+    the time, separated by commas as a flag. A record with either time is an event. By default a
+    record has one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
     timestamp_format: Annotated[_Several, pydantic.BeforeValidator(_one_or_several)] = None

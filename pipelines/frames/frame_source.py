@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ class FrameSource(EventSource):
         frame: The frame.
     """
 
+    may_be_empty: ClassVar[bool] = False
     frame: AnyFrame = field(kw_only=True)
     _events: dict[ColumnMapping, tuple[pa.RecordBatch, pa.RecordBatch, ReadTally]] = field(
         default_factory=dict, kw_only=True, repr=False, compare=False

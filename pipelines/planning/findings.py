@@ -57,7 +57,11 @@ def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
 
         _LOG.warning("%s cannot be read: %s", dead_letter.folder, reason_of(error))
         return
-    if tally is None or not tally.found():
+    if tally is None:
+        return
+    is_nothing_read = tally.is_all_set_aside or (tally.n_records and not tally.n_used)
+    is_nothing_read = is_nothing_read or not (tally.n_events or source.may_be_empty)
+    if not tally.found() and not is_nothing_read:
         return
     from tracecloak.pipelines.planning.finding_words import NOTHING_READ, finding_lines, share_text
 
@@ -69,7 +73,6 @@ def log_findings(source: EventSource, dead_letter: DeadLetter) -> None:
         _OPERATOR.warning(
             "malformed records are left out; %s says where each one is", dead_letter.folder
         )
-    is_nothing_read = tally.is_all_set_aside or (tally.n_records and not tally.n_used)
     if is_nothing_read and dead_letter.max_error_ratio == 1:
         _OPERATOR.warning("%s", NOTHING_READ)
 

@@ -56,7 +56,6 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
         (["attack"], set()),
         (["attack", "config"], {"method", "report"}),
         (["attack", "linkage"], {"report"}),
-        (["attack", "checks"], {"log", "method", "report"}),
         (["compare"], {"log", "output"}),
         (["evaluate"], {"output"}),
         (["experiment"], {"log", "output"}),
