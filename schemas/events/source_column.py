@@ -84,8 +84,12 @@ class SourceColumn:
     @property
     def _decoded(self) -> pa.Array:
         values = self.values
-        is_encoded = pa.types.is_dictionary(values.type)
-        return values.dictionary.take(values.indices) if is_encoded else values
+        if not pa.types.is_dictionary(values.type):
+            return values
+        each = values.dictionary
+        # polars has views of text, of which Arrow takes none by their places.
+        each = each.cast(pa.string()) if pa.types.is_string_view(each.type) else each
+        return each.take(values.indices)
 
     @property
     def _is_text(self) -> bool:
