@@ -165,8 +165,8 @@ class ColumnMapping:
 
         if self.lifecycle is None:
             raise UsageError("start_transitions and complete_transitions need a lifecycle column")
-        starts = {text.lower() for text in (*STARTS, *self.start_transitions)}
-        if both := starts & {t.lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
+        starts = {text.strip().lower() for text in (*STARTS, *self.start_transitions)}
+        if both := starts & {t.strip().lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
             raise UsageError(
                 f"start_transitions and complete_transitions must differ, also from the usual "
                 f"ones and in more than case; leave out {min(both)!r} in one of them"
