@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
@@ -112,6 +113,21 @@ def test_an_odd_value_takes_no_duration_its_place() -> None:
     columns, unread = AnyFrame.of(frame).columns(["c"], order="c")
     texts = SourceColumn("c", columns.column("c")).order_text().to_pylist()
     assert texts == ["10800000000", "-86400000000", None, None, "x"] and not unread.any()
+
+
+def test_a_plan_says_how_times_of_each_kind_are_read() -> None:
+    """Catches columns of times of which a plan says that they are texts."""
+    at = pd.Timestamp("2026-01-01")
+    columns = {"case_id": ["a", "b"], "activity": ["A", "B"]}
+    for times, how in (
+        ([at, at], "local times of UTC"),
+        ([at.tz_localize("UTC")] * 2, "instants"),
+        ([at.tz_localize("UTC"), at], "instants, or local times of UTC"),
+        ([at, "2026-01-01"], "local times of UTC, or text in ISO 8601"),
+    ):
+        frame = AnyFrame.of(pd.DataFrame({**columns, "timestamp": pd.Series(times)}))
+        source = FrameSource.over(frame, ColumnMapping())
+        assert source.readings(source.files[0])[0].startswith(f"timestamp: {how}")
 
 
 def test_no_value_ends_the_reading_of_the_others() -> None:
