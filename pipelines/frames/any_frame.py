@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
-from tracecloak.transforms.inputs.python_rows import column_of_objects
+from tracecloak.transforms.inputs.python_rows import column_of_objects, column_of_order
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,10 @@ class AnyFrame:
             except (pa.ArrowException, ValueError, TypeError):  # such as text that is no Unicode
                 values = None
             if values is None:
-                of_order = np.zeros(len(eager), bool)
-                values = column_of_objects(series.to_list(), of_order if name == order else unread)
+                objects, is_order = series.to_list(), name == order
+                values = (
+                    column_of_order(objects) if is_order else column_of_objects(objects, unread)
+                )
             arrays.append(_by_kind(values))
         return pa.RecordBatch.from_arrays(arrays, list(names)), unread
 

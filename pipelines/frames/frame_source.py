@@ -26,6 +26,9 @@ from tracecloak.transforms.sources import EventSource, FirstRecords
 if TYPE_CHECKING:
     from tracecloak.transforms.formats.pieces import Lacks
 
+# Of so many a plan tells the kinds.
+_SHOWN_ROWS = 1_000
+
 
 @dataclass(frozen=True)
 class FrameSource(EventSource):
@@ -91,8 +94,8 @@ class FrameSource(EventSource):
         return self._resolved.names
 
     def readings(self, file: SourceFile) -> list[str]:
-        """Returns how the frame's columns of times are read; see `EventSource`."""
-        return self._resolved.readings(self.frame.columns(self._resolved.wanted, 0)[0])
+        """Returns how the first rows of the columns of times are read; see `EventSource`."""
+        return self._resolved.readings(self.frame.columns(self._resolved.wanted, _SHOWN_ROWS)[0])
 
     def check(self, files: Iterable[SourceFile], others: Sequence[SourceFile] = ()) -> None:
         """Does nothing, as the columns are known to be there."""

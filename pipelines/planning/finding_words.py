@@ -78,7 +78,8 @@ def cause_of(tally: ReadTally, mapping: ColumnMapping) -> str:
 
 def share_text(tally: ReadTally) -> str:
     """Returns the share of the records that count, why others are lost, and what is set aside."""
-    text = f"{tally.n_used:,} of {tally.n_records:,} records are used ({100 * tally.share:.3g} %)"
+    share = f" ({100 * tally.share:.3g} %)" if tally.n_records else ""  # none has no share
+    text = f"{tally.n_used:,} of {tally.n_records:,} records are used{share}"
     parts = {"lost": tally.causes(), "set aside": tally.set_aside()}
     for name, counts in parts.items():
         if counts:

@@ -165,8 +165,8 @@ class ColumnMapping:
 
         if self.lifecycle is None:
             raise UsageError("start_transitions and complete_transitions need a lifecycle column")
-        starts = {text.lower() for text in (*STARTS, *self.start_transitions)}
-        if both := starts & {t.lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
+        starts = {text.strip().lower() for text in (*STARTS, *self.start_transitions)}
+        if both := starts & {t.strip().lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
             raise UsageError(
                 f"start_transitions and complete_transitions must differ, also from the usual "
                 f"ones and in more than case; leave out {min(both)!r} in one of them"
@@ -643,14 +643,20 @@ def _text_of(column: SourceColumn | None, n: int, canonical: str) -> pa.Array:
 
 def _reading(column: SourceColumn, mapping: ColumnMapping) -> str:
     """Returns what the values of a column of times are."""
+    if column.parts:
+        return ", or ".join(dict.fromkeys(_reading(part, mapping) for part in column.parts))
     kind, unit, layouts = column.values.type, mapping.timestamp_unit, mapping.timestamp_format
     local = f"local times of {mapping.time_zone}"
     if pa.types.is_timestamp(kind):
         return local if kind.tz is None else "instants"
     if pa.types.is_date(kind):
         return f"midnights of {mapping.time_zone}"
-    if column.is_of_numbers and unit is not None:
-        return f"numbers, {unit} since 1970"
+    if column.is_of_numbers:
+        return (
+            "numbers, which need --timestamp_unit"
+            if unit is None
+            else f"numbers, {unit} since 1970"
+        )
     texts = f"text in ISO 8601; without an offset, {local}"
     if layouts is not None:
         shown = layouts if isinstance(layouts, str) else " or ".join(layouts)

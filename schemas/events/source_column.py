@@ -84,8 +84,12 @@ class SourceColumn:
     @property
     def _decoded(self) -> pa.Array:
         values = self.values
-        is_encoded = pa.types.is_dictionary(values.type)
-        return values.dictionary.take(values.indices) if is_encoded else values
+        if not pa.types.is_dictionary(values.type):
+            return values
+        each = values.dictionary
+        # polars has views of text, of which Arrow takes none by their places.
+        each = each.cast(pa.string()) if pa.types.is_string_view(each.type) else each
+        return each.take(values.indices)
 
     @property
     def _is_text(self) -> bool:
@@ -106,7 +110,7 @@ class SourceColumn:
         return pa.types.is_timestamp(self._kind) or pa.types.is_date(self._kind)
 
     @property
-    def _parts(self) -> list[SourceColumn]:
+    def parts(self) -> list[SourceColumn]:
         """A column for each kind of `column_of_kinds`; none if all values have one type."""
         kind = self.values.type
         if not pa.types.is_struct(kind) or not _KINDS.keys() >= {field.name for field in kind}:
@@ -118,7 +122,7 @@ class SourceColumn:
 
     def fractions(self) -> np.ndarray:
         """bool[n]: which values are numbers that can name nobody; see `scalars.fractions`."""
-        if parts := self._parts:
+        if parts := self.parts:
             return np.logical_or.reduce([part.fractions() for part in parts])
         if self.writes_numbers:
             return np.asarray(pc.fill_null(pc.match_substring(self.values, "."), False))
@@ -126,7 +130,7 @@ class SourceColumn:
 
     def is_empty(self) -> np.ndarray:
         """bool[n]: where nothing is written; empty text is nothing, too."""
-        if parts := self._parts:
+        if parts := self.parts:
             return np.logical_and.reduce([part.is_empty() for part in parts])
         if self._is_text:
             return np.asarray(pc.is_null(self.text()))
@@ -141,7 +145,7 @@ class SourceColumn:
         Raises:
             InputSchemaError: The column's type is none of text or numbers.
         """
-        if parts := self._parts:
+        if parts := self.parts:
             return pc.coalesce(*(part.text(of_attribute=True) for part in parts))
         if of_attribute and self.is_of_times:
             return self._iso_texts()
@@ -169,7 +173,7 @@ class SourceColumn:
 
         Times are written so that their texts are in their order, whatever their unit.
         """
-        if parts := self._parts:
+        if parts := self.parts:
             return pc.coalesce(*(part.order_text() for part in parts))
         values = self._decoded
         kind = values.type
@@ -216,7 +220,7 @@ class SourceColumn:
     def _stamps(
         self, clock: WallClock, layout: str | Sequence[str] | None, unit: str | None
     ) -> pa.Array:
-        if parts := self._parts:
+        if parts := self.parts:
             # A format is for texts, and a unit for numbers: without one these are no times.
             of_times = [p for p in parts if unit is not None or not p.is_of_numbers]
             none = pa.nulls(len(self.values), pa.int64())

@@ -48,17 +48,23 @@ def kinds_of_transitions(
 ) -> np.ndarray:
     """Returns int8[n], places in TRANSITIONS; case does not count, and nothing is a completion.
 
+    Nor do blanks around a transition, such as those of columns of a fixed width.
+
     Args:
         written: string[n], the transitions.
         starts: Those that are declared to be starts.
         completions: Those that are declared to be completions.
     """
-    text = pc.fill_null(pc.utf8_lower(written), COMPLETIONS[0])
+    text = pc.fill_null(_compared(written), COMPLETIONS[0])
     kinds = np.full(len(text), UNKNOWN, np.int8)
     of_kinds = {OTHER: _OTHERS, COMPLETE: (*COMPLETIONS, *completions), START: (*STARTS, *starts)}
     for kind, names in of_kinds.items():  # what is declared counts before the standard's
-        kinds[np.asarray(pc.is_in(text, value_set=pc.utf8_lower(pa.array(names))))] = kind
+        kinds[np.asarray(pc.is_in(text, value_set=_compared(pa.array(names))))] = kind
     return kinds
+
+
+def _compared(transitions: pa.Array) -> pa.Array:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(transitions))
 
 
 @dataclass(frozen=True)

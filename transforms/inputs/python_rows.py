@@ -86,8 +86,10 @@ class RowReader:
                 values = [
                     row(other) if v is None else v for v, row in zip(values, rows, strict=True)
                 ]
-            of_order = np.zeros(len(rows), bool)  # whose values may be anything
-            columns[name] = column_of_objects(values, of_order if name == order else unread)
+            is_order = name == order
+            columns[name] = (
+                column_of_order(values) if is_order else column_of_objects(values, unread)
+            )
         batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
         events, rejects = self.resolved.canonicalise(
             batch.filter(pa.array(~unread)),
@@ -116,6 +118,16 @@ def column_of_objects(objects: Sequence[Any], unread: np.ndarray) -> pa.Array:
         kinds.append(kind)
         values.append(read)
     return column_of_kinds(kinds, values)
+
+
+def column_of_order(objects: Sequence[Any]) -> pa.Array:
+    """Returns objects that only order events likewise; what else they may be is missing.
+
+    A duration counts as its microseconds.
+    """
+    unit = datetime.timedelta(microseconds=1)
+    of_numbers = [v // unit if isinstance(v, datetime.timedelta) else v for v in objects]
+    return column_of_objects(of_numbers, np.zeros(len(objects), bool))
 
 
 def kind_and_value(value: Any) -> tuple[str, Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
@@ -90,6 +91,43 @@ def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
     assert np.flatnonzero(column.fractions()).tolist() == [3]
     alone, _ = AnyFrame.of(pd.DataFrame({"c": pd.Series([1], dtype=object)})).columns(["c"])
     assert SourceColumn("c", alone.column("c")).text().to_pylist() == ["1"]
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["2024-01-02", "10", "9"])])
+def test_categories_of_polars_are_times_and_order_events(kind: Any) -> None:
+    """Catches categories, which polars keeps as views, that end the reading of a frame."""
+    frame = pl.DataFrame({"c": ["2024-01-02", "10", None, "9"]}).with_columns(
+        pl.col("c").cast(kind)
+    )
+    columns, _ = AnyFrame.of(frame).columns(["c"])
+    column = SourceColumn("c", columns.column("c"))
+    assert column.order_text().to_pylist() == ["2024-01-02", "10", None, "9"]
+    wall = ColumnMapping().wall_clock()
+    assert column.times(wall, None, None).to_pylist() == [1_704_153_600_000_000, *[None] * 3]
+
+
+def test_an_odd_value_takes_no_duration_its_place() -> None:
+    """Catches a column of durations that one text turns into objects, none of which orders."""
+    lasted = [pd.Timedelta(hours=3), datetime.timedelta(-1), pd.NaT, [1]]
+    frame = pd.DataFrame({"c": pd.Series([*lasted, "x"], dtype=object)})
+    columns, unread = AnyFrame.of(frame).columns(["c"], order="c")
+    texts = SourceColumn("c", columns.column("c")).order_text().to_pylist()
+    assert texts == ["10800000000", "-86400000000", None, None, "x"] and not unread.any()
+
+
+def test_a_plan_says_how_times_of_each_kind_are_read() -> None:
+    """Catches columns of times of which a plan says that they are texts."""
+    at = pd.Timestamp("2026-01-01")
+    columns = {"case_id": ["a", "b"], "activity": ["A", "B"]}
+    for times, how in (
+        ([at, at], "local times of UTC"),
+        ([at.tz_localize("UTC")] * 2, "instants"),
+        ([at.tz_localize("UTC"), at], "instants, or local times of UTC"),
+        ([at, "2026-01-01"], "local times of UTC, or text in ISO 8601"),
+    ):
+        frame = AnyFrame.of(pd.DataFrame({**columns, "timestamp": pd.Series(times)}))
+        source = FrameSource.over(frame, ColumnMapping())
+        assert source.readings(source.files[0])[0].startswith(f"timestamp: {how}")
 
 
 def test_no_value_ends_the_reading_of_the_others() -> None:

@@ -251,3 +251,4 @@ def test_a_filter_that_none_passes_is_told_after_the_release(tmp_path: Path) -> 
     assert tracecloak("release", *given) == 0
     log = (operator_folder(tmp_path / "keys") / "operator.log").read_text()
     assert NOTHING_READ in log and "1,800 of 1,800: dropped by a filter" in log
+    assert "0 of 0 records are used; set aside: 1,800" in log  # not 100 % of them

@@ -205,10 +205,10 @@ def test_filters_and_windows_go_by_the_time_that_an_event_has(tmp_path: Path, en
 
 @pytest.mark.parametrize("ending", WRITERS)
 def test_transitions_of_other_systems(tmp_path: Path, ending: str) -> None:
-    """STARTED and COMPLETED are the two ends; others are declared, set aside, or lost."""
+    """STARTED and COMPLETED are the two ends, with blanks or not; others are declared or not."""
     phases = {
-        "A": ("STARTED", "Completed"), "B": ("begin", "END"), "C": ("Start", "ended"),
-        "D": ("In Arbeit", "FERTIG"), "E": ("schedule", "ate_abort"),
+        "A": ("STARTED", "Completed  "), "B": ("begin", "END"), "C": ("Start", "ended"),
+        "D": (" In Arbeit", "FERTIG"), "E": ("schedule", "ate_abort"),
     }  # fmt: skip
     rows = [
         ("c1", name, at(2 * i + part), None, phase)
@@ -225,7 +225,7 @@ def test_transitions_of_other_systems(tmp_path: Path, ending: str) -> None:
 
 
 def test_a_transition_is_not_both_ends() -> None:
-    for declared in ({"start_transitions": ("Ended",)}, {"complete_transitions": ("START",)}):
+    for declared in ({"start_transitions": ("Ended ",)}, {"complete_transitions": ("START",)}):
         with pytest.raises(UsageError, match="must differ, also from the usual"):
             ColumnMapping(lifecycle="phase", **declared)
     with pytest.raises(UsageError, match="need a lifecycle column"):
