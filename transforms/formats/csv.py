@@ -207,7 +207,10 @@ class CsvReader:
         # A quote that opens in the header line may take data into a name.
         error = missing_columns([_first_line(name) for name in found], required)
         if len(found) == 1:
-            error = type(error)(f"{error}; or set --delimiter: there is one column")
+            error = type(error)(
+                f"{error}; or set --delimiter: there is one column; or --skip_lines, if the first "
+                "lines are a title"
+            )
         raise error
 
     def _begun(self, stream: BinaryIO) -> tuple[CsvReader, Iterator[bytes]]:

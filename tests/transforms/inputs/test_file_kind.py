@@ -216,6 +216,10 @@ def test_columns_and_files_that_are_missing_are_not_damage(
     assert code == 3 and "or set --delimiter: there is one column" in message
     assert message.endswith("[exit code 3: A column is missing]")
     assert ended(capsys, "vocabulary", "--log", path, "--delimiter", "\\t") == (0, "")
+    path.write_text(f"Report\n{CSV}")
+    code, message = ended(capsys, "vocabulary", "--log", path)
+    assert code == 3 and "--skip_lines, if the first lines are a title" in message
+    assert ended(capsys, "vocabulary", "--log", path, "--skip_lines", "1") == (0, "")
     path.write_text(CSV)
     for flag, value in (("--order", "nr"), ("--where", "nr = 5")):
         code, message = ended(capsys, "vocabulary", "--log", path, flag, value)
