@@ -680,7 +680,9 @@ def _first_record(
                 f"({quote_char}) that is never closed makes one"
             )
     if fields is None:
-        raise InputSchemaError("the input is empty: it has no header line")
+        raise InputSchemaError(
+            "the input is empty: it has no header line, or --skip_lines passes over it"
+        )
     return fields, text[taken:].encode()
 
 

@@ -220,6 +220,8 @@ def test_columns_and_files_that_are_missing_are_not_damage(
     code, message = ended(capsys, "vocabulary", "--log", path)
     assert code == 3 and "--skip_lines, if the first lines are a title" in message
     assert ended(capsys, "vocabulary", "--log", path, "--skip_lines", "1") == (0, "")
+    code, message = ended(capsys, "vocabulary", "--log", path, "--skip_lines", "9")
+    assert code == 3 and "no header line, or --skip_lines passes over it" in message
     path.write_text(CSV)
     for flag, value in (("--order", "nr"), ("--where", "nr = 5")):
         code, message = ended(capsys, "vocabulary", "--log", path, flag, value)
