@@ -174,13 +174,13 @@ def test_a_new_name_reads_the_file(
 
 PLAN = (
     "plan", "--method", "private-dfg", "--epsilon", "1", "--vocabulary", '["A", "B"]',
-    "--max_trace_length", "5", "--expected_cases", "900", "--output", "releases",
+    "--max_trace_length", "5", "--expected_cases", "900",
 )  # fmt: skip
 
 
-def verdict(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def verdict(capsys: pytest.CaptureFixture[str], log: Path, *arguments: object) -> str:
     capsys.readouterr()
-    assert as_typed(*PLAN, *arguments) == 0
+    assert as_typed(*PLAN, "--output", log.parent / "out", "--log", log, *arguments) == 0
     return capsys.readouterr().out.splitlines()[0]
 
 
@@ -190,21 +190,21 @@ def test_the_verdict_says_what_the_file_is_and_the_flag_that_reads_it(
     monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
     path = tmp_path / "log.jsonl"
     path.write_bytes(FLAGGED["JSON"][1]())
-    line = verdict(capsys, "--log", path)
+    line = verdict(capsys, path)
     assert line.startswith("No: ") and "(this is a JSON document, and was read as jsonl" in line
-    assert verdict(capsys, "--log", path, *flags_of(line)).startswith("Worth it")
+    assert verdict(capsys, path, *flags_of(line)).startswith("Worth it")
     # One record of the first is damaged: the file is what it was read as.
     row = '{"case_id": "1", "activity": "A", "timestamp": "2026-01-01"}\n'
     path.write_text(f"{{\n{row * 2}")
-    assert "(no whole record" in verdict(capsys, "--log", path)
+    assert "(no whole record" in verdict(capsys, path)
     (tmp_path / "log.csv").write_bytes(CSV.replace("A", "\xc4").encode("cp1252"))
-    line = verdict(capsys, "--log", tmp_path / "log.csv")
+    line = verdict(capsys, tmp_path / "log.csv")
     (encoding,) = re.findall(r"set (--encoding), such as (\w+)", line)
-    assert "no whole record" not in verdict(capsys, "--log", tmp_path / "log.csv", *encoding)
+    assert "no whole record" not in verdict(capsys, tmp_path / "log.csv", *encoding)
     (tmp_path / "log.xes").write_text(f"<log><trace>{EVENTS}</trace></log>")
-    line = verdict(capsys, "--log", tmp_path / "log.xes")
+    line = verdict(capsys, tmp_path / "log.xes")
     (names,) = re.findall(r"no case id; .*set (--unnamed_traces) (\w+)", line)
-    assert verdict(capsys, "--log", tmp_path / "log.xes", *names).startswith("Worth it")
+    assert verdict(capsys, tmp_path / "log.xes", *names).startswith("Worth it")
 
 
 def test_columns_and_files_that_are_missing_are_not_damage(
@@ -227,7 +227,9 @@ def test_columns_and_files_that_are_missing_are_not_damage(
         code, message = ended(capsys, "vocabulary", "--log", path, flag, value)
         assert code == 3 and "no column 'nr'" in message and flag in message
     for name in ("day=1", "day=1/"):
-        code, message = ended(capsys, *PLAN, "--log", f"{tmp_path}/none/{name}")
+        code, message = ended(
+            capsys, *PLAN, "--output", tmp_path / "out", "--log", f"{tmp_path}/none/{name}"
+        )
         assert code == 3 and ("or end it with /" in message) == (not name.endswith("/"))
         assert message.endswith("[exit code 3: No such file]")
 
