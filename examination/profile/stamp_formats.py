@@ -14,6 +14,8 @@ from tracecloak.schemas.events.stamps import WallClock
 _DAYS = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y",
          "%m-%d-%Y", "%Y.%m.%d", "%Y%m%d", "%d-%b-%Y", "%d %b %Y")  # fmt: skip
 _HOURS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H%M%S", "%H%M%S", " %H%M%S")
+# With a blank before the offset, as SQL Server and Ruby write it, which is not ISO 8601.
+_ZONED = ("%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M:%S.%f %z")
 _UNIT_OF_DIGITS = {10: "s", 13: "ms", 16: "us", 19: "ns"}  # of a time of our days
 _SAMPLE = 1_000
 _UTC = WallClock(LocalClock.of("UTC"))  # what is readable does not depend on the zone
@@ -37,7 +39,7 @@ def keys_that_read(stamps: SourceColumn) -> list[dict[str, str]]:
     for n_digits, unit in _UNIT_OF_DIGITS.items():
         if _most(pc.match_substring_regex(sample.values, f"^[0-9]{{{n_digits}}}$")):
             return [{"timestamp_unit": unit}]
-    layouts = [day + hour for day, hour in product(_DAYS, _HOURS)]
+    layouts = [*_ZONED, *(day + hour for day, hour in product(_DAYS, _HOURS))]
     return [{"timestamp_format": layout} for layout in layouts if is_read(layout)]
 
 

@@ -56,7 +56,7 @@ def run(given: Given) -> int:
         # The reasons have numbers of the log, which belong beside its names and into no error.
         show(Result((), data, reasons), given.form)
         refuse_unread(tally.found(), source)
-        cause = cause_of(tally, source.mapping) if lost else _NO_RECORD
+        cause = cause_of(tally, source) if lost else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
     text = vocabulary_file(names)
     if path is None:

@@ -64,6 +64,11 @@ def _literal(value: Any) -> Any:
     return text_of(value) if isinstance(value, int | float) else _written(value)
 
 
+def _tab(value: Any) -> Any:
+    """A shell passes on what YAML reads as a tab."""
+    return "\t" if value == r"\t" else value
+
+
 def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
     """Splits the names of columns as the file would, if they have its delimiter."""
     delimiter = others.data.get("delimiter")
@@ -272,7 +277,7 @@ class SourceConfig(MappedConfig):
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, without that of what
     compresses it: .gz, .bz2, .zst, .lz4 or .br."""
-    delimiter: str | None = None
+    delimiter: Annotated[str | None, pydantic.BeforeValidator(_tab)] = None
     """Delimiter of CSV; by default that of a first line such as sep=;, or else a comma, or a tab
     for .tsv."""
     encoding: str = "utf-8"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.duplicates import DROPPED
+from tracecloak.schemas.events.events import CASE_PREFIX
 from tracecloak.schemas.events.tally import Finding, ReadTally
 from tracecloak.transforms.sources import EventSource
 
@@ -38,7 +39,7 @@ def finding_lines(
         if finding.what == reasons.DUPLICATE:
             yield DROPPED % finding.n_records
             continue
-        what, mend = _words(finding, by_what, source.mapping)
+        what, mend = _words(finding, by_what, source)
         if finding.what in _OF_FILES:
             mend = str(source.why_unread(finding.file) or mend)
         place = source.place_of(finding.file, finding.record)
@@ -64,15 +65,19 @@ def refuse_unread(
             raise type(error)(f"{source.files[rank].path}: {error}")
 
 
-def cause_of(tally: ReadTally, mapping: ColumnMapping) -> str:
+def cause_of(tally: ReadTally, source: EventSource) -> str:
     """Returns why most of the lost records are lost, and the mend; without a number.
 
     Args:
         tally: Of the records, some of which are lost.
-        mapping: What the columns mean.
+        source: Where they were read.
     """
     lost = [finding for finding in tally.found() if finding.is_lost]
-    what, mend = _words(max(lost, key=lambda finding: finding.n_records), {}, mapping)
+    most = max(lost, key=lambda finding: finding.n_records)
+    what, mend = _words(most, {}, source)
+    error = None if tally.n_used else source.why_unread(most.file)
+    if most.what in _OF_FILES and isinstance(error, OtherFormat):  # which has no name of the data
+        return str(error)
     return f"{what}; {mend}"
 
 
@@ -102,7 +107,8 @@ _REJECTED = {
     reasons.NO_RECORD: (
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
-        f"{_SOURCE}, or of CSV set --delimiter, --quote_char or --escape_char",
+        f"{_SOURCE}, or of CSV set --encoding, such as cp1252, --delimiter, --quote_char or "
+        "--escape_char",
     ),
     reasons.NO_SCALAR: (
         "a value that is no text, no number and no time, such as a list, a mapping or a period",
@@ -145,14 +151,17 @@ _REJECTED = {
 }
 
 
-def _words(
-    finding: Finding, by_what: dict[str, Finding], mapping: ColumnMapping
-) -> tuple[str, str]:
+def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
     """Returns what is wrong with the records, and what mends it."""
+    mapping, file = source.mapping, source.files[finding.file]
     zone = mapping.time_zone
     offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
     if finding.what == reasons.NO_TIME:
         return _time(mapping)
+    is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
+    if finding.what == reasons.NO_CASE and is_trace and source.format.has_xes_names(file.path):
+        what, mend = _REJECTED[finding.what]
+        return what, f"{mend}, or set --unnamed_traces digest if traces have no name"
     if finding.what in _REJECTED:
         return _REJECTED[finding.what]
     if finding.what == reasons.SKIPPED_HOUR:

@@ -202,7 +202,7 @@ class FirstLook:
         from tracecloak.pipelines.planning.finding_words import cause_of
 
         tally = self.records.tally
-        cause = cause_of(tally, self.source.mapping)
+        cause = cause_of(tally, self.source)
         if not tally.n_used:
             return f"none of the first records can be read ({cause})"
         share = f"{tally.n_lost:,} of the first {tally.n_records:,} records"

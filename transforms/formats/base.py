@@ -212,8 +212,8 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
             f"place, as with --case_id {moved[0]} if it is the case id"
         )
     return LacksColumn(
-        f"{message}. Map the column with --case_id, --activity or --timestamp, or under `columns:` "
-        "in the configuration"
+        f"{message}. Name the right column with --case_id, --activity, --timestamp, --order or "
+        "--where, or under `columns:` in the configuration"
     )
 
 

@@ -207,7 +207,10 @@ class CsvReader:
         # A quote that opens in the header line may take data into a name.
         error = missing_columns([_first_line(name) for name in found], required)
         if len(found) == 1:
-            error = InputSchemaError(f"{error}; or set --delimiter: there is one column")
+            error = type(error)(
+                f"{error}; or set --delimiter: there is one column; or --skip_lines, if the first "
+                "lines are a title"
+            )
         raise error
 
     def _begun(self, stream: BinaryIO) -> tuple[CsvReader, Iterator[bytes]]:
@@ -677,7 +680,9 @@ def _first_record(
                 f"({quote_char}) that is never closed makes one"
             )
     if fields is None:
-        raise InputSchemaError("the input is empty: it has no header line")
+        raise InputSchemaError(
+            "the input is empty: it has no header line, or --skip_lines passes over it"
+        )
     return fields, text[taken:].encode()
 
 

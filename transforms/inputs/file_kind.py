@@ -132,7 +132,9 @@ def words_on(file: SourceFile, read_as: str = "", encoding: str = "utf-8") -> st
         name, remedy, kind = _kind_of(head, read_as, encoding)
         _, codec = unpacked(file.path)
         ending = PurePath(file.path).suffix
-        if kind and kind == codec:
+        if read_as == "parquet" and (kind in CODECS.values() or (codec and kind == read_as)):
+            name, remedy = f"compressed by {codec or kind}", "decompress it"
+        elif kind and kind == codec:
             if head is packed:  # it cannot be decompressed, so it is damaged
                 return ""
             name, remedy = f"{name} twice", "decompress it once"

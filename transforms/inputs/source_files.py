@@ -136,7 +136,7 @@ def _nothing_at(pattern: str, may_be_none: bool) -> str:
     if os.path.isdir(pattern):
         return f"log {pattern!r} is a folder without files"
     sentence = f"log {pattern!r} is not there; correct the path"
-    if may_be_none:
+    if may_be_none and not pattern.endswith("/"):
         sentence += (
             ", or end it with / if it is a partition that may be missing, such as day=2026-11-22/"
         )

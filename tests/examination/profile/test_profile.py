@@ -186,6 +186,8 @@ STAMPS = {
     "2026-01-31 08:00": [],  # ISO 8601
     "31.01.2026 08:00": [{"timestamp_format": "%d.%m.%Y %H:%M"}],
     "01/31/26 08:00:00 PM": [{"timestamp_format": "%m/%d/%y %I:%M:%S %p"}],
+    "2026-01-31 08:00:00 +01:00": [{"timestamp_format": "%Y-%m-%d %H:%M:%S %z"}],
+    "2026-01-31 08:00:00.1234567 +01:00": [{"timestamp_format": "%Y-%m-%d %H:%M:%S.%f %z"}],
     "20260131T080000": [{"timestamp_format": "%Y%m%dT%H%M%S"}],
     "31-Jan-2026": [{"timestamp_format": "%d-%b-%Y"}],
     "05/06/2026": [{"timestamp_format": "%d/%m/%Y"}, {"timestamp_format": "%m/%d/%Y"}],

@@ -176,7 +176,7 @@ def test_reading_refuses_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="output must be rows or batches"):
         ReadEventLog("a.csv", output="dicts")  # type: ignore[arg-type]
     (tmp_path / "a.csv").write_text("case_id,activity,timestamp\n")
-    with pytest.raises(InputSchemaError, match=r"Map the column with case_id=, .*timestamp=$"):
+    with pytest.raises(InputSchemaError, match=r"Name the right column with case_id=, .*where=$"):
         _ = beam.Pipeline() | ReadEventLog(str(tmp_path / "a.csv"), attributes=["x"])
     with pytest.raises(InputSchemaError, match="nothing there"):
         _ = beam.Pipeline(runner="FnApiRunner") | ReadEventLog(str(tmp_path / "nothing there.csv"))

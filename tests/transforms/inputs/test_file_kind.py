@@ -172,6 +172,68 @@ def test_a_new_name_reads_the_file(
         Path(new).unlink()
 
 
+PLAN = (
+    "plan", "--method", "private-dfg", "--epsilon", "1", "--vocabulary", '["A", "B"]',
+    "--max_trace_length", "5", "--expected_cases", "900",
+)  # fmt: skip
+
+
+def verdict(capsys: pytest.CaptureFixture[str], log: Path, *arguments: object) -> str:
+    capsys.readouterr()
+    assert as_typed(*PLAN, "--output", log.parent / "out", "--log", log, *arguments) == 0
+    return capsys.readouterr().out.splitlines()[0]
+
+
+def test_the_verdict_says_what_the_file_is_and_the_flag_that_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(FLAGGED["JSON"][1]())
+    line = verdict(capsys, path)
+    assert line.startswith("No: ") and "(this is a JSON document, and was read as jsonl" in line
+    assert verdict(capsys, path, *flags_of(line)).startswith("Worth it")
+    # One record of the first is damaged: the file is what it was read as.
+    row = '{"case_id": "1", "activity": "A", "timestamp": "2026-01-01"}\n'
+    path.write_text(f"{{\n{row * 2}")
+    assert "(no whole record" in verdict(capsys, path)
+    (tmp_path / "log.csv").write_bytes(CSV.replace("A", "\xc4").encode("cp1252"))
+    line = verdict(capsys, tmp_path / "log.csv")
+    (encoding,) = re.findall(r"set (--encoding), such as (\w+)", line)
+    assert "no whole record" not in verdict(capsys, tmp_path / "log.csv", *encoding)
+    (tmp_path / "log.xes").write_text(f"<log><trace>{EVENTS}</trace></log>")
+    line = verdict(capsys, tmp_path / "log.xes")
+    (names,) = re.findall(r"no case id; .*set (--unnamed_traces) (\w+)", line)
+    assert verdict(capsys, tmp_path / "log.xes", *names).startswith("Worth it")
+
+
+def test_columns_and_files_that_are_missing_are_not_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(CSV.replace(",", "\t"))
+    code, message = ended(capsys, "vocabulary", "--log", path)
+    assert code == 3 and "or set --delimiter: there is one column" in message
+    assert message.endswith("[exit code 3: A column is missing]")
+    assert ended(capsys, "vocabulary", "--log", path, "--delimiter", "\\t") == (0, "")
+    path.write_text(f"Report\n{CSV}")
+    code, message = ended(capsys, "vocabulary", "--log", path)
+    assert code == 3 and "--skip_lines, if the first lines are a title" in message
+    assert ended(capsys, "vocabulary", "--log", path, "--skip_lines", "1") == (0, "")
+    code, message = ended(capsys, "vocabulary", "--log", path, "--skip_lines", "9")
+    assert code == 3 and "no header line, or --skip_lines passes over it" in message
+    path.write_text(CSV)
+    for flag, value in (("--order", "nr"), ("--where", "nr = 5")):
+        code, message = ended(capsys, "vocabulary", "--log", path, flag, value)
+        assert code == 3 and "no column 'nr'" in message and flag in message
+    for name in ("day=1", "day=1/"):
+        code, message = ended(
+            capsys, *PLAN, "--output", tmp_path / "out", "--log", f"{tmp_path}/none/{name}"
+        )
+        assert code == 3 and ("or end it with /" in message) == (not name.endswith("/"))
+        assert message.endswith("[exit code 3: No such file]")
+
+
 # --- files in which the log is, or was ------------------------------------------------------------
 
 
@@ -195,6 +257,20 @@ def test_what_no_codec_of_ours_opens_is_decompressed(
     assert code == 3 and "compressed by xz" in message and "decompress it" in message
     path.write_bytes(lzma.decompress(path.read_bytes()))
     assert ended(capsys, "vocabulary", "--log", path) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.parquet.gz"])
+def test_parquet_that_is_compressed_is_decompressed(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(parquet()))
+    code, message = ended(capsys, "vocabulary", "--log", path)
+    assert code == 3 and message.partition(" [")[0].endswith(
+        "this is compressed by gzip, and was read as parquet; decompress it"
+    )
+    (tmp_path / "out.parquet").write_bytes(gzip.decompress(path.read_bytes()))
+    assert ended(capsys, "vocabulary", "--log", tmp_path / "out.parquet") == (0, "")
 
 
 def test_what_is_damaged_is_not_said_to_be_something_else(
