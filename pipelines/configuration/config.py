@@ -808,7 +808,7 @@ def read_yaml(path: str) -> dict[str, Any]:
 
 
 _SIGNS = {"=": "equals", "^=": "begins_with", **{sign: name for name, sign in _BOUNDS.items()}}
-_SIGN = re.compile(r"\^=|>=|<=|=|>|<")
+_SIGN = re.compile(r"\^=|>=|<=|!=|==|=|>|<")
 
 
 def given_filters(given: Any) -> list[dict[str, Any]]:
@@ -830,7 +830,7 @@ def parse_where(text: str) -> dict[str, Any]:
     column, value = "", ""
     if sign is not None:
         column, value = whole[: sign.start()].rstrip(), whole[sign.end() :].lstrip()
-    if sign is None or "\n" in column or "\n" in value:
+    if sign is None or sign[0] not in _SIGNS or "\n" in column or "\n" in value:
         raise UsageError(
             "where must be 'column = value', 'column ^= prefix', or 'column >= bound' or the same "
             f"with >, <= or <, got {whole[:80]!r}"

@@ -215,15 +215,17 @@ def test_filters_are_read_from_text(
 
 
 # The same rule as one expression, which takes cubic time in the number of blanks.
-_FILTER = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*$")
+_FILTER = re.compile(r"^\s*(?P<column>.+?)\s*(?P<sign>\^=|>=|<=|!=|==|=|>|<)\s*(?P<value>.*?)\s*$")
 
 
 @settings(deadline=None)
-@given(st.text(st.sampled_from("ab^=<> \t\u2003"), max_size=9))
+@given(st.text(st.sampled_from("ab^=<>! \t\u2003"), max_size=9))
 @example(" = b")
+@example("a != b")
+@example("a == b")
 def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
     match = _FILTER.match(text)
-    if match is None or not match["column"].strip():
+    if match is None or not match["column"].strip() or match["sign"] in ("!=", "=="):
         with pytest.raises(UsageError, match="where must be"):
             parse_where(text)
     else:
