@@ -85,7 +85,7 @@ ASKED = [
     (["attack", ""], set(attack.ACTIONS)),
     (["attack", "linkage", "--samp"], {"--samples"}),
     (["attack", "config", "--samp"], set()),
-    (["attack", "checks", "--method", "private-dfg", "--l2"], {"--l2_clip"}),
+    (["attack", "config", "--method", "private-dfg", "--l2"], {"--l2_clip"}),
     (["release", "hosp"], {"hospital.csv"}),
     (["release", "--log", "hosp"], {"hospital.csv"}),
     (["release", "--json", "hosp"], {"hospital.csv"}),

@@ -612,7 +612,7 @@ def test_a_release_that_another_version_of_a_generator_began_is_not_finished(
         capsys.readouterr()
         assert tracecloak("release", tmp_path / "release.yaml") == 6
         assert (
-            "by version 2 of private-log with version 2 of mine, and this build has version 2 of "
+            "by version 3 of private-log with version 2 of mine, and this build has version 3 of "
             "private-log with version 3 of mine, whose noise is another"
         ) in capsys.readouterr().err
     assert tracecloak("release", tmp_path / "release.yaml") == 0
