@@ -24,6 +24,7 @@ from tracecloak.transforms.formats.registry import (
     FORMATS,
     SourceFormat,
     formats_of_releases,
+    unpacked,
 )
 
 # Modules that read data are loaded where a key's value is used, as flags, their help and their
@@ -379,7 +380,6 @@ CHOSEN = (
 _C = TypeVar("_C", bound=SourceConfig)
 FRAME = "frame://events"
 """Where a frame is, for receipts and for people."""
-_OF_JSON = re.compile(r"\.(jsonl|ndjson)", re.IGNORECASE)
 
 
 class ReleaseConfig(PayingConfig, SourceConfig):
@@ -630,7 +630,10 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         inner = dict(method_named(self.method).inner_versions(self.method_params))
         columns, is_frame = self.columns, self.log[:1] == (FRAME,)
-        is_json = self.input_format == "jsonl" or any(_OF_JSON.search(path) for path in self.log)
+        paths = [unpacked(path)[0] for path in self.log]
+        is_json = self.input_format == "jsonl" or any(
+            path.endswith(FORMATS["jsonl"].endings) for path in paths
+        )
         is_local = columns.time_zone != "UTC" or columns.timestamp_format is not None
         if not is_frame and (is_json or is_local or self.where):
             inner["reading"] = 2
