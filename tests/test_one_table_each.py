@@ -156,7 +156,6 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
     # Who received it and has the toys, too, makes their files again.
     assert tracecloak("verify", folder) == 0
     # The release is read again, in the only format that its log is written in.
-    assert tracecloak("mine", folder, "--output", tmp_path / "tree") == 0
     assert tracecloak(
         "evaluate", "--log", path, folder, "--output", tmp_path / "e.json"
     ) == 0  # fmt: skip

@@ -16,7 +16,7 @@ This page is made from the parsers of the commands themselves, so it has every f
 A flag that is neither ours nor one of Beam's is refused, so a misspelt flag never goes
 unnoticed. `release`, `plan`, `windows`, `stream` and `attack config` take a
 configuration file as their first argument: its keys are the same names as the flags, and a flag
-counts more than the key. `verify`, `report`, `evaluate`, `mine` and `attack linkage` take a release
+counts more than the key. `verify`, `report`, `evaluate` and `attack linkage` take a release
 there; a log is always `--log`. A flag that takes a list has it separated by commas. The
 parameters of a method are flags too: [Methods](methods/index.md) has them. `release`, `plan`
 and `stream` also take the flags of Beam and of its runners. Two flags work everywhere:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -63,15 +63,6 @@ def released_graph(folder: str, manifest: dict[str, Any]) -> dict[str, Any]:
     if graph is None:
         raise UsageError(f"the release in {folder!r} holds neither a log nor {DFG_NAME}")
     return graph
-
-
-def released_edges(folder: str, manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the edges of that graph: source, target, count.
-
-    Raises:
-        UsageError: The release has none.
-    """
-    return cast(list[dict[str, Any]], released_graph(folder, manifest)["edges"])
 
 
 def released_tree(folder: str, manifest: dict[str, Any]) -> dict[str, Any] | None:

@@ -59,6 +59,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     is_known = asked is not None and asked in COMMANDS
     parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
+        _refuse_old_words(argv)
         close = difflib.get_close_matches(asked, COMMANDS)
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"unknown command {asked!r}{meant} {parser.prog} --help lists all")

@@ -101,10 +101,6 @@ _OURS = {
         "tracecloak.examination.commands.evaluate",
         "compare a release with its original (for the operator only)",
     ),
-    "mine": CommandEntry(
-        "tracecloak.examination.commands.mine",
-        "mine a process tree of a release, at no cost to privacy",
-    ),
     "compare": CommandEntry(
         "tracecloak.examination.commands.compare",
         "compare methods at the same true epsilon on logs (for the operator only)",
@@ -139,7 +135,9 @@ _OURS = {
         "list methods and what they promise, or show one in full",
     ),
 }
-COMMANDS: Plugins[CommandEntry] = Plugins("command", "tracecloak.commands", _OURS, _checked)
+COMMANDS: Plugins[CommandEntry] = Plugins(
+    "command", "tracecloak.commands", _OURS, _checked, {"mine"}
+)
 
 
 @dataclass(frozen=True)

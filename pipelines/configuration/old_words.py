@@ -24,11 +24,16 @@ _RELEASE_FIRST = "RELEASE, which stands first and without a flag"
 FLAGS = {
     "--input": ((*_READERS, "report", "evaluate"), "--log"),
     "--original": (("report", "evaluate", "attack"), "--log"),
-    "--released": (("evaluate", "mine", "attack"), _RELEASE_FIRST),
+    "--released": (("evaluate", "attack"), _RELEASE_FIRST),
     "--epsilon": (("compare",), "--epsilons"),
     "--cases": (("plan",), "--expected_cases"),
 }
 """Flags with the commands that had them, and what they are called now."""
+
+GONE_COMMANDS = {
+    "mine": "pm4py.discover_process_tree_inductive mines a released log or graph",
+}
+"""Commands for which there is none now, with what there is to say."""
 
 GONE = {
     "checks": (
@@ -59,6 +64,8 @@ def told_of_line(argv: Sequence[str]) -> str | None:
         argv: What was typed, the command first.
     """
     command, rest = argv[0], argv[1:]
+    if command in GONE_COMMANDS:
+        return f"{command} is gone: {GONE_COMMANDS[command]}"
     for (of, word), new in ACTIONS.items():
         if of == command and (word in rest if word.startswith("--") else rest[:1] == [word]):
             return f"{of} {word} is tracecloak {new} now"

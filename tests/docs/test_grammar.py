@@ -15,7 +15,14 @@ from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
 from tests.test_remedies import texts
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.old_words import ACTIONS, FLAGS, GONE, KEYS, told_of_line
+from tracecloak.pipelines.configuration.old_words import (
+    ACTIONS,
+    FLAGS,
+    GONE,
+    GONE_COMMANDS,
+    KEYS,
+    told_of_line,
+)
 from tracecloak.schemas.errors import UsageError
 
 PARSERS = parsers()
@@ -60,7 +67,7 @@ def test_the_table_has_what_every_command_acts_on() -> None:
     assert told == {name: " ".join(acts_on(name, parser)) for name, parser in PARSERS.items()}
     assert all(len(on.split()) <= 1 for on in told.values())
     on_releases = {name for name, on in told.items() if on == "RELEASE"}
-    assert on_releases == {"append", "verify", "report", "evaluate", "mine", "attack linkage"}
+    assert on_releases == {"append", "verify", "report", "evaluate", "attack linkage"}
 
 
 def test_the_table_has_every_flag_with_its_commands_and_one_meaning() -> None:
@@ -120,6 +127,7 @@ def old_words(text: str) -> list[str]:
             for word, (commands, _) in GONE.items()
             for command in commands
         ),
+        *(rf"{shell}{command}(?![\w-])" for command in GONE_COMMANDS),
         r"\btracecloak attack (?!config\b|linkage\b|checks\b)[\w.-]+ --",
         r"\btracecloak experiment [\w|-]+ (?!--)\S*(?:LOG|\.csv|\.xes)",
         *(rf"(?m)^ *{key}: (?=\S+$)" for key in KEYS),
@@ -131,6 +139,7 @@ def old_words(text: str) -> list[str]:
 def test_no_old_word_is_in_a_parser() -> None:
     for name, parser in PARSERS.items():
         command, _, action = name.partition(" ")
+        assert command not in GONE_COMMANDS
         assert (command, action) not in ACTIONS
         assert command not in GONE.get(action, ((), ""))[0]
         for flag in flags_of(parser):
@@ -182,7 +191,8 @@ def test_an_old_word_is_seen(text: str) -> None:
         ("vocabulary --input a.csv", "--input is --log now"),
         ("evaluate --original a.csv --released b --output c", "--original is --log now"),
         ("report b --original a.csv", "--original is --log now"),
-        ("mine --released b --output c", "--released is RELEASE, which stands first"),
+        ("evaluate --released b --output c", "--released is RELEASE, which stands first"),
+        ("mine b --output c", "mine is gone: pm4py.discover_process_tree_inductive mines"),
         ("compare --log a --epsilon 1 --output b.md", "--epsilon is --epsilons now"),
         ("attack c.yaml --report r.json", "attack [CONFIG] is tracecloak attack config [CONFIG]"),
         ("attack --report r.json", "attack [CONFIG] is tracecloak attack config [CONFIG]"),
@@ -252,7 +262,7 @@ def test_every_old_word_leads_to_one_that_there_is() -> None:
 
 def test_what_was_never_a_word_is_told_as_before(capsys: pytest.CaptureFixture[str]) -> None:
     """Catches a table that speaks up where nothing of it was typed."""
-    assert tracecloak("mine", "out", "--inptu", "x", "--output", "y") == 2
+    assert tracecloak("report", "out", "--inptu", "x", "--output", "y") == 2
     assert "unknown flag --inptu" in capsys.readouterr().err
     for name in ("new", "migrate"):
         assert tracecloak("ledger", "declare", name) == 2

@@ -83,7 +83,6 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
             made[f"{name} {number}"] = _release(name, example)
         for change in FURTHER.get(name, ()):
             made[f"{name}{WITH}{_told(change)}"] = _release(name, {**method.examples[0], **change})
-    made["process-tree, mined"] = _mined_tree
     for name, changes in _STREAMS.items():
         made[f"stream of {name}"] = _stream(changes)
     for ending in ("xes", "xes.gz", "csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "avro"):
@@ -237,15 +236,6 @@ def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[s
         return digests_of(_files(folder / "out" / "run_id=golden"))
 
     return made
-
-
-def _mined_tree(folder: Path) -> dict[str, Digests]:
-    assert _release("variant-histogram", METHODS["variant-histogram"].examples[0])(
-        folder
-    ).keys() != {EXIT_CODE}
-    code = tracecloak("mine", folder / "out", "--output", folder / "tree")
-    assert code == 0
-    return digests_of(_files(folder / "tree"))
 
 
 _STREAMS: Mapping[str, Mapping[str, Any]] = {

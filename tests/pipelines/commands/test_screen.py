@@ -130,7 +130,6 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
         ["--log", "log.csv", "out", "--output", "e.json"],
         {"report", "text", "numbers"},
     ),
-    "mine": (["out", "--output", "tree"], {"tree", "promise", "folder"}),
     "attack linkage": (
         ["log.csv", "--log", "log.csv", "--report", "l.json"],
         {"report"},

@@ -51,11 +51,10 @@ def test_the_version_help_and_wrong_flags_load_nothing_heavy() -> None:
         ["ledger", "--help"],
         ["key", "--help"],
         ["sample", "--help"],
-        ["mine", "--help"],
         ["catalogue"],
     ]
     found = loaded_by(*lines)
-    codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0]
+    codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0]
     assert found == [(code, []) for code in codes]
 
 
