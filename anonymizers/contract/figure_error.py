@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracecloak.schemas.published.figure import Grade, grade_of
+from tracecloak.schemas.published.indicators import SHARE
+
 
 @dataclass(frozen=True)
 class FigureError:
@@ -14,12 +17,18 @@ class FigureError:
         half_width: In `unit`; infinite where nothing bounds it.
         unit: As of `schemas.published.indicators`, or `ranks` for cases by which the rank of a
             quantile is off.
-        is_usable: Whether the figure would be of use, in a log of so many cases.
+        likely: What the figure is taken to be, in the same unit.
         wanted: The half width that was asked for, in the figure's own unit; None: none was.
     """
 
     figure: str
     half_width: float
     unit: str
-    is_usable: bool
+    likely: float
     wanted: float | None = None
+
+    @property
+    def grade(self) -> Grade:
+        """The grade that the figure will have, if it is what it is taken to be."""
+        ends = self.likely - self.half_width, self.likely + self.half_width
+        return grade_of(self.likely, *ends, "share" if self.unit == SHARE else "amount")

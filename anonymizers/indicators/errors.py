@@ -3,7 +3,8 @@
 Nothing is known of the log but how many cases are expected, so the errors are those of the worst
 value that there can be, such as a share of 0 or 1. Groups are taken to be of one size, and a
 filter, an activity or a pair to be of half of the cases. Where less is known of a figure, as of a
-quantile, the error is that of its rank.
+quantile, the error is that of its rank. For its grade, a share is taken to be a quarter, as half of
+all shares are nearer to 0 or 1, and a mean to be a fifth of its range.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from tracecloak.schemas.published.indicators import SHARE
 
 _SECOND_US = 1_000_000
 _HALF = 0.5
-# A share is of use within ten points, a quantile likewise within that share of the cases.
-_SURE_SHARE = 0.1
-# A longest time is usually so many means, of which a mean is of use that is off by less than one.
+_LIKELY_SHARE = 0.25
+# A longest time is usually so many means. And a time whose rank is off by 1 % of the cases is off
+# by so many per cent, where the logarithms of times have a deviation of 2.
 _MEANS_OF_RANGE = 5
 # Periods where the range of dates is bought.
 _USUAL_PERIODS = 24
@@ -68,9 +69,9 @@ class _Foretelling:
 
     def error(self, indicator: Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
-        half, unit, is_usable = self._half_width(indicator)
+        half, unit, likely = self._half_width(indicator)
         wanted = None if indicator.wanted_error is None else float(indicator.wanted_error)
-        return FigureError(indicator.title, half, unit, is_usable, wanted)
+        return FigureError(indicator.title, half, unit, likely, wanted)
 
     def _n_groups(self, indicator: Indicator) -> int:
         population = Population.of(indicator)
@@ -105,7 +106,7 @@ class _Foretelling:
         whole = Population()
         return number.plus(_HALF, self._number_of_cases(whole)) if term.is_centred else number
 
-    def _half_width(self, indicator: Indicator) -> tuple[float, str, bool]:
+    def _half_width(self, indicator: Indicator) -> tuple[float, str, float]:
         measuring, n_cases = self._measuring(), self._cases(indicator)
         population, n_steps = Population.of(indicator), self.params.n_steps_of(indicator)
 
@@ -114,17 +115,17 @@ class _Foretelling:
 
         if isinstance(indicator, Cases):
             half = half_width(self._number_of_cases(population))
-            return half, "cases", half <= n_cases
+            return half, "cases", n_cases
         if isinstance(indicator, Workload):
             half = half_width(NoisyNumber(0.0, {EventsOf(indicator, n_steps).name: 1.0}))
-            return half, "events", half <= self.n_cases / n_steps
+            return half, "events", self.n_cases / n_steps
         if isinstance(indicator, Measured) and indicator.quantiles:
             ranks = self._ranks(indicator, n_steps)
-            return ranks, "ranks", ranks <= _SURE_SHARE * n_cases
+            return ranks, "ranks", n_cases / _MEANS_OF_RANGE
         if isinstance(indicator, Measured) and indicator.of == "histogram":
             term = BinsOf(indicator, n_steps)
             half = half_width(NoisyNumber(0.0, {term.name: 1.0}))
-            return half, "cases", half <= n_cases / term.n_bins
+            return half, "cases", n_cases / term.n_bins
         cases = self._number_of_cases(population)
         if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
             term_of_cases = CasesWith(indicator, n_steps)
@@ -134,24 +135,23 @@ class _Foretelling:
         relative = half_width(total.plus(_HALF, cases))  # in ranges
         if isinstance(indicator, Frequency):
             half = relative * indicator.at_most
-            return half, "cases" if indicator.at_most == 1 else "occurrences", half <= n_cases
+            return half, "cases" if indicator.at_most == 1 else "occurrences", n_cases
         if not isinstance(indicator, Measured):
             share = relative / n_cases
-            return min(share, 1.0), SHARE, share <= _SURE_SHARE
+            return min(share, 1.0), SHARE, _LIKELY_SHARE
         return self._of_numbers(indicator, relative, n_cases)
 
     def _of_numbers(
         self, indicator: Measured, relative: float, n_cases: float
-    ) -> tuple[float, str, bool]:
-        is_usable = relative / n_cases <= 1 / _MEANS_OF_RANGE
+    ) -> tuple[float, str, float]:
         if isinstance(indicator, Timed) and indicator.at_most is None:
-            return relative / n_cases, "ranges", is_usable
+            return relative / n_cases, "ranges", 1 / _MEANS_OF_RANGE
         low, high = bounds_of(indicator)
         of_one = (high - low) / (_SECOND_US if isinstance(indicator, Timed) else 1)
-        half = relative * of_one
+        half, likely = relative * of_one, n_cases * of_one / _MEANS_OF_RANGE
         if indicator.of == "mean":
-            half = min(half / n_cases, of_one)
-        return half, "s" if isinstance(indicator, Timed) else "", is_usable
+            half, likely = min(half / n_cases, of_one), likely / n_cases
+        return half, "s" if isinstance(indicator, Timed) else "", likely
 
     def _ranks(self, indicator: Measured, n_steps: int) -> float:
         bins = quantile_bins(indicator, self.params)

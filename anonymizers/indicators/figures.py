@@ -59,10 +59,11 @@ from tracecloak.anonymizers.indicators.weights import needs_cases, quantile_bins
 from tracecloak.anonymizers.noise.sums import onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means
 from tracecloak.schemas.calendar.time_texts import duration_text
-from tracecloak.schemas.published.figure import DERIVED, MEASURED
+from tracecloak.schemas.published.figure import DERIVED, MEASURED, Scale, grade_of
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 
 _SECOND_US = 1_000_000
+_NO_BOUNDS = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -190,20 +191,20 @@ class _Figures:
             else:
                 yield from self._histogram(indicator, n_steps, group, step, label)
             return
-        value, unit, kind = self._figure(indicator, n_steps, group, step)
-        yield _row(indicator, label, value, unit, kind)
+        yield _row(indicator, label, *self._figure(indicator, n_steps, group, step))
 
     def _figure(
         self, indicator: Indicator, n_steps: int, group: int, step: int
-    ) -> tuple[Interval95, str, str]:
+    ) -> tuple[Interval95, str, str, tuple[float, float]]:
+        """The number with its unit and kind, and between which bounds each case has one."""
         population = Population.of(indicator)
         if isinstance(indicator, Cases):
             number = self.cases(population, group)
             kind = DERIVED if CasesOf(population).is_centred else MEASURED
-            return number_of(number, self.measuring), "cases", kind
+            return number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
         if isinstance(indicator, Workload):
             number = self.number(EventsOf(indicator, n_steps), step)
-            return number_of(number, self.measuring), "events", MEASURED
+            return number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
         term = SumOf(indicator, n_steps)
         summand = term.summand(self.known)
         of_range = self.number(term, group * term.shape(self.known)[1] + step)
@@ -215,17 +216,17 @@ class _Figures:
         if isinstance(indicator, Frequency):
             number = total.plus(summand.middle, cases)
             unit = "cases" if indicator.at_most == 1 else "occurrences"
-            return number_of(number, self.measuring), unit, DERIVED
+            return number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
+        bounds = summand.low, summand.high
         if isinstance(indicator, Measured) and indicator.of == "sum":
             number = total.plus(summand.middle, cases)
             interval = number_of(number, self.measuring, is_count=False)
             if summand.low >= 0:
                 interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
+            bounds = summand.low * max(cases.value, 1.0), summand.high * max(cases.value, 1.0)
         else:
             interval = mean_of(total, cases, summand.low, summand.high, self.measuring)
-        if isinstance(indicator, Timed):
-            return _in_seconds(interval), "s", DERIVED
-        return interval, "" if isinstance(indicator, Amount) else SHARE, DERIVED
+        return interval, _unit_of(indicator), DERIVED, bounds
 
     def _quantiles(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str
@@ -248,10 +249,8 @@ class _Figures:
             ends = (value_at(end, low, high, points) for end in _ends(place))
             interval = Interval95(*ends)
             of = decimal_text(quantile) if n > 1 else ""
-            if isinstance(indicator, Timed):
-                yield _row(indicator, _joined(label, of), _in_seconds(interval), "s", MEASURED)
-            else:
-                yield _row(indicator, _joined(label, of), interval, "", MEASURED)
+            unit = _unit_of(indicator)
+            yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
 
     def _chosen(self, bins: BinsOf, place: int) -> Interval95:
         chosen = self.measured.chosen[bins.indicator.title]
@@ -300,14 +299,25 @@ def _ends(interval: Interval95) -> tuple[float, float, float]:
     return interval.value, interval.low, interval.high
 
 
-def _in_seconds(interval: Interval95) -> Interval95:
-    return Interval95(*(number / _SECOND_US for number in _ends(interval)))
+def _unit_of(indicator: Indicator) -> str:
+    """The unit of means, quantiles and shares."""
+    if isinstance(indicator, Timed):
+        return "s"
+    return "" if isinstance(indicator, Amount) else SHARE
 
 
 def _row(
-    indicator: Indicator, group: str, interval: Interval95, unit: str, kind: str
+    indicator: Indicator,
+    group: str,
+    interval: Interval95,
+    unit: str,
+    kind: str,
+    bounds: tuple[float, float] = _NO_BOUNDS,
 ) -> IndicatorRow:
-    value, low, high = (float(f"{number:.9g}") for number in _ends(interval))
-    return IndicatorRow(
-        indicator.title, group or None, value, min(low, value), max(high, value), unit, kind
-    )
+    """The row of a number; of what can be negative, or is 0, the grade is by its bounds."""
+    one = _SECOND_US if unit == "s" else 1
+    value, low, high = (float(f"{number / one:.9g}") for number in _ends(interval))
+    ends = value, min(low, value), max(high, value)
+    scale: Scale = "share" if unit == SHARE else "position" if bounds[0] < 0 else "amount"
+    grade = grade_of(*ends, scale, (bounds[1] - bounds[0]) / one)
+    return IndicatorRow(indicator.title, group or None, *ends, unit, kind, grade)

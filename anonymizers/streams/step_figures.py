@@ -21,7 +21,7 @@ from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.evidence import is_noise_laplace, laplace_scales
-from tracecloak.schemas.published.figure import is_usable
+from tracecloak.schemas.published.figure import grades
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
@@ -33,8 +33,7 @@ _ROUNDING = 1 / 12
 def with_intervals(release: StepRelease) -> StepRelease:
     """Returns the graph of a step with 95 % intervals of its counts, and with its figures.
 
-    The figures are those of `private-dfg`; `path_not_shown` is of the paths whose counts are not
-    usable.
+    The figures are those of `private-dfg`; `path_not_shown` is of the paths whose counts are noise.
 
     Args:
         release: Of possible pairs of activities.
@@ -42,7 +41,7 @@ def with_intervals(release: StepRelease) -> StepRelease:
     is_laplace = is_noise_laplace(release)
     scales = _scales(release.standard_errors, is_laplace)
     lows, highs = intervals_of_all(release.counts, scales, is_laplace=is_laplace)
-    figures = figures_within(release, is_usable(release.counts, lows, highs))
+    figures = figures_within(release, grades(release.counts, lows, highs) != "noise")
     return replace(release, lows=lows, highs=highs, figures=ReleasedFigures.of(figures))
 
 

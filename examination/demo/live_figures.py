@@ -18,7 +18,7 @@ from tracecloak.schemas.published.evidence import evidence_of
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.publish.figures_data import mark_unusable
+from tracecloak.transforms.publish.figures_data import mark_grades
 from tracecloak.transforms.publish.map_data import map_data
 
 
@@ -136,7 +136,7 @@ def course_of(
             "count": total.value,
             "low": total.low,
             "high": total.high,
-            "usable": total.is_usable,
+            "grade": total.grade,
         }
         for step, total in totals
     ]
@@ -151,7 +151,7 @@ def map_of(release: StepRelease) -> tuple[dict[str, Any] | None, int]:
     if not len(shown.graph.counts):
         return None, shown.most_hidden
     drawn = map_data(shown.graph, {})
-    mark_unusable(drawn, shown.graph, release.figures)
+    mark_grades(drawn, shown.graph, release.figures)
     # Decided for all pairs together, and not by the interval of each.
     for edge, is_doubtful in zip(drawn["edges"], shown.is_doubtful.tolist(), strict=True):
         edge["doubtful"] = is_doubtful

@@ -40,6 +40,7 @@ from tracecloak.examination.demo.live_figures import (
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE
+from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
@@ -77,6 +78,7 @@ def page(title: str, command: str = "") -> Page:
         "is_compared": False,
         "first_paths": [],
         "command": command,
+        "legend": LEGEND,
     }
     scripts = "chart graphviz layout labels bpmn figures map live"
     return Page(

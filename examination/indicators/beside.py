@@ -58,7 +58,7 @@ class JudgedRow:
         """Returns it as JSON values."""
         return {
             **asdict(self.row),
-            "usable": self.row.is_usable,
+            "usable": self.row.grade != "noise",
             "truth": self.truth,
             "error": self.error,
             "relative_error": self.relative_error,
@@ -125,7 +125,7 @@ def errors_of(judged: Sequence[JudgedRow], values: Sequence[float | None]) -> Fi
         values: A number in place of each of them: its own, or that of another log; None: none.
     """
     pairs = [
-        (abs(value - one.truth) / abs(one.truth), one.row.is_usable)
+        (abs(value - one.truth) / abs(one.truth), one.row.grade != "noise")
         for one, value in zip(judged, values, strict=True)
         if one.truth and value is not None
     ]

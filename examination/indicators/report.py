@@ -17,7 +17,7 @@ _ACTIVE = re.compile(r"[\\`*_\[\]<>|~#&]")
 
 
 def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields which usable row is furthest off, in a sentence, where one can be judged.
+    """Yields which row that is not noise is furthest off, in a sentence, where one can be judged.
 
     Args:
         rows: `JudgedRow.to_json` of each.
@@ -28,8 +28,8 @@ def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     worst = max(judged, key=lambda row: row["relative_error"])
     name = ", ".join(plain_name(worst[key]) for key in ("indicator", "group") if worst[key])
     yield (
-        f"Of the usable figures this one is furthest off: {name}, {value_words(_row(worst))} "
-        f"where the log has {in_words(worst['truth'], worst['unit'])}."
+        f"Of the figures that are not noise, this one is furthest off: {name}, "
+        f"{value_words(_row(worst))} where the log has {in_words(worst['truth'], worst['unit'])}."
     )
 
 
@@ -43,10 +43,10 @@ def figure_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield (
         "The log's numbers are of all its cases, with no bound: what a release cuts off at a bound "
-        "lies beyond its interval. Not usable is what a release itself calls too uncertain."
+        "lies beyond its interval. The grade is what the release says of its own number."
     )
     yield ""
-    yield "| figure | group | log | release | 95 % interval | holds | error | usable |"
+    yield "| figure | group | log | release | 95 % interval | holds | error | grade |"
     yield "|---|---|---:|---:|---:|---|---:|---|"
     for row in rows[:_MAX_ROWS]:
         yield f"| {' | '.join(_cells(row))} |"
@@ -66,7 +66,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         interval_words(released),
         _HOLDS[row["is_covered"]],
         _NOTHING if error is None else f"{error:.1%}",
-        "yes" if row["usable"] else "no",
+        row["grade"],
     ]
 
 

@@ -24,7 +24,7 @@ _TEXT, _NUMBER, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TEXTS = pa.list_(_TEXT)
 _EDGE = {"source": _TEXT, "target": _TEXT}
 _INTERVAL = {"low": _NUMBER, "high": _NUMBER}
-_KIND = {"kind": _TEXT, "usable": _FLAG}
+_KIND = {"kind": _TEXT, "usable": _FLAG, "grade": _TEXT}
 
 PRODUCT_COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "dfg": {**_EDGE, "count": _NUMBER, **_INTERVAL, **_KIND},

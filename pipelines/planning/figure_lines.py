@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.pipelines.planning.worth import Worth
+from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import SHARE
 from tracecloak.transforms.publish.figures_data import duration_in_words
 
@@ -27,15 +28,13 @@ def figure_lines(sizes: Sequence[Worth]) -> Iterator[str]:
     for row in rows:
         first, *others = (text.ljust(width) for text, width in zip(row, widths, strict=True))
         yield f"  {'  '.join([first, *others]).rstrip()}"
-    if any(not error.is_usable for worth in sizes for error in worth.errors):
-        yield "  In brackets: too uncertain to use."
+    yield f"  {LEGEND}"
     yield "  Groups are taken to be of one size; a filter or a step, to hold for half of the cases."
     yield ""
 
 
 def _shown(error: FigureError) -> str:
-    text = f"± {_number(error)}"
-    return text if error.is_usable else f"({text})"
+    return f"± {_number(error)}, {error.grade}"
 
 
 def _number(error: FigureError) -> str:

@@ -109,7 +109,7 @@ class Worth:
     @property
     def n_usable(self) -> int:
         """How many figures of a list are of use."""
-        return sum(error.is_usable for error in self.errors)
+        return sum(error.grade != "noise" for error in self.errors)
 
     @property
     def is_useless(self) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.figure import grades
 from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
@@ -69,10 +70,7 @@ def longest_of(lengths: np.ndarray, counts: np.ndarray) -> tuple[int, float] | t
 
 
 def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:
-    """Returns the share of counts that say next to nothing: 12, between 3 and 20.
-
-    That is of their sum the share of those whose interval is wider than the count; None if the sum
-    is 0.
+    """Returns of the sum of counts the share of those that are noise; None if the sum is 0.
 
     Args:
         counts: int64[n], released counts, not negative.
@@ -81,7 +79,7 @@ def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> fl
     """
     exact = counts.astype(np.float64)
     total = float(exact.sum())
-    is_unclear = highs.astype(np.float64) - lows > exact
+    is_unclear = grades(counts, lows, highs) == "noise"
     return float(exact[is_unclear].sum()) / total if total else None
 
 

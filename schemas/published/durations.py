@@ -47,9 +47,9 @@ class ReleasedDurations:
     highs: np.ndarray
 
     def to_table(self) -> pa.Table:
-        """Returns source, target, from_us, to_us, count, low, high, kind, usable.
+        """Returns source, target, from_us, to_us, count, low, high, kind, usable, grade.
 
-        That there is no upper border is null. The last two are as of `ReleasedGraph`.
+        That there is no upper border is null. The last three are as of `ReleasedGraph`.
         """
         labels = pa.concat_arrays([self.names, pa.array(["▶", "■"], pa.string())])
         lower = np.concatenate([[0], self.edges_us])[self.bins]

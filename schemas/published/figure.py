@@ -1,4 +1,4 @@
-"""What a released number is: measured, derived or modelled, and whether it says anything.
+"""What a released number is: measured, derived or modelled, and how sure: good, rough or noise.
 
 A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. That number is
 
@@ -6,14 +6,15 @@ A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. 
 * derived: computed from measured numbers alone, with an interval that follows from their noise;
 * modelled: drawn so that all the rest agrees. Nothing says how far off it is: it has no interval.
 
-A number whose interval is wider than the number to both sides is not usable: 12, between -20 and
-44, tells nothing. All of this looks at released numbers only and costs no privacy.
+Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
+`rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
+nothing. All of this looks at released numbers only and costs no privacy.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,34 +23,91 @@ MEASURED = "measured"
 DERIVED = "derived"
 MODELLED = "modelled"
 
+Grade = Literal["good", "rough", "noise"]
+GRADES: tuple[Grade, ...] = ("good", "rough", "noise")
+"""From the surest to the least sure."""
 
-def is_usable(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
-    """Returns bool[n]: whether half the width of each interval is at most its number.
+LEGEND = (
+    "A number is good if its interval reaches at most 20 % of it to either side (or 2 points, of a "
+    "share), rough up to 50 % and not down to 0 (or 5 points), and else noise, to be left out."
+)
+"""What the grades mean, for readers; see `grades`."""
+
+Scale = Literal["amount", "share", "position"]
+
+
+def grades(
+    values: np.ndarray,
+    lows: np.ndarray,
+    highs: np.ndarray,
+    scale: Scale = "amount",
+    span: np.ndarray | float = 0.0,
+) -> np.ndarray:
+    """Returns str[n], the grade of each number: this is the only place that decides it.
+
+    Half the width of an interval is compared with
+
+    * the number, of an `amount`: a count, a duration, a mean of what is not negative; good is at
+      most 20 %, rough at most 50 % with a lower end above 0. A 0 is compared as a position is;
+    * the smaller one of the number and of 1 minus it, of a `share`, likewise, where rough ends at
+      neither 0 nor 1; or good is at most .02, and rough at most .05;
+    * the declared range, of a `position`, which has no natural 0, such as a date or what can be
+      negative: good is at most 2 %, rough at most 5 %.
 
     Args:
-        values: int64[n], released numbers.
-        lows: int64[n], lower ends of their intervals.
-        highs: int64[n], upper ends.
+        values: int64[n] or float64[n], released numbers.
+        lows: Likewise, lower ends of their intervals.
+        highs: Likewise, upper ends.
+        scale: What the numbers are.
+        span: float64[n] or one number, how wide the declared range is; 0: none is declared.
     """
     # Large numbers are halved rather than doubled: twice a count may be no int64.
-    return highs / 2 - lows / 2 <= values
+    halves = highs / 2 - lows / 2
+    is_clear = (lows > 0) | (highs < 0)
+    if scale == "share":
+        sizes, spans = np.minimum(values, 1 - values), np.ones(len(values))
+        is_clear &= highs < 1
+    else:
+        sizes = np.abs(values) if scale == "amount" else np.zeros(len(values))
+        spans = np.where(sizes > 0, 0.0, span)
+    is_good = (halves <= sizes / 5) | (halves <= spans / 50)
+    is_rough = (is_clear & (halves <= sizes / 2)) | (halves <= spans / 20)
+    return np.select([is_good, is_rough], GRADES[:2], GRADES[2])
+
+
+def grade_of(
+    value: float, low: float, high: float, scale: Scale = "amount", span: float = 0.0
+) -> Grade:
+    """Returns the grade of one number; see `grades`."""
+    numbers = (np.array([number]) for number in (value, low, high))
+    return cast(Grade, str(grades(*numbers, scale, span)[0]))
+
+
+def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:
+    """Returns the columns usable, true for good and rough, and grade.
+
+    Args:
+        graded: str[n], as of `grades`.
+    """
+    return {
+        "usable": pa.array(graded != "noise", pa.bool_()),
+        "grade": pa.array(graded.astype(object), pa.string()),
+    }
 
 
 def kind_columns(
     kind: str, values: np.ndarray, lows: np.ndarray, highs: np.ndarray
 ) -> dict[str, pa.Array]:
-    """Returns the columns kind and usable of a table of numbers that are all of one kind.
+    """Returns the columns kind, usable and grade of a table of counts that are all of one kind.
 
     Args:
         kind: `MEASURED` or `DERIVED`.
-        values: As of `is_usable`, and so are the others.
+        values: As of `grades`, and so are the others.
         lows: See there.
         highs: See there.
     """
-    return {
-        "kind": pa.array([kind] * len(values), pa.string()),
-        "usable": pa.array(is_usable(values, lows, highs), pa.bool_()),
-    }
+    kinds = {"kind": pa.array([kind] * len(values), pa.string())}
+    return kinds | grade_columns(grades(values, lows, highs))
 
 
 def without_kinds(product: Any) -> Any:

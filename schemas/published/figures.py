@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.published.figure import is_usable
+from tracecloak.schemas.published.figure import Grade, grade_columns, grade_of, grades
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -35,9 +35,9 @@ class Figure:
     kind: str
 
     @property
-    def is_usable(self) -> bool:
-        """Whether half the width of its interval is at most the number."""
-        return self.high - self.low <= 2 * self.value
+    def grade(self) -> Grade:
+        """How sure it is; see `schemas.published.figure`."""
+        return grade_of(self.value, self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class ReleasedFigures:
         ]
 
     def to_table(self) -> pa.Table:
-        """Returns figure, source, target, value, low, high, kind, usable."""
+        """Returns figure, source, target, value, low, high, kind, usable, grade."""
         return pa.table(
             {
                 "figure": self.figures,
@@ -112,7 +112,7 @@ class ReleasedFigures:
                 "low": pa.array(self.lows, pa.int64()),
                 "high": pa.array(self.highs, pa.int64()),
                 "kind": self.kinds,
-                "usable": pa.array(is_usable(self.values, self.lows, self.highs), pa.bool_()),
+                **grade_columns(grades(self.values, self.lows, self.highs)),
             }
         )
 

@@ -36,7 +36,7 @@ class ReleasedGraph:
             any cut of its cases at a length, around the counts, from noisy numbers and the public
             scale of their noise; none is negative.
         highs: int64[n_edges], upper ends of these intervals.
-        has_kinds: Whether its table says that a count is measured, and whether it is usable; see
+        has_kinds: Whether its table says that a count is measured, and its grade; see
             `without_kinds`.
     """
 
@@ -83,10 +83,10 @@ class ReleasedGraph:
         return np.maximum(inflow, outflow)
 
     def to_table(self) -> pa.Table:
-        """Returns the edges: source, target (string), count, low, high (int64), kind, usable.
+        """Returns the edges: source, target, count, low, high (int64), kind, usable, grade.
 
-        Kind (string) is that of the count, and usable (bool) tells whether half the interval is at
-        most the count. Without `has_kinds` there are neither.
+        The last three are as of `schemas.published.figure`: string, bool and string. Without
+        `has_kinds` there are none.
         """
         labels = pa.array(self.labels, pa.string())
         columns = {

@@ -9,17 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.published.figure import Scale, grade_columns, grade_of
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
 SHARE = "share"
 """The unit of what lies between 0 and 1."""
 
-COUNTS = ("cases", "events", "occurrences")
-"""The units of what is counted."""
-
-# A share is of use if it is known within ten points to either side.
-_SURE_SHARE = 0.2
 _NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind")
 
 
@@ -36,6 +32,8 @@ class IndicatorRow:
         unit: `share`, `cases`, `events`, `occurrences`, `s` for seconds, or empty for what an
             attribute is in.
         kind: `measured` or `derived`, see `schemas.published.figure`.
+        grade: How sure it is, see there. Empty gives that of a share or an amount without a
+            declared range.
     """
 
     indicator: str
@@ -45,18 +43,13 @@ class IndicatorRow:
     high: float
     unit: str
     kind: str
+    grade: str = ""
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether its interval is narrow enough to say something.
-
-        Of a count it reaches no further than the number to either side, of a share no further than
-        ten points, and of a mean or a quantile, which has bounds anyhow, half as far as the number.
-        """
-        width = self.high - self.low
-        if self.unit == SHARE:
-            return width <= _SURE_SHARE
-        return width <= 2 * abs(self.value) if self.unit in COUNTS else width < abs(self.value)
+    def __post_init__(self) -> None:
+        if not self.grade:
+            scale: Scale = "share" if self.unit == SHARE else "amount"
+            grade = grade_of(self.value, self.low, self.high, scale)
+            object.__setattr__(self, "grade", grade)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +64,7 @@ class ReleasedIndicators:
         highs: float64[n].
         units: string[n].
         kinds: string[n].
+        grades: string[n].
     """
 
     wire_name: ClassVar[str] = "released-indicators"
@@ -82,6 +76,7 @@ class ReleasedIndicators:
     highs: np.ndarray
     units: pa.StringArray
     kinds: pa.StringArray
+    grades: pa.StringArray
 
     @classmethod
     def of(cls, rows: Sequence[IndicatorRow]) -> ReleasedIndicators:
@@ -96,7 +91,7 @@ class ReleasedIndicators:
         return cls(
             texts("indicator"), texts("group"),
             numbers("value"), numbers("low"), numbers("high"),
-            texts("unit"), texts("kind"),
+            texts("unit"), texts("kind"), texts("grade"),
         )  # fmt: skip
 
     def rows(self) -> list[IndicatorRow]:
@@ -104,11 +99,12 @@ class ReleasedIndicators:
         columns = (
             self.indicators.to_pylist(), self.groups.to_pylist(), self.values.tolist(),
             self.lows.tolist(), self.highs.tolist(), self.units.to_pylist(), self.kinds.to_pylist(),
+            self.grades.to_pylist(),
         )  # fmt: skip
         return [IndicatorRow(*row) for row in zip(*columns, strict=True)]
 
     def to_table(self) -> pa.Table:
-        """Returns indicator, group, value, low, high, unit, kind, usable."""
+        """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
         return pa.table(
             {
                 "indicator": self.indicators,
@@ -118,7 +114,7 @@ class ReleasedIndicators:
                 "high": pa.array(self.highs, pa.float64()),
                 "unit": self.units,
                 "kind": self.kinds,
-                "usable": pa.array([row.is_usable for row in self.rows()], pa.bool_()),
+                **grade_columns(np.array(self.grades.to_pylist(), np.str_)),
             }
         )
 
@@ -133,13 +129,17 @@ class ReleasedIndicators:
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        return cls.of([IndicatorRow(*(row[name] for name in _NAMES)) for row in body["indicators"]])
+        return cls.of(
+            [
+                IndicatorRow(*(row[name] for name in _NAMES), row.get("grade", ""))
+                for row in body["indicators"]
+            ]
+        )
 
     def came_out(self) -> Yield:
-        """Returns the number of figures, and the share of those that are too uncertain to use."""
-        rows = self.rows()
-        unclear = sum(not row.is_usable for row in rows)
-        return Yield(n_figures=len(rows), unclear_share=unclear / len(rows) if rows else None)
+        """Returns the number of figures, and the share of those that are noise."""
+        n, n_noise = len(self.grades), self.grades.to_pylist().count("noise")
+        return Yield(n_figures=n, unclear_share=n_noise / n if n else None)
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the number of each row; see `ReleasedProduct`."""

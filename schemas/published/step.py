@@ -224,7 +224,8 @@ class StepRelease:
     def to_rows(self) -> pa.Table:
         """Returns a row for each cell, with what they have in common as columns.
 
-        Columns low, high (int64), kind (string) and usable (bool) are there where limits are.
+        Columns low, high (int64), kind, grade (string) and usable (bool) are there where limits
+        are.
         """
         n = len(self.cells)
         common = {name: [getattr(self, name)] * n for name in STEP_FIELDS}

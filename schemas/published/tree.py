@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
-from tracecloak.schemas.published.figure import MEASURED
+from tracecloak.schemas.published.figure import MEASURED, Grade, grade_of
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -47,18 +47,17 @@ class ReleasedTree:
         """What is said of the fitness, in words; empty where nothing is."""
         if self.fitness is None or self.fitness_low is None or self.fitness_high is None:
             return ""
-        useless = "" if self.is_fitness_usable else ", so the number is not usable"
         return (
             f"Of a case {self.fitness:.0%} fits the tree on average. That is measured: of the "
             f"original it is between {self.fitness_low:.0%} and {self.fitness_high:.0%}, with a "
-            f"probability of about 95 %{useless}."
+            f"probability of about 95 %: the number is {self.fitness_grade}."
         )
 
     @property
-    def is_fitness_usable(self) -> bool:
-        """Whether half the width of the interval of the fitness is at most the fitness."""
-        low, high = self.fitness_low or 0.0, self.fitness_high or 0.0
-        return high - low <= 2 * (self.fitness or 0.0)
+    def fitness_grade(self) -> Grade:
+        """How sure the fitness is, a share; see `schemas.published.figure`."""
+        ends = self.fitness_low or 0.0, self.fitness_high or 0.0
+        return grade_of(self.fitness or 0.0, *ends, "share")
 
     @property
     def tree(self) -> ProcessTree:
@@ -100,7 +99,7 @@ class ReleasedTree:
     def to_json(self) -> dict[str, Any]:
         """Returns the text, whether it was found, the fitness, the names and the nodes.
 
-        With the fitness come its kind, its interval and whether it is usable, where these are said.
+        With the fitness come its kind, its interval and its grade, where these are said.
         """
         of_fitness: dict[str, Any] = {}
         if self.fitness_low is not None:
@@ -108,7 +107,8 @@ class ReleasedTree:
                 "fitness_low": self.fitness_low,
                 "fitness_high": self.fitness_high,
                 "fitness_kind": MEASURED,
-                "fitness_usable": self.is_fitness_usable,
+                "fitness_usable": self.fitness_grade != "noise",
+                "fitness_grade": self.fitness_grade,
             }
         return {
             "tree": self.text,

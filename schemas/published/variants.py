@@ -90,8 +90,8 @@ class ReleasedVariants:
     def to_table(self) -> pa.Table:
         """Returns the columns variant (list of names), count, kind, and some where these are known.
 
-        Where the counts are measured there are low, high and usable, which tells whether half the
-        interval is at most the count; modelled ones have no interval.
+        Where the counts are measured there are low, high, usable and grade; modelled ones have no
+        interval.
         """
         words = self.names.take(pa.array(self.codes))
         variants = pa.ListArray.from_arrays(pa.array(self.offsets.astype(np.int32)), words)

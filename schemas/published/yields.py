@@ -31,9 +31,8 @@ class Yield:
             to have, before they were multiplied to that number.
         max_events: Events of the longest case, of a log or of variants.
         longest_share: Of the cases, the share that has so many events.
-        unclear_share: Of the sum of all released counts, the share of those whose interval is wider
-            than the count itself, see `counted.unclear_share`; of figures, the share of those
-            that are too uncertain to use.
+        unclear_share: Of the sum of all released counts, the share of those that are noise, see
+            `schemas.published.figure`; of figures, the share of those that are.
         n_figures: Figures with intervals that are released in a list.
     """
 
@@ -134,22 +133,22 @@ class Yield:
 
     @property
     def _of_figures(self) -> str:
-        """How many of the figures are too uncertain to use, as a part of a sentence."""
+        """How many of the figures are noise, as a part of a sentence."""
         if self.n_figures is None or self.unclear_share is None:
             return ""
         n = round(self.n_figures * self.unclear_share)
-        return f", {n:,} of them too uncertain to use" if n else ""
+        return f", {n:,} of them noise" if n else ""
 
     @property
     def _unclear_sentence(self) -> str:
         if self.n_figures is not None:
             return (
-                f"NOT USABLE: {self.unclear_share:.0%} of the figures are too uncertain to use. "
+                f"NOT USABLE: {self.unclear_share:.0%} of the figures are noise. "
                 "More cases, fewer figures, tighter bounds or a larger epsilon would help."
             )
         return (
             f"NOT USABLE: {self.unclear_share:.0%} of all that is counted is in counts whose "
-            "interval is wider than the count itself. More cases, fewer activities or groups of "
+            "grade is noise. More cases, fewer activities or groups of "
             "them, or a larger epsilon would help."
         )
 

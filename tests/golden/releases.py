@@ -49,7 +49,7 @@ _DISTRIBUTIONS = ("pyarrow", "numpy", "scipy", "fastavro")
 _VARIANTS = ("ABC", "ABC", "AB", "ABBC", "AC", "ABAB", "CBA", "ABCD")
 _DAY_S = 86_400
 # Columns that say what the others are: they follow from these, and have no noise of their own.
-_WORDS = ("kind", "usable")
+_WORDS = ("kind", "usable", "grade")
 # Of a step's counts these follow from the count and its standard error.
 _LIMITS = ("low", "high")
 HEADER = ("case_id", "activity", "timestamp", "person", "who", "age", "diagnosis", "cost")

@@ -18,7 +18,7 @@ _STEPS_S = (
 )
 _NAMES_S = (_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (1, "s")
 _MAX_TICKS = 5
-# By how much the interval of an unusable number may stretch an axis before it is cut off.
+# By how much the interval of a number that is noise may stretch an axis before it is cut off.
 _STRETCH = 1.6
 _LARGEST = 1e15
 
@@ -41,15 +41,15 @@ class Axis:
     def of(cls, rows: Sequence[IndicatorRow]) -> Axis:
         """Returns one for numbers of one unit.
 
-        Every number lies on it, and so does the interval of every usable one. That of an unusable
-        number may reach beyond its ends, since it would make all others small.
+        Every number lies on it, and so does the interval of each that is not noise. That of one
+        that is may reach beyond its ends, since it would make all others small.
 
         Args:
             rows: At least one.
         """
         unit = rows[0].unit
-        highs = [row.value for row in rows] + [row.high for row in rows if row.is_usable]
-        lows = [row.value for row in rows] + [row.low for row in rows if row.is_usable]
+        highs = [row.value for row in rows] + [row.high for row in rows if row.grade != "noise"]
+        lows = [row.value for row in rows] + [row.low for row in rows if row.grade != "noise"]
         most, least = _bounded(max(highs)), _bounded(min(lows))
         highest, lowest = (
             _bounded(n) for n in (max(r.high for r in rows), min(r.low for r in rows))

@@ -72,7 +72,7 @@ def _marks(
     row: IndicatorRow, axis: Axis, left: float, room: float, ends: tuple[float, ...], title: str
 ) -> list[Shape]:
     zero, value, low, high = ends
-    quiet = "" if row.is_usable else " unusable"
+    quiet = f" {row.grade}"
     thin = " thin" if room < _SLIM else ""
     middle, cap = left + room / 2, min(room / 5, 4.0)
     top, tall = min(zero, value), abs(value - zero)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts.axes import Axis
 from tracecloak.transforms.charts.columns_chart import MANY, columns_chart
@@ -37,14 +38,14 @@ class ShownNumber:
         name: What it is of.
         value: It, with its unit.
         interval: Its interval of 95 %.
-        is_usable: Whether it says anything; else it is grey.
+        grade: How sure it is.
         bar: A small drawing of a share; None: it is no share.
     """
 
     name: str
     value: str
     interval: str
-    is_usable: bool
+    grade: str
     bar: Drawing | None = None
 
 
@@ -86,7 +87,7 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     context = {
         "numbers": [_shown(row, row.indicator) for row in alone[:MAX_NUMBERS]],
         "panels": shown,
-        "n_not_usable": sum(not row.is_usable for row in rows),
+        "legend": LEGEND,
         "n_left_out": len(rows) - n_drawn,
         "has_arrows": any(
             shape.attributes["class"].startswith("beyond")
@@ -124,12 +125,12 @@ def _most(panel: Panel) -> int:
 def _shown(row: IndicatorRow, name: str) -> ShownNumber:
     plain = plain_name(name)
     bar = _share_bar(row, plain) if row.unit == SHARE else None
-    return ShownNumber(plain, value_words(row), interval_words(row), row.is_usable, bar)
+    return ShownNumber(plain, value_words(row), interval_words(row), row.grade, bar)
 
 
 def _share_bar(row: IndicatorRow, name: str) -> Drawing:
     """A share of the whole, with its interval."""
-    quiet = "" if row.is_usable else " unusable"
+    quiet = f" {row.grade}"
     value, low, high = (
         _BAR_WIDTH * _OF_A_SHARE.share(number) for number in (row.value, row.low, row.high)
     )
@@ -155,7 +156,7 @@ def _shown_panel(panel: Panel) -> ShownPanel:
         edges = panel.edges[: n + 1]
         drawing = columns_chart(title, rows, labels, description, edges=edges)
     numbers = tuple(
-        ShownNumber(label, value_words(row), interval_words(row), row.is_usable)
+        ShownNumber(label, value_words(row), interval_words(row), row.grade)
         for row, label in zip(rows, labels, strict=True)
     )
     is_wide = panel.form in ("time", "histogram") and n > MANY
@@ -172,11 +173,11 @@ _DRAWN = {
 
 def _description(panel: Panel, rows: Sequence[IndicatorRow]) -> str:
     least, most = min(rows, key=lambda row: row.value), max(rows, key=lambda row: row.value)
-    n_grey = sum(not row.is_usable for row in rows)
-    grey = f" {n_grey:,} of them are grey, too uncertain to use." if n_grey else ""
+    n_noise = sum(row.grade == "noise" for row in rows)
+    noise = f" {n_noise:,} of them are noise, and grey." if n_noise else ""
     return (
         f"{len(rows):,} {_DRAWN[panel.form]}, from {value_words(least)} to {value_words(most)}, "
-        f"each with its interval. The table below has the same numbers.{grey}"
+        f"each with its interval. The table below has the same numbers.{noise}"
     )
 
 

@@ -56,7 +56,7 @@ def rows_chart(
         top = _ROW * place
         value = value_words(row)
         room = plot - LETTER * (len(value) + 2)
-        quiet = "" if row.is_usable else " unusable"
+        quiet = f" {row.grade}"
         shapes.append(words(f"label{quiet}", _MARGIN, top + 13, fitted(label, room)))
         shapes.append(words(f"value{quiet}", _MARGIN + plot, top + 13, value, "end"))
         said = f"{label}: {value} ({interval_words(row)})"
@@ -67,7 +67,7 @@ def rows_chart(
 def _marks(
     row: IndicatorRow, axis: Axis, plot: float, y: float, title: str, *, is_dotted: bool
 ) -> list[Shape]:
-    quiet = "" if row.is_usable else " unusable"
+    quiet = f" {row.grade}"
     zero, value, low, high = (
         _MARGIN + plot * axis.share(number) for number in (0.0, row.value, row.low, row.high)
     )

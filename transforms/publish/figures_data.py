@@ -1,4 +1,4 @@
-"""What a page shows of released figures: totals with their intervals, and which say nothing.
+"""What a page shows of released figures: totals with their intervals, and how sure each is.
 
 Pure functions of published values.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.schemas.published.figure import is_usable
+from tracecloak.schemas.published.figure import GRADES, LEGEND, MODELLED, Grade, grades
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -38,31 +38,33 @@ class ShownFigure:
         name: What it is of.
         text: The number, with its interval.
         kind: Its kind.
-        is_usable: Whether it says anything; else it is grey.
+        grade: How sure it is.
     """
 
     name: str
     text: str
     kind: str
-    is_usable: bool
+    grade: Grade
 
 
 def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
     """Returns totals, those of each activity, times, and the limit of what is hidden.
 
     Returns:
-        `totals`, `activities`, the most frequent first, `times`, the usable ones first, and of a
-        log `durations`, `waits`, likewise, and `starts`: lists of `ShownFigure`; `most_hidden`, the
-        limit of a path that is not shown, as a text, empty where none is known.
+        `legend`, what the grades mean; `totals`, `activities`, the most frequent first, `times`,
+        the surest first, and of a log `durations`, `waits`, likewise, and `starts`: lists of
+        `ShownFigure`; `most_hidden`, the limit of a path that is not shown, as a text, empty where
+        none is known.
     """
     rows = figures.rows()
     activities = sorted((r for r in rows if r.name == "activity"), key=lambda row: -row.value)
     times, waits = (
-        sorted((row for row in rows if row.name == name), key=lambda row: not row.is_usable)
+        sorted((row for row in rows if row.name == name), key=lambda row: GRADES.index(row.grade))
         for name in ("median_time_us", "mean_wait_us")
     )
     starts = [row for row in rows if row.name == "starts"]
     return {
+        "legend": LEGEND,
         "totals": [_shown(row, row.name) for row in rows if row.name in _WHOLE_LOG],
         "activities": [_shown(row, plain_name(row.of[0])) for row in activities[:_N_ROWS]],
         "times": [_between(row) for row in times[:_N_ROWS]],
@@ -77,22 +79,23 @@ def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
     }
 
 
-def mark_unusable(
+def mark_grades(
     shown: dict[str, Any], graph: ReleasedGraph, figures: ReleasedFigures | None
 ) -> None:
-    """Notes on the paths and activities of a map which of their numbers say nothing.
+    """Notes on the paths and activities of a map how sure their numbers are.
 
     Args:
-        shown: What `map_data` gave for the graph; every path gets `usable`, and every activity,
-            and a path whose median time is a figure gets that, and `time_usable`.
+        shown: What `map_data` gave for the graph; every path gets `grade`, and so does an
+            activity with a figure, and a path whose median time is a figure gets that, and
+            `time_grade`.
         graph: What was released.
-        figures: Of the same release; without them no activity is grey.
+        figures: Of the same release; without them no activity gets a grade.
     """
     labels = [plain_name(name) for name in graph.labels]
-    usable = is_usable(graph.counts, graph.lows, graph.highs)
+    graded = grades(graph.counts, graph.lows, graph.highs).tolist()
     by_ends = {
-        (labels[source], labels[target]): bool(of_path)
-        for source, target, of_path in zip(graph.sources, graph.targets, usable, strict=True)
+        (labels[source], labels[target]): grade
+        for source, target, grade in zip(graph.sources, graph.targets, graded, strict=True)
     }
     by_name: dict[tuple[str, ...], Figure] = {}
     if figures is not None:
@@ -101,13 +104,13 @@ def mark_unusable(
     names = [node["name"] for node in shown["nodes"]]
     for edge in shown["edges"]:
         ends = names[edge["source"]], names[edge["target"]]
-        edge["usable"] = by_ends[ends]
+        edge["grade"] = by_ends[ends]
         if median := by_name.get(ends):
             edge["median_s"] = float(f"{median.value * _MICROSECONDS:.3g}")
-            edge["time_usable"] = median.is_usable
+            edge["time_grade"] = median.grade
     for node in shown["nodes"]:
-        total = by_name.get((node["name"],))
-        node["usable"] = total is None or total.is_usable
+        if total := by_name.get((node["name"],)):
+            node["grade"] = total.grade
 
 
 def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
@@ -118,7 +121,7 @@ def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
         several or whose name is another one, in the order of the groups.
     """
     shown = map_data(groups.graph, {})
-    mark_unusable(shown, groups.graph, None)
+    mark_grades(shown, groups.graph, None)
     members: dict[str, list[str]] = {}
     for name, group in groups.members.items():
         members.setdefault(plain_name(group), []).append(plain_name(name))
@@ -129,21 +132,18 @@ def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
 def mark_modelled_times(shown: dict[str, Any]) -> None:
     """Notes on the paths of a map that their times, without a figure, were drawn from a model."""
     for edge in shown["edges"]:
-        edge.setdefault("time_usable", False)
+        edge.setdefault("time_grade", MODELLED)
 
 
 def sentence_of_variants(variants: ReleasedVariants) -> str:
-    """Returns of which kind the numbers of variants are, and how many say nothing."""
+    """Returns of which kind the numbers of variants are, and how many are noise."""
     if variants.lows is None or variants.highs is None:
         return (
             " The numbers are modelled: they were drawn so that the whole agrees with what was "
             "measured, and nothing says how far off the number of one variant is."
         )
-    usable = is_usable(variants.counts, variants.lows, variants.highs)
-    n_useless = int((~usable).sum())
-    if not n_useless:
-        return ""
-    return f" {n_useless:,} of the numbers are not usable: the interval reaches further than these."
+    n_noise = grades(variants.counts, variants.lows, variants.highs).tolist().count("noise")
+    return f" {n_noise:,} of the numbers are noise. {LEGEND}" if n_noise else ""
 
 
 def duration_in_words(us: int) -> str:
@@ -163,4 +163,4 @@ def _between(figure: Figure) -> ShownFigure:
 
 def _shown(figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format) -> ShownFigure:
     text = f"{words(figure.value)} ({words(figure.low)}\u2013{words(figure.high)})"
-    return ShownFigure(name, text, figure.kind, figure.is_usable)
+    return ShownFigure(name, text, figure.kind, figure.grade)

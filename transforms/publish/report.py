@@ -188,11 +188,11 @@ class _Shown:
             shown.map = map_data(graph, medians)
             if shown.has_kinds:
                 from tracecloak.transforms.publish.figures_data import (
+                    mark_grades,
                     mark_modelled_times,
-                    mark_unusable,
                 )
 
-                mark_unusable(shown.map, graph, figures)
+                mark_grades(shown.map, graph, figures)
                 if log is not None:
                     mark_modelled_times(shown.map)
             if shown.map["n_left_out"]:

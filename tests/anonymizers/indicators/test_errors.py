@@ -29,7 +29,8 @@ def test_of_one_number_the_error_is_that_of_laplace_noise() -> None:
     assert (cases.unit, cases.half_width) == ("cases", pytest.approx(5.991, abs=0.01))
     few, many = (figure_errors(params("1", "cases", "rework"), n)[1] for n in (100, 10_000))
     assert few.half_width == pytest.approx(100 * many.half_width)
-    assert not figure_errors(params("0.01", "cases", "rework"), 100)[1].is_usable
+    assert (few.grade, many.grade) == ("good", "good")
+    assert figure_errors(params("0.01", "cases", "rework"), 100)[1].grade == "noise"
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "20"])

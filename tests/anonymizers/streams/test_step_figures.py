@@ -191,7 +191,7 @@ def test_the_numbers_of_a_small_graph() -> None:
     assert release.lows is not None and release.highs is not None and release.figures is not None
     assert release.lows.tolist() == [0, 80, 0]
     assert release.highs.tolist() == [20, 120, 24]
-    assert release.to_rows()["usable"].to_pylist() == [False, True, False]
+    assert release.to_rows()["grade"].to_pylist() == ["noise", "good", "noise"]
     assert set(release.to_rows()["kind"].to_pylist()) == {"measured"}
     cases, events, activity, hidden = release.figures.rows()
     # Half of 104 cases begin or end; the error of that is half of root 200.
@@ -199,7 +199,7 @@ def test_the_numbers_of_a_small_graph() -> None:
     # A occurs as often as it is entered or left: 52, and 50 times less by its loop.
     assert (activity.of, activity.value, activity.low) == (("A",), 2, 0)
     assert (events.value, events.kind) == (2, "derived")
-    # A A and ▶ A are not usable; one noise in twenty is above 1.64 errors.
+    # A A and ▶ A are noise; one noise in twenty is above 1.64 errors.
     assert hidden.high == math.ceil(10 * math.sqrt(math.log(3)) + 10 * 1.645)
 
 

@@ -139,7 +139,7 @@ def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     # 9 is above its own interval around zero, and not beyond what the three can do together.
     assert [pair for pair, e in edges.items() if e["doubtful"]] == [("A", "A")]
     assert (edges["▶", "A"]["low"], edges["▶", "A"]["high"]) == (94, 106)
-    assert all(edge["usable"] for edge in shown["edges"])
+    assert (edges["▶", "A"]["grade"], edges["A", "A"]["grade"]) == ("good", "noise")
     # 0 with a noise of 1: more than 1.64 of it above the least that a map would show.
     assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
 
@@ -201,7 +201,7 @@ def test_the_course_has_a_row_with_its_interval_for_each_step() -> None:
     ]  # fmt: skip
     # There are no fewer cases than none.
     assert [(row["low"], row["high"]) for row in rows] == [(0, 10), (0, 20), (10, 30)]
-    assert [row["usable"] for row in rows] == [False, True, True]
+    assert [row["grade"] for row in rows] == ["noise", "noise", "rough"]
 
 
 def test_a_name_stays_a_name_on_the_map() -> None:

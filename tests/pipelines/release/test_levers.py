@@ -168,7 +168,7 @@ def test_all_figures_are_of_use_from_the_least_epsilon_on() -> None:
     for epsilon, is_reached in ((EPSILONS[place], True), (EPSILONS[place - 1], False)):
         one = FIGURES.Params(**{**given, "epsilon": epsilon})
         errors = FIGURES.figure_errors(one, 1_000)
-        assert all(error.is_usable for error in errors) == is_reached
+        assert all(error.grade != "noise" for error in errors) == is_reached
     assert least.between == (EPSILONS[place - 1], least.epsilon)
 
 

@@ -48,12 +48,13 @@ def test_the_table_has_labels_and_numbers():
         ("high", "int64"),
         ("kind", "string"),
         ("usable", "bool"),
+        ("grade", "string"),
     ]
     assert [tuple(row.values()) for row in table.to_pylist()] == [
-        ("A", "A", 2, 0, 5, "measured", False),  # 2.5 to each side of 2
-        ("A", "B", 7, 4, 10, "measured", True),
-        ("B", "■", 7, 4, 10, "measured", True),
-        ("▶", "A", 7, 4, 10, "measured", True),
+        ("A", "A", 2, 0, 5, "measured", False, "noise"),
+        ("A", "B", 7, 4, 10, "measured", True, "rough"),
+        ("B", "■", 7, 4, 10, "measured", True, "rough"),
+        ("▶", "A", 7, 4, 10, "measured", True, "rough"),
     ]
 
 
@@ -63,8 +64,9 @@ def test_json_has_the_same_edges_and_the_whole_vocabulary():
     assert (body["start"], body["end"]) == ("▶", "■")
     assert body["activities"] == ["A", "B", "Ünused"]
     assert body["edges"] == GRAPH.to_table().to_pylist()
-    numbers = {"count": 7, "low": 4, "high": 10, "kind": "measured", "usable": True}
-    assert body["edges"][1] == {"source": "A", "target": "B", **numbers}
+    numbers = {"count": 7, "low": 4, "high": 10}
+    words = {"kind": "measured", "usable": True, "grade": "rough"}
+    assert body["edges"][1] == {"source": "A", "target": "B", **numbers, **words}
 
 
 def test_a_graph_of_the_first_version_says_nothing_of_kinds():

@@ -37,12 +37,19 @@ def test_what_is_none_is_an_error(body: object) -> None:
         ReleasedIndicators.from_json(body)
 
 
-def test_a_number_is_of_use_if_its_interval_is_not_wider_and_a_share_within_ten_points() -> None:
-    assert [row.is_usable for row in ROWS] == [True, True, False, False]
-    share = replace(ROWS[1], low=0.15, high=0.35)
-    assert share.is_usable and not replace(share, high=0.36).is_usable
-    count = replace(ROWS[0], low=0.0, high=24.0)
-    assert count.is_usable and not replace(count, high=24.1).is_usable
+def test_a_grade_is_by_the_unit_unless_it_is_given() -> None:
+    assert [row.grade for row in ROWS] == ["rough", "good", "noise", "noise"]
+    assert replace(ROWS[2], grade="good").grade == "good"
+    table = ReleasedIndicators.of(ROWS).to_table()
+    assert table["grade"].to_pylist() == [row.grade for row in ROWS]
+    assert table["usable"].to_pylist() == [True, True, False, False]
+
+
+def test_a_release_without_grades_gets_those_of_its_units() -> None:
+    body = ReleasedIndicators.of(ROWS).to_json()
+    for row in body["indicators"]:
+        del row["grade"]
+    assert ReleasedIndicators.from_json(body).rows() == ROWS
 
 
 def test_what_came_out_says_how_many_and_how_unclear() -> None:

@@ -28,7 +28,7 @@ VARIANTS = ReleasedVariants(
     np.array([87, 27, 13], np.int64),
     np.array([93, 33, 19], np.int64),
 )
-SURE = {"kind": "measured", "usable": True}
+SURE = {"kind": "measured", "usable": True, "grade": "good"}
 ROWS = [
     {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93, **SURE},
     {"variant": ["é"], "count": 30, "low": 27, "high": 33, **SURE},
@@ -44,13 +44,24 @@ DURATIONS = ReleasedDurations(
     np.array([2, 4, 6], np.int64),
     np.array([8, 10, 12], np.int64),
 )
-COLUMNS = ("source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable")
+COLUMNS = (
+    "source",
+    "target",
+    "from_us",
+    "to_us",
+    "count",
+    "low",
+    "high",
+    "kind",
+    "usable",
+    "grade",
+)
 SPREAD = [
     dict(zip(COLUMNS, row, strict=True))
     for row in (
-        ("A", "B", 0, 1_000, 5, 2, 8, "measured", True),
-        ("A", "B", 60_000, None, 7, 4, 10, "measured", True),
-        ("B", "A", 1_000, 60_000, 9, 6, 12, "measured", True),
+        ("A", "B", 0, 1_000, 5, 2, 8, "measured", False, "noise"),
+        ("A", "B", 60_000, None, 7, 4, 10, "measured", True, "rough"),
+        ("B", "A", 1_000, 60_000, 9, 6, 12, "measured", True, "rough"),
     )
 ]
 
@@ -69,9 +80,10 @@ def test_drawn_variants_are_modelled_and_have_no_interval() -> None:
     assert set(drawn["kind"].to_pylist()) == {"modelled"}
 
 
-def test_a_count_of_half_its_interval_is_not_usable() -> None:
-    wide = replace(VARIANTS, lows=np.array([0, 0, 0]), highs=np.array([180, 61, 32]))
-    assert wide.to_table()["usable"].to_pylist() == [True, False, True]
+def test_what_is_good_or_rough_is_usable() -> None:
+    wide = replace(VARIANTS, lows=np.array([46, 24, 0]), highs=np.array([136, 36, 16]))
+    assert wide.to_table()["grade"].to_pylist() == ["rough", "good", "noise"]
+    assert wide.to_table()["usable"].to_pylist() == [True, True, False]
 
 
 def test_json_of_variants_has_the_activities_too() -> None:
@@ -130,7 +142,7 @@ FIGURES = ReleasedFigures.of(
     [
         Figure("cases", (), 120, 100, 141, "derived"),
         Figure("activity", ("A",), 7, 0, 30, "derived"),
-        Figure("median_time_us", ("A", "B"), 60_000_000, 1_000_000, 90_000_000, "derived"),
+        Figure("median_time_us", ("A", "B"), 60_000_000, 31_000_000, 90_000_000, "derived"),
     ]
 )
 TREE = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, 0.5)
@@ -186,7 +198,7 @@ def test_figures_say_what_they_are_of_and_whether_they_tell_anything() -> None:
         ("median_time_us", "A", "B"),
     ]
     assert [row["usable"] for row in rows] == [True, False, True]
-    assert [row["usable"] for row in rows] == [one.is_usable for one in FIGURES.rows()]
+    assert [row["grade"] for row in rows] == [one.grade for one in FIGURES.rows()]
 
 
 def test_values_that_no_product_gives_are_refused() -> None:

@@ -58,15 +58,15 @@ def test_limits_and_figures_are_said_of_each_count_and_read_back() -> None:
     body = json.loads(made.to_json())
     assert body["cells"][3] == {
         "cell": ["▶", "A"], "count": 12, "standard_error": 0.333333,
-        "low": 5, "high": 9, "kind": "measured", "usable": True,
+        "low": 5, "high": 9, "kind": "measured", "usable": True, "grade": "good",
     }  # fmt: skip
     assert [row["usable"] for row in body["cells"]] == [False, False, True, True]
     assert [(row["figure"], row["low"], row["high"]) for row in body["figures"]] == [
         ("cases", 10, 14)
     ]
     assert StepRelease.from_json(made.to_json()) == made
-    names = ["cell", "count", "standard_error", "low", "high", "kind", "usable"]
-    assert made.to_rows().column_names[-7:] == names
+    names = ["cell", "count", "standard_error", "low", "high", "kind", "usable", "grade"]
+    assert made.to_rows().column_names[-8:] == names
 
 
 def test_a_step_of_an_earlier_version_keeps_its_form() -> None:

@@ -132,8 +132,9 @@ def test_variants_without_intervals_have_no_columns_for_them():
     assert PLAIN.to_table().to_pylist() == rows
     assert PLAIN.to_json() == {"activities": ["A", "B", "E"], "variants": rows}
     known = released([(("A",), 3)], half_width=5)
+    words = {"kind": "measured", "usable": False, "grade": "noise"}
     assert known.to_table().to_pylist() == [
-        {"variant": ["A"], "count": 3, "low": 0, "high": 8, "kind": "measured", "usable": False}
+        {"variant": ["A"], "count": 3, "low": 0, "high": 8, **words}
     ]
 
 

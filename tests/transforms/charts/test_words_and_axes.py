@@ -78,10 +78,10 @@ def test_an_axis_has_a_few_round_numbers_from_nought_on(
 
 
 def test_an_interval_that_says_nothing_makes_no_other_small() -> None:
-    """The unusable one is cut at the end, and no usable one ever is."""
+    """What is noise is cut at the end, and nothing else ever is."""
     sure, unsure = row(100, 90, 110), row(20, 0, 90_000)
     axis = Axis.of([sure, unsure])
-    assert not unsure.is_usable
+    assert unsure.grade == "noise"
     assert axis.most <= 200 and axis.is_beyond(unsure.high) and axis.share(unsure.high) == 1
     assert not axis.is_beyond(sure.high)
     alone = Axis.of([unsure])
@@ -102,7 +102,7 @@ ROWS = st.sampled_from(UNITS).flatmap(
 
 
 @given(ROWS)
-def test_all_numbers_lie_on_an_axis_and_the_usable_intervals_whole(
+def test_all_numbers_lie_on_an_axis_and_the_clear_intervals_whole(
     rows: list[IndicatorRow],
 ) -> None:
     axis = Axis.of(rows)
@@ -114,7 +114,7 @@ def test_all_numbers_lie_on_an_axis_and_the_usable_intervals_whole(
     assert len({text for _, text in axis.ticks}) == len(places)
     for number in rows:
         assert not axis.is_beyond(number.value)
-        if number.is_usable:
+        if number.grade != "noise":
             assert not axis.is_beyond(number.low) and not axis.is_beyond(number.high)
 
 

@@ -221,11 +221,11 @@ def test_a_folded_map_has_groups_for_nodes_and_says_what_is_in_each() -> None:
     shown = folded["map"]
     names_of = [node["name"] for node in shown["nodes"]]
     paths = {
-        (names_of[edge["source"]], names_of[edge["target"]]): (edge["count"], edge["usable"])
+        (names_of[edge["source"]], names_of[edge["target"]]): (edge["count"], edge["grade"])
         for edge in shown["edges"]
     }
-    assert paths["A", "C"] == (30, True) and paths["A", "A"] == (4, False)
-    assert all(node["usable"] for node in shown["nodes"])
+    assert paths["A", "C"] == (30, "good") and paths["A", "A"] == (4, "noise")
+    assert not any("grade" in node for node in shown["nodes"])
 
 
 # --- How far to trust a log's numbers -------------------------------------------------------------

@@ -20,15 +20,15 @@ TEXT, INT = pa.string(), pa.int64()
 COLUMNS = {
     "variants": {
         "variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT, "kind": TEXT,
-        "usable": pa.bool_(),
+        "usable": pa.bool_(), "grade": TEXT,
     },
     "dfg": {
         "source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT, "kind": TEXT,
-        "usable": pa.bool_(),
+        "usable": pa.bool_(), "grade": TEXT,
     },
     "durations": {
         "source": TEXT, "target": TEXT, "from_us": INT, "to_us": INT, "count": INT, "low": INT,
-        "high": INT, "kind": TEXT, "usable": pa.bool_(),
+        "high": INT, "kind": TEXT, "usable": pa.bool_(), "grade": TEXT,
     },
 }  # fmt: skip
 # Where the rows of a product are in its JSON.

@@ -1,18 +1,18 @@
-// What is not usable on the map is grey: a number whose interval reaches further than itself.
+// Numbers on the map look as their grade: what is noise, or a modelled time, is grey.
 "use strict";
 
 (() => {
   const plain = tracecloak.graphOf;
   const isTime = () =>
     document.getElementById("metric-time")?.getAttribute("aria-pressed") === "true";
-  const isGrey = (thing) => (isTime() && "time_usable" in thing ? !thing.time_usable : !thing.usable);
+  const gradeOf = (thing) => (isTime() && thing.time_grade) || thing.grade;
 
   tracecloak.graphOf = (map, part, labelOf) => {
     const graph = plain(map, part, labelOf);
     const mark = (drawn, things) => {
       for (const { attributes } of drawn) {
         const thing = things[Number(attributes.id.split("-")[1])];
-        if ("usable" in thing && isGrey(thing)) attributes.class += " unusable";
+        if (gradeOf(thing)) attributes.class += ` ${gradeOf(thing)}`;
       }
     };
     mark(graph.nodes, map.nodes);

@@ -42,11 +42,10 @@
           Plot.dot(points, {
             x: "at",
             y: "count",
-            fill: (d) => (d.usable ? "var(--accent)" : "var(--quiet)"),
+            fill: (d) => (d.grade === "noise" ? "var(--quiet)" : "var(--accent)"),
             tip: true,
             title: (d) =>
-              `step ${d.step}\n${number(d.count)} cases, 95 % interval ${number(d.low)} to ${number(d.high)}` +
-              (d.usable ? "" : ": not usable"),
+              `step ${d.step}\n${number(d.count)} cases, 95 % interval ${number(d.low)} to ${number(d.high)}: ${d.grade}`,
           }),
           Plot.ruleY([0]),
         ],
@@ -92,10 +91,10 @@
       ...rows.map((row) =>
         element(
           "tr",
-          row.is_usable ? {} : { class: "unusable" },
+          { class: row.grade },
           element("td", {}, row.name),
           element("td", { class: "number" }, row.text),
-          element("td", {}, row.is_usable ? row.kind : `${row.kind}, not usable`),
+          element("td", {}, `${row.kind}, ${row.grade}`),
         ),
       ),
     );

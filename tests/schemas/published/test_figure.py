@@ -1,0 +1,78 @@
+"""The grades of released numbers: worked examples, and what holds of all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracecloak.schemas.published.figure import GRADES, Scale, grade_of, grades
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "scale", "span", "grade"),
+    [
+        (100, 80, 120, "amount", 0, "good"),
+        (100, 80, 121, "amount", 0, "rough"),
+        (100, 50, 150, "amount", 0, "rough"),
+        (100, 50, 151, "amount", 0, "noise"),
+        (419, 0, 419, "amount", 0, "noise"),  # half of it is half of the number, and it reaches 0
+        (419, 1, 419, "amount", 0, "rough"),
+        (-100, -115, -85, "amount", 0, "good"),
+        (0, 0, 0, "amount", 0, "good"),
+        (0, 0, 3, "amount", 0, "noise"),
+        (0, 0, 4, "amount", 100, "good"),  # a 0 is compared with what is declared
+        (1, 0, 4, "amount", 100, "noise"),
+        (0.5, 0.4, 0.6, "share", 0, "good"),
+        (0.9, 0.85, 0.95, "share", 0, "rough"),  # 5 points, and half of what is missing to 1
+        (0.9, 0.84, 0.96, "share", 0, "noise"),
+        (0.01, 0.0, 0.04, "share", 0, "good"),
+        (0.03, 0.0, 0.1, "share", 0, "rough"),
+        (0.25, 0.13, 0.37, "share", 0, "rough"),
+        (5, 3, 7, "position", 100, "good"),
+        (5, 0, 10, "position", 100, "rough"),
+        (5, 0, 11, "position", 100, "noise"),
+        (5, 4, 6, "position", 0, "noise"),
+    ],
+)
+def test_examples(
+    value: float, low: float, high: float, scale: Scale, span: float, grade: str
+) -> None:
+    assert grade_of(value, low, high, scale, span) == grade
+
+
+def naive(value: float, low: float, high: float, scale: str, span: float) -> str:
+    half = (high - low) / 2
+    if scale == "share":
+        size, is_clear, span = min(value, 1 - value), low > 0 and high < 1, 1.0
+    elif scale == "position" or value == 0:
+        size, is_clear = 0.0, False
+    else:
+        size, is_clear, span = abs(value), low > 0 or high < 0, 0.0
+    if half <= size / 5 or half <= span / 50:
+        return "good"
+    return "rough" if (is_clear and half <= size / 2) or half <= span / 20 else "noise"
+
+
+SCALES = st.sampled_from(["amount", "share", "position"])
+
+
+@given(SCALES, st.data())
+def test_many_at_once_are_as_one_by_one_and_a_wider_interval_is_never_surer(
+    scale: Scale, data: st.DataObject
+) -> None:
+    ends = st.floats(0, 1) if scale == "share" else st.integers(-(2**62), 2**62)
+    rows = data.draw(st.lists(st.lists(ends, min_size=3, max_size=3).map(sorted), min_size=1))
+    span = data.draw(st.floats(0, 1e19))
+    lows, values, highs = np.array(rows).T
+    graded = grades(values, lows, highs, scale, span).tolist()
+    assert graded == [
+        naive(value, low, high, scale, span)
+        for value, low, high in zip(values, lows, highs, strict=True)
+    ]
+    wider = [
+        GRADES.index(grade_of(value, low - 1, high + 1, scale, span))
+        for value, low, high in zip(values.tolist(), lows.tolist(), highs.tolist(), strict=True)
+    ]
+    assert all(GRADES.index(one) <= two for one, two in zip(graded, wider, strict=True))
