@@ -61,7 +61,7 @@ class AutoVariants(JointVariants):
 
     name: ClassVar[str] = "auto-variants"
     summary: ClassVar[str] = "joint-variants, or a histogram or tree where that is likely better"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     reality: ClassVar[str] = (
         f"{JointVariants.reality} Or all of it is done by a PrivTree, or by a histogram of "
         "variants with a threshold, with what the choice between them leaves of epsilon; that "

@@ -42,11 +42,13 @@ _ABOUT_THRESHOLD = 0.1
 _MOST_RARE = 1 - 1e-3
 # Unseen cases that stand out less say nothing of the chain, and if they stand out more, no more.
 _LEAST_OUT, _MOST_OUT = 0.4, 2.0
+# Where all pairs are hidden by a chain's noise, partitions still say what occurs in so many cases.
+_LEAST_OF_ALL_OUT = 1.0
 
 COEFFICIENTS = {
-    HISTOGRAM: (-1.353, 0.25, 0.144, -0.277, 0.78, 0.195, 0.027),
-    JOINT: (-1.545, 0.25, 0.144, -0.277, 0.78, -0.391, 0.027),
-    TREE: (-1.294, 0.25, 0.144, -0.277, 0.78, 0.195, -0.055),
+    HISTOGRAM: (-1.202, 0.285, 0.084, -0.257, 0.71, 0.202, 0.075),
+    JOINT: (-1.383, 0.285, 0.084, -0.257, 0.71, -0.403, -0.023),
+    TREE: (-1.103, 0.285, 0.084, -0.257, 0.71, 0.202, -0.052),
 }
 """Of each way, the coefficients of what `Profile.features` returns."""
 
@@ -95,7 +97,8 @@ class Profile:
         unseen = (min(self.n_unseen, known) + _USUAL_RARE * usual) / (known + usual)
         n_cases, rare = self._rare(usual)
         stands_out = pair_deviations(n_cases, domain, for_chain)
-        unseen_out = min(max(stands_out * unseen**2, _LEAST_OUT), _MOST_OUT)
+        unseen_out = max(stands_out, _LEAST_OF_ALL_OUT) * unseen**2
+        unseen_out = min(max(unseen_out, _LEAST_OUT), _MOST_OUT)
         logs = map(math.log, (n_cases / self.threshold, stands_out, unseen, unseen_out))
         logit = _logit(rare)
         return np.array([1.0, logit, *logs, max(logit - _logit(_USUAL_RARE), 0.0)])
@@ -124,14 +127,15 @@ def _logit(share: float) -> float:
 
 
 def expected_distances(features: np.ndarray) -> dict[str, float]:
-    """Returns the distance to expect of each way, above 0 and at most 1.
+    """Returns the distance to expect of each way, above 0.
+
+    Those above 1, which no distance is, still say which way is the nearest.
 
     Args:
         features: float64[7], see `Profile.features`.
     """
     values = features.tolist()
-    logs = {
-        way: sum(a * b for a, b in zip(row, values, strict=True))
+    return {
+        way: math.exp(sum(a * b for a, b in zip(row, values, strict=True)))
         for way, row in COEFFICIENTS.items()
     }
-    return {way: math.exp(min(log, 0.0)) for way, log in logs.items()}

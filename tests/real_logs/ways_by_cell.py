@@ -1,7 +1,8 @@
 """Measures the ways of `auto-variants` on public logs: `python -m tests.real_logs.ways_by_cell`.
 
 A cell is a log, or a sample of its cases, at an epsilon; delta is 1e-6, the vocabulary is the log's
-own as if from a public file, and no length is declared. Each way is measured with what the choice
+own as if from a public file, and no length is declared. Of logs of many variants there are cells of
+one case of each variant as well. Each way is measured with what the choice
 leaves of epsilon, as if it had been chosen, under numbered keys. It takes hours for all keys; what
 is recorded already is not measured again. TRACECLOAK_LOGS names the folder of the logs.
 
@@ -42,6 +43,8 @@ LOGS = (
 )
 # Logs that have each event twice, when it starts and when it is complete.
 _WITH_STARTS = ("purchasing_example.xes.gz", "academic_credentials.xes.gz")
+# Logs of many variants, of each of which one case is taken as well.
+DISTINCT = ("sepsis.xes.gz", "bpic15_1.xes.gz", "bpic2012.xes.gz", "bpic2013_incidents.xes.gz")
 SIZES, EPSILONS = (300, 1000, 3000), ("0.5", "1", "2", "4")
 _MOST_CASES = 1000
 
@@ -60,6 +63,18 @@ def samples(traces: TraceBatch) -> Iterator[TraceBatch]:
             order = np.random.default_rng(20_26).permutation(traces.n_cases)
             yield traces.take(np.sort(order[:size]))
     yield traces
+
+
+def distinct_samples(traces: TraceBatch) -> Iterator[TraceBatch]:
+    """Yields samples of 300 and 1,000 cases of which no two have the same variant, or all of these.
+
+    The first case of each variant is one of those that are drawn from.
+    """
+    variants = VariantHistogram.from_traces(traces).find(traces)
+    _, first = np.unique(variants, return_index=True)
+    order = np.random.default_rng(20_26).permutation(first)
+    for size in SIZES[:2]:
+        yield traces.take(np.sort(order[:size]))
 
 
 def distance(counted: VariantHistogram, domain: Domain, epsilon: str, way: str, key: int) -> float:
@@ -98,7 +113,13 @@ def thinned(side: VariantDistribution) -> VariantDistribution:
 
 
 def measured(
-    file: str, traces: TraceBatch, epsilon: str, n_keys: int, known: Cell | None = None
+    file: str,
+    traces: TraceBatch,
+    epsilon: str,
+    n_keys: int,
+    known: Cell | None = None,
+    *,
+    is_distinct: bool = False,
 ) -> Cell:
     """Returns a cell with distances under so many keys, of which some may be known."""
     counted = VariantHistogram.from_traces(traces)
@@ -111,7 +132,8 @@ def measured(
         distances[way] = (*have, *new)
     one, two, three = profile.cases.tolist()
     n_names = len(traces.vocabulary)
-    return Cell(file, traces.n_cases, epsilon, n_names, (one, two, three), distances)
+    cases = one, two, three
+    return Cell(file, traces.n_cases, epsilon, n_names, cases, distances, is_distinct)
 
 
 def _write(cells: list[Cell]) -> None:
@@ -122,12 +144,16 @@ def _write(cells: list[Cell]) -> None:
 def main(n_keys: int) -> None:
     """Measures all cells anew where fewer keys are recorded, and records them."""
     folder = Path(os.environ["TRACECLOAK_LOGS"])
-    cells = {(cell.log, cell.n_cases, cell.epsilon): cell for cell in recorded()}
-    for file in LOGS:
-        for traces in samples(public_log(folder, file)):
+    cells = {(c.log, c.n_cases, c.epsilon, c.is_distinct): c for c in recorded()}
+    for file, is_distinct in (*((f, False) for f in LOGS), *((f, True) for f in DISTINCT)):
+        log = public_log(folder, file)
+        for traces in distinct_samples(log) if is_distinct else samples(log):
             for epsilon in EPSILONS:
-                key = file, traces.n_cases, epsilon
-                cells[key] = measured(file, traces, epsilon, n_keys, cells.get(key))
+                key = file, traces.n_cases, epsilon, is_distinct
+                known = cells.get(key)
+                cells[key] = measured(
+                    file, traces, epsilon, n_keys, known, is_distinct=is_distinct
+                )
                 _write(list(cells.values()))
 
 

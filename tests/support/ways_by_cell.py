@@ -1,6 +1,7 @@
 """How far each way of `auto-variants` was from public logs, as recorded, and what follows from it.
 
-A cell is a log, or a sample of its cases, at an epsilon. `tests/real_logs/ways_by_cell.py` measures
+A cell is a log, or a sample of its cases, at an epsilon; or one case of each of its variants, where
+hardly a variant repeats in any case. `tests/real_logs/ways_by_cell.py` measures
 them; what is recorded of a cell is its exact profile (three numbers of cases), how many activities
 it has, and the distances of releases under numbered keys. Nothing else of a log is kept.
 """
@@ -42,12 +43,15 @@ _WITHIN, _FACTOR = 1.10, 1.5
 # Columns of `Profile.features`: how large distances are, in common for all ways; and how the other
 # ways differ from a histogram.
 _LEVEL = (0, 1, 2, 3, 4)
-_DIFFERENCES = {expected.JOINT: (0, 5), expected.TREE: (0, 6)}
+_DIFFERENCES = {expected.JOINT: (0, 5, 6), expected.TREE: (0, 6)}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell, see the module; `distances` has one number for each key, by way."""
+    """A cell, see the module; `distances` has one number for each key, by way.
+
+    `is_distinct` says that each variant has one case.
+    """
 
     log: str
     n_cases: int
@@ -55,6 +59,7 @@ class Cell:
     n_names: int
     cases: tuple[int, int, int]
     distances: Mapping[str, tuple[float, ...]]
+    is_distinct: bool = False
 
     @property
     def n_keys(self) -> int:

@@ -19,8 +19,9 @@ from tracecloak.anonymizers.accounting.gaussian_loss import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
+from tracecloak.anonymizers.variants import auto
 from tracecloak.anonymizers.variants.auto import AutoVariants
-from tracecloak.anonymizers.variants.expected_distance import Profile
+from tracecloak.anonymizers.variants.expected_distance import HISTOGRAM, JOINT, TREE, Profile
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -88,11 +89,11 @@ def test_where_noise_hides_the_cases_some_way_is_taken(log: dict[Variant, int]) 
     assert sum(ways_of(log, 1).values()) == 12
 
 
-def test_rare_cases_that_are_too_few_for_a_chain_are_for_the_tree(
+def test_the_tree_is_taken_where_it_is_expected_to_be_nearest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    about = Profile(17, np.array([60, 0, 0])), 1.0
-    monkeypatch.setattr(AutoVariants, "_profile", lambda *_: about)
+    expected = {HISTOGRAM: 0.5, JOINT: 0.5, TREE: 0.4}
+    monkeypatch.setattr(auto, "expected_distances", lambda _: expected)
     assert ways_of(_scattered(60, 8), 1, n_keys=1) == {"tree": 1}
 
 

@@ -25,6 +25,7 @@ from tests.support.ways_by_cell import (
     fitted,
     judged,
     left_out,
+    noisy_features,
     public_of,
     recorded,
 )
@@ -71,7 +72,16 @@ def test_any_noise_gives_distances(cases: list[int], n_names: int) -> None:
     profile = Profile(threshold, np.array(cases))
     features = profile.features(scale, domain_of(n_names), for_chain)
     assert np.isfinite(features).all()
-    assert all(0 < distance <= 1 for distance in expected_distances(features).values())
+    assert all(0 < distance < np.inf for distance in expected_distances(features).values())
+
+
+def test_of_distances_beyond_all_the_least_is_still_the_least() -> None:
+    """Catches expectations that are cut at 1, of which the first would be taken."""
+    _, _, for_chain = public_of("4")
+    profile = Profile(public_of("4")[0], np.array([100_000, 0, 0]))
+    expected = expected_distances(profile.features(0.0, domain_of(400), for_chain))
+    assert min(expected, key=lambda way: expected[way]) == JOINT
+    assert expected[HISTOGRAM] > 1 and expected[TREE] > 1
 
 
 def test_the_share_of_rare_cases_is_that_of_variants_below_the_threshold() -> None:
@@ -99,11 +109,30 @@ def test_few_activities_ask_for_a_chain_and_many_for_a_histogram() -> None:
     assert all(few[way] < many[way] for way in WAYS)
 
 
+def expected_of(cell: Cell, n: int) -> list[dict[str, float]]:
+    return [expected_distances(features) for features in noisy_features(cell, n, seed=4)]
+
+
 def test_rare_cases_that_are_too_few_for_a_chain_ask_for_a_tree() -> None:
-    threshold, _, for_chain = public_of("1")
-    profile = Profile(threshold, np.array([60, 0, 0]))
-    expected = expected_distances(profile.features(1.0, domain_of(9), for_chain))
+    threshold, scale, for_chain = public_of("1")
+    profile = Profile(threshold, np.array([100, 0, 0]))
+    expected = expected_distances(profile.features(scale, domain_of(100), for_chain))
     assert min(expected, key=lambda way: expected[way]) == TREE
+
+
+@pytest.mark.parametrize("n_names", [20, 100, 400])
+@pytest.mark.parametrize("epsilon", ["1", "2", "4"])
+def test_where_no_variant_repeats_a_chain_with_partitions_is_better_than_a_tree(
+    epsilon: str, n_names: int
+) -> None:
+    """Of 1,000 cases, however many activities there are, in 19 of 20 noisy profiles.
+
+    With 400 activities the noise of a chain hides each pair, and the tree was once taken in all of
+    them.
+    """
+    cell = Cell("", 1000, epsilon, n_names, (1000, 0, 0), {})
+    ways = [min(e, key=e.__getitem__) for e in expected_of(cell, 300)]
+    assert ways.count(JOINT) >= 285
 
 
 # --- how well it foretells, by recorded releases --------------------------------------------------
@@ -129,12 +158,18 @@ def test_the_coefficients_are_those_that_the_recorded_cells_give() -> None:
 
 
 def test_all_cells_are_recorded() -> None:
-    """Twelve logs, samples of 300, 1,000 and 3,000 of their cases where these are fewer, whole."""
+    """Twelve logs, samples of 300, 1,000 and 3,000 of their cases where these are fewer, whole.
+
+    And of four logs, samples of 300 and 1,000 cases of which no two have the same variant.
+    """
     assert len({cell.log for cell in cells()}) == 12
     assert {Fraction(cell.epsilon) for cell in cells()} == {Fraction(1, 2), 1, 2, 4}
-    sizes = {(cell.log, cell.n_cases) for cell in cells()}
+    sizes = {(cell.log, cell.n_cases, cell.is_distinct) for cell in cells()}
     assert len(cells()) == 4 * len(sizes)
-    assert {300, 1000, 3000} < {n_cases for _, n_cases in sizes}
+    assert {300, 1000, 3000} < {n_cases for _, n_cases, is_distinct in sizes if not is_distinct}
+    distinct = [cell for cell in cells() if cell.is_distinct]
+    assert len(distinct) == 4 * 4 * 2 and len({cell.log for cell in distinct}) == 4
+    assert all(sum(cell.cases[1:]) == 0 for cell in distinct)
 
 
 def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
@@ -149,14 +184,21 @@ def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
     assert np.mean([cell.interval[0] > 1.3 for cell in judges]) <= 0.05
 
 
+def test_where_hardly_a_variant_repeats_the_choice_is_near_the_best_way() -> None:
+    """Cells without a repeated variant; `bpic15` has no other log as wide to learn from."""
+    judges = [j for j in judged_left_out() if j.cell.is_distinct or j.cell.n_names > 100]
+    assert np.mean([cell.ratio <= 1.1 for cell in judges]) >= 0.9
+    assert max(cell.ratio for cell in judges) <= 1.3
+
+
 def test_what_is_expected_is_within_a_half_more_in_most_cells() -> None:
     """What was asked for is 0.9."""
     assert np.mean([cell.foretold for cell in judged_left_out()]) >= 0.55
 
 
 def test_no_single_way_does_as_well() -> None:
-    """Controls: always one of the ways, by coefficients that prefer it."""
+    """Controls: always one of the ways, by coefficients that prefer it, where variants repeat."""
     for preferred in WAYS:
         always = {way: (-1.0 * (way == preferred), *(0.0,) * 6) for way in WAYS}
-        within = [judged(cell, always).ratio <= 1.1 for cell in cells()]
+        within = [judged(cell, always).ratio <= 1.1 for cell in cells() if not cell.is_distinct]
         assert np.mean(within) < 0.65
