@@ -151,9 +151,7 @@ def main(n_keys: int) -> None:
             for epsilon in EPSILONS:
                 key = file, traces.n_cases, epsilon, is_distinct
                 known = cells.get(key)
-                cells[key] = measured(
-                    file, traces, epsilon, n_keys, known, is_distinct=is_distinct
-                )
+                cells[key] = measured(file, traces, epsilon, n_keys, known, is_distinct=is_distinct)
                 _write(list(cells.values()))
 
 
