@@ -44,7 +44,7 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -170,7 +170,7 @@ class LevelMethod(CasesOfVariants, QueryMethod):
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
+        SUPPRESSED_TIMES,
     )
     has_error_bars: ClassVar[bool] = True
 

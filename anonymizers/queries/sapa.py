@@ -59,7 +59,7 @@ from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -199,7 +199,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
+        SUPPRESSED_TIMES,
     )
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},

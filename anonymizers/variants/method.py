@@ -47,7 +47,7 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 
 
 class VariantLogParams(ListedParams):
@@ -144,7 +144,7 @@ class CasesOfVariants:
     ) -> TraceBatch:
         """Returns every `n_pieces`-th of the cases that the variants describe.
 
-        Their stamps are positions: a second each, from 1970 on. Nothing was measured.
+        They have no times: nothing was measured.
         """
         return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
@@ -156,7 +156,7 @@ class VariantLog(CasesOfVariants, PartsMethod):
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
+        SUPPRESSED_TIMES,
     )
 
     def __init__(self, generator: VariantGenerator) -> None:

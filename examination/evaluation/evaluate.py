@@ -37,7 +37,6 @@ from tracecloak.examination.measure.perspectives import (
 )
 from tracecloak.examination.measure.registry import Figures, checked, legend
 from tracecloak.examination.measure.released import (
-    has_times,
     read_manifest,
     release_folder,
     released_graph,
@@ -52,6 +51,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.published.indicators import ReleasedIndicators
+from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -229,7 +229,7 @@ def evaluate(
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
     if after is not None:
-        report = _log_report(judge, before, after, has_times(manifest))
+        report = _log_report(judge, before, after, has_times(manifest["operations"]))
     elif tree is not None:
         report = _tree_report(judge, tree["tree"])
     else:
