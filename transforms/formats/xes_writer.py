@@ -164,7 +164,11 @@ class XesWriter:
         self._attributes = [_Element.of(field, names[field.name]) for field in fields]
         keys = [*_keys(log_attributes), *(element.key for element in self._attributes)]
         globals_ = _GLOBALS.format(time=_GLOBAL_TIME if self._has_times else "")
-        used = {"concept", *["time"] * self._has_times, *(key.partition(":")[0] for key in keys if ":" in key)}
+        used = {
+            "concept",
+            *["time"] * self._has_times,
+            *(key.partition(":")[0] for key in keys if ":" in key),
+        }
         declared = [
             f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
             for prefix, (name, uri) in _EXTENSIONS.items()
