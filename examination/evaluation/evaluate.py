@@ -16,8 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin
+from tracecloak.examination.evaluation.verdict import verdict_of
 from tracecloak.examination.measure import behaviour_measures, measures, utility
 from tracecloak.examination.measure.bootstrap import bootstrap
 from tracecloak.examination.measure.case_times import CaseTimes
@@ -61,6 +65,17 @@ _LOG = logging.getLogger("tracecloak")
 _MAX_EMD_CELLS = 6_000_000
 # Replay on a tree can take hours, and is ended after so long.
 _TREE_SECONDS = 600.0
+_BY_SHARES = (
+    "The release counts a limited number of cases of each individual, so shares are compared, and "
+    "no counts; map individual_id to compare counts"
+)
+# Measures that grow with the number of cases; without that they say nothing of a release.
+_OF_SIZE = {
+    *("relative_size", "edge_mean_absolute_error", "edge_frequency_emd"),
+    *("edge_time_emd_months", "total_duration_error"),
+}
+# Of cases that were drawn for a release, the numbers of other ones need not lie in its intervals.
+_OF_DRAWN = {"interval_coverage", "indicator_coverage"}
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
 
@@ -193,12 +208,14 @@ def evaluate(
             `examination.evaluation.origin`.
 
     Returns:
-        JSON values: sizes, the measures of `examination.measure.registry` by their names, under
-        `bootstrap` and `of_the_log` what a bootstrap of the log and the log itself get, a `legend`,
-        and, of each perspective, the measures of `examination.measure.behaviour_measures`; of
-        resources if their column is mapped and they are released. Of a release without a log,
-        those of its graph or its tree. Of released indicators theirs, and under `indicators` each
-        of them beside the log's.
+        JSON values: a `verdict` (`examination.evaluation.verdict`), sizes, the measures of
+        `examination.measure.registry` by their names, under `bootstrap` and `of_the_log` what a
+        bootstrap of the log and the log itself get, a `legend`, and, of each perspective, the
+        measures of `examination.measure.behaviour_measures`; of resources if their column is mapped
+        and they are released. Of a release without a log, those of its graph or its tree. Of
+        released indicators theirs, and under `indicators` each of them beside the log's. Where the
+        release counts some cases of each individual, so does the original; where no individuals are
+        mapped, shares are compared. `population_note` says so.
 
     Raises:
         UsageError: There is no release, it is of another log, or the extra measures is not
@@ -215,7 +232,7 @@ def evaluate(
     tree = released_tree(folder, manifest) if source is None else None
     graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
     _LOG.info("reading the original log")
-    before = _traces(_with_resource(original))
+    before, population = _as_counted(_with_resource(original), manifest)
     _LOG.info("reading the release")
     after = None if source is None else _traces(_with_released_resource(source, before))
     if after is not None:
@@ -234,7 +251,46 @@ def evaluate(
         report = _tree_report(judge, tree["tree"])
     else:
         report = _graph_report(judge, graph, noise_half_width(manifest))
-    return {**_heading(folder, manifest, origin), "original": judge.own.sizes(), **report}
+    report = {"original": judge.own.sizes(), **report}
+    return _judged(_heading(folder, manifest, origin), report, population)
+
+
+def _judged(
+    heading: dict[str, Any], report: dict[str, Any], population: str | None
+) -> dict[str, Any]:
+    """The whole report, with a verdict on what can be said of the cases that are compared."""
+    if population is not None:
+        dropped = _OF_DRAWN | (_OF_SIZE if population == _BY_SHARES else set())
+        report |= dict.fromkeys(dropped & report.keys())
+    if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
+        report["edge_relative_error"] = 2 * distance
+    return {
+        **heading,
+        "verdict": verdict_of(report),
+        "population_note": population,
+        **report,
+    }
+
+
+def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBatch, str | None]:
+    """The cases of the original that a release counts, as far as its columns tell.
+
+    Of each individual that has more than the release counts, so many are drawn, as the release drew
+    them; which ones those were is not known. Returns what there is to say of it, too, if anything.
+    """
+    most = manifest.get("params", {}).get("max_cases_per_individual")
+    if most is None:
+        return _traces(source), None
+    if source.mapping.individual_id is None:
+        return _traces(source), _BY_SHARES
+    mapping = replace(source.mapping, needs_individual=True)
+    traces = _traces(replace(source, mapping=mapping), by_individual=True)
+    units = Randomness(ReleaseKey(bytes(32)), "evaluation", "", "").of_units
+    bounded = ContributionBounds(max_cases_per_individual=most).bound(traces, units)
+    return replace(bounded, individuals=None), (
+        f"At most {most:,} of the cases of each individual count, as in the release: "
+        f"{bounded.n_cases:,} of the original's {traces.n_cases:,} cases are compared"
+    )
 
 
 def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -323,16 +379,16 @@ def _indicator_report(
     attributes = tuple((one.name, one.column) for one in params.declared_attributes)
     _LOG.info("reading the original log")
     mapping = replace(original.mapping, attributes=attributes)
-    before = _traces(replace(original, mapping=mapping))
+    before, population = _as_counted(replace(original, mapping=mapping), manifest)
     origin = check_origin(folder, manifest, before, beside.names_in(params), noted_share)
     _LOG.info("measuring")
     rows, lines = beside.report_of(params, released, before, bootstrap(before))
-    return {
-        **_heading(folder, manifest, origin),
+    report = {
         "original": {"cases": before.n_cases, "events": before.n_events},
         **_lined(*lines),
         "indicators": [row.to_json() for row in rows],
     }
+    return _judged(_heading(folder, manifest, origin), report, population)
 
 
 def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
@@ -426,6 +482,7 @@ def _carrying(source: EventSource, column: str) -> EventSource:
     return replace(source, mapping=replace(source.mapping, attributes=((RESOURCE, column),)))
 
 
-def _traces(source: EventSource) -> TraceBatch:
-    batches = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
+def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
+    drops_duplicates = source.drops_duplicates
+    batches = group_into_traces(source.events(), 1, by_individual, drops_duplicates)
     return batches[0] if batches else TraceBatch.from_events([])

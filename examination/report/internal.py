@@ -21,6 +21,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.report import epsilons_of
 from tracecloak.examination.evaluation.evaluate import evaluate
+from tracecloak.examination.evaluation.report import notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.registry import MEASURES
@@ -67,7 +68,6 @@ _STATES = {
     "void": "void",
     "forfeit": "given up",
 }
-_BETTER = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ def _page(
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),
         "measures": list(_measures(report)),
-        "notes": [n for n in (report.get("variant_emd_note"), report.get("tree_note")) if n],
+        "verdict": report["verdict"]["sentence"],
+        "notes": list(notes_of(report)),
         "has_map": shown.map is not None,
         "has_variants": shown.variants is not None,
         "has_times": shown.times is not None,
@@ -272,27 +273,12 @@ def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str,
     ]
 
 
-def _measures(report: dict[str, Any]) -> Iterator[dict[str, str]]:
+def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name in report["legend"]:
-        if report.get(name) is None:
-            continue
-        measure = MEASURES[name]
-        lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
-        release, drawn, of_log = (_number(line.get(name)) for line in lines)
-        yield {
-            "title": measure.title,
-            "explained": f"{measure.formula}; {measure.range}. {measure.source}.",
-            "release": release,
-            "bootstrap": drawn,
-            "log": of_log,
-            "better": _BETTER[measure.better],
-        }
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"
+        if report.get(name) is not None:
+            measure = MEASURES[name]
+            explained = f"{measure.formula}; {measure.range}. {measure.source}."
+            yield {"explained": explained, "cells": row_of(report, name)}
 
 
 def _ledger(balance: Balance | None) -> list[tuple[str, str]]:
