@@ -128,9 +128,10 @@ class Products:
 
     @property
     def held(self) -> Yield:
-        """What all of it holds; where several have a number, that of the first by name."""
-        in_order = [product for _, product in sorted(self.by_name.items())]
-        return reduce(Yield.beside, (product.came_out() for product in in_order), self.came_out)
+        """What all of it holds: of numbers that several have, that of figures, or the first by name."""
+        in_order = sorted(self.by_name, key=lambda name: (name != "figures", name))
+        parts = (self.by_name[name].came_out() for name in in_order)
+        return reduce(Yield.beside, parts, self.came_out)
 
 
 class Anonymizer(Protocol):

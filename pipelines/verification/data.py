@@ -266,7 +266,9 @@ class Contents:
         if self.logs:
             return self.counted.came_out
         came_out = Yield()
-        for name in ("dfg", "tree"):
+        # Versions before 0.2 had no number of cases of figures.
+        has_figures = not self.received.body["tool"]["version"].startswith(STAMPED)
+        for name in (*["figures"] * has_figures, "dfg", "tree"):
             if name in self.received.products:
                 product = self.products[name]
                 if product is None:
