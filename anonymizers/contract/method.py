@@ -128,7 +128,7 @@ class Products:
 
     @property
     def held(self) -> Yield:
-        """What all of it holds: of numbers that several have, that of figures, or the first by name."""
+        """What all of it holds; of what several have, that of figures, or the first by name."""
         in_order = sorted(self.by_name, key=lambda name: (name != "figures", name))
         parts = (self.by_name[name].came_out() for name in in_order)
         return reduce(Yield.beside, parts, self.came_out)
