@@ -126,6 +126,13 @@ class PureVariantLogParams(CutVariantLogParams):
 class CasesOfVariants:
     """What a method has of its own whose one product and whose log are its decision `variants`."""
 
+    log: ClassVar[Literal["generated"]] = "generated"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "case", "case"),
+        SUPPRESSED_TIMES,
+    )
+
     def writes(self, params: Any) -> tuple[str, ...]:
         """Returns the name of the product."""
         return ("variants",)
@@ -151,13 +158,6 @@ class CasesOfVariants:
 
 class VariantLog(CasesOfVariants, PartsMethod):
     """The method of one generator."""
-
-    log: ClassVar[Literal["generated"]] = "generated"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        SUPPRESSED_TIMES,
-    )
 
     def __init__(self, generator: VariantGenerator) -> None:
         """Keeps the generator, whose name the method takes."""

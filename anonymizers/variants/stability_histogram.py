@@ -76,7 +76,6 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
 
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "noisy counts of variants above a threshold"
-    log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("suppression", "case", "concept:name"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,12 +32,6 @@ from tracecloak.examination.measure.next_activity import (
     Sequences,
     fifth_of,
     next_activity_accuracy,
-)
-from tracecloak.examination.measure.perspectives import (
-    PERSPECTIVES,
-    RESOURCE,
-    has_resources,
-    projected,
 )
 from tracecloak.examination.measure.registry import Figures, checked, legend
 from tracecloak.examination.measure.released import (
@@ -210,12 +204,11 @@ def evaluate(
     Returns:
         JSON values: a `verdict` (`examination.evaluation.verdict`), sizes, the measures of
         `examination.measure.registry` by their names, under `bootstrap` and `of_the_log` what a
-        bootstrap of the log and the log itself get, a `legend`, and, of each perspective, the
-        measures of `examination.measure.behaviour_measures`; of resources if their column is mapped
-        and they are released. Of a release without a log, those of its graph or its tree. Of
-        released indicators theirs, and under `indicators` each of them beside the log's. Where the
-        release counts some cases of each individual, so does the original; where no individuals are
-        mapped, shares are compared. `population_note` says so.
+        bootstrap of the log and the log itself get, and a `legend`. Of a release without a log,
+        those of its graph or its tree. Of released indicators theirs, and under `indicators` each
+        of them beside the log's. Where the release counts some cases of each individual, so does
+        the original; where no individuals are mapped, shares are compared. `population_note` says
+        which.
 
     Raises:
         UsageError: There is no release, it is of another log, or the extra measures is not
@@ -232,9 +225,9 @@ def evaluate(
     tree = released_tree(folder, manifest) if source is None else None
     graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
     _LOG.info("reading the original log")
-    before, population = _as_counted(_with_resource(original), manifest)
+    before, population = _as_counted(original, manifest)
     _LOG.info("reading the release")
-    after = None if source is None else _traces(_with_released_resource(source, before))
+    after = None if source is None else _traces(source)
     if after is not None:
         names = {*after.vocabulary.names.to_pylist()}
     elif tree is not None:
@@ -246,7 +239,7 @@ def evaluate(
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
     if after is not None:
-        report = _log_report(judge, before, after, has_times(manifest["operations"]))
+        report = _log_report(judge, after, has_times(manifest.get("operations", ())))
     elif tree is not None:
         report = _tree_report(judge, tree["tree"])
     else:
@@ -313,9 +306,7 @@ def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[
     }
 
 
-def _log_report(
-    judge: _Judge, before: TraceBatch, after: TraceBatch, is_timed: bool
-) -> dict[str, Any]:
+def _log_report(judge: _Judge, after: TraceBatch, is_timed: bool) -> dict[str, Any]:
     original = judge.own
     log = _Log.of(after, original.traces.vocabulary)
     drawn = _Log(bootstrap(original.traces))
@@ -337,10 +328,6 @@ def _log_report(
             if emds[0] is not None
             else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
         ),
-        "edge_relative_error_by_share": utility.relative_error_by_band(
-            *utility.aligned_edges(original.all_edges, log.all_edges)
-        ),
-        "perspectives": _perspectives(before, after, is_timed, emds[0]),
     }
 
 
@@ -361,8 +348,7 @@ def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None
         of_release |= interval_figures(truth, edges, lows, highs, half_width)
     lines = [edge_figures(true_edges, _Log(bootstrap(original.traces)).all_edges),
              edge_figures(true_edges, true_edges)]  # fmt: skip
-    by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
-    return {**_lined(of_release, *lines), "edge_relative_error_by_share": by_share}
+    return _lined(of_release, *lines)
 
 
 def _indicator_report(
@@ -422,64 +408,10 @@ def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
     return {f"tree_{name}": getattr(quality, name) for name in MEASURES}
 
 
-def _perspectives(
-    before: TraceBatch, after: TraceBatch, is_timed: bool, emd: float | None
-) -> dict[str, Any]:
-    """The measures of the papers on TLKC and PRETSA, of activities, resources and both together.
-
-    Args:
-        before: The original.
-        after: The released log.
-        is_timed: Whether its stamps are times.
-        emd: The earth mover's distance of the variants of activities.
-    """
-    has_both = has_resources(before) and has_resources(after)
-    report: dict[str, Any] = {}
-    for perspective in PERSPECTIVES if has_both else PERSPECTIVES[:1]:
-        a, b = projected([before, after], perspective)
-        if perspective == "activity":
-            data_utility = None if emd is None else 1.0 - emd
-        else:
-            data_utility = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
-        graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
-        nodes = np.unique(a.activities)
-        graph = asdict(behaviour_measures.graph_similarity(*graphs, nodes))
-        checked({f"graph_{name}": value for name, value in graph.items()})
-        sampled = behaviour_measures.truly_sampled(a, b)
-        figures = {
-            "data_utility": data_utility,
-            "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
-        }
-        report[perspective] = {
-            **checked(figures),
-            "graph": graph,
-            "truly_sampled": None if sampled is None else asdict(sampled),
-            **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
-        }
-    return report
-
-
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
     """How many of the variants are not among the others."""
     shared = pc.is_in(variants.sequences, value_set=others.sequences)
     return int(variants.n_variants - (pc.sum(shared).as_py() or 0))
-
-
-def _with_resource(source: EventSource) -> EventSource:
-    """The source with the resource as an attribute, if its column is mapped."""
-    column = source.mapping.resource
-    return source if column is None else _carrying(source, column)
-
-
-def _with_released_resource(source: EventSource, original: TraceBatch) -> EventSource:
-    """Likewise, if the original has one and the release may have."""
-    columns_of_files = [source.columns_of(file) for file in source.files]
-    may_have = all(columns is None or RESOURCE in columns for columns in columns_of_files)
-    return _carrying(source, RESOURCE) if has_resources(original) and may_have else source
-
-
-def _carrying(source: EventSource, column: str) -> EventSource:
-    return replace(source, mapping=replace(source.mapping, attributes=((RESOURCE, column),)))
 
 
 def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:

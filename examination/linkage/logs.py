@@ -95,7 +95,10 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
     if is_release(path):
         folder = release_folder(path)
         manifest = read_manifest(folder)
-        source, is_timed = released_source(folder, manifest), has_times(manifest["operations"])
+        source, is_timed = (
+            released_source(folder, manifest),
+            has_times(manifest.get("operations", ())),
+        )
     else:
         source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
         is_timed = True

@@ -115,6 +115,8 @@ def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None
     files = match_files([join(folder, path) for path in logs])
     begun = START_TIMESTAMP if manifest.get("params", {}).get("service_times") else None
     mapping = ColumnMapping(start_timestamp=begun)
-    if not (has_times(manifest["operations"]) or manifest["tool"]["version"].startswith(STAMPED)):
+    if not (
+        has_times(manifest.get("operations", ())) or manifest["tool"]["version"].startswith(STAMPED)
+    ):
         mapping = ColumnMapping(timestamp=EVENT_INDEX, timestamp_unit="s")
     return EventSource(tuple(files), SourceFormat(), mapping)
