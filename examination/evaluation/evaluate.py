@@ -257,12 +257,8 @@ def _judged(
         report |= dict.fromkeys(dropped & report.keys())
     if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
         report["edge_relative_error"] = 2 * distance
-    return {
-        **heading,
-        "verdict": verdict_of(report),
-        "population_note": population,
-        **report,
-    }
+    said = {"verdict": verdict_of(report), "population_note": population}
+    return {**heading, **said, **report}
 
 
 def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBatch, str | None]:

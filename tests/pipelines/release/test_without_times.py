@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -24,7 +25,7 @@ from tracecloak.examination.measure.released import read_manifest, released_sour
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.transforms.publish.times_data import NO_TIMES
 
-BY_DAY = {"variant-histogram", "auto-variants", "sapa", "private-log"}
+BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
 
 
 def untimed() -> dict[str, Mapping[str, Any]]:
@@ -49,8 +50,8 @@ def released(folder: Path, method: str, **changes: Any) -> Path:
     return folder / "out" / "run_id=golden"
 
 
-def test_thirteen_methods_and_one_by_its_parameters_have_no_times() -> None:
-    assert len(EXAMPLES) == 14 and "private-log" in EXAMPLES
+def test_thirteen_methods_and_some_by_their_parameters_have_no_times() -> None:
+    assert len(EXAMPLES.keys() - {"private-log", "pretsa"}) == 13 == len(EXAMPLES) - 2
     timed = METHODS["private-log"].Params(**METHODS["private-log"].examples[0])
     assert has_times(METHODS["private-log"].operations_of(timed))
 
@@ -58,7 +59,7 @@ def test_thirteen_methods_and_one_by_its_parameters_have_no_times() -> None:
 @pytest.mark.parametrize("method", [n if n in BY_DAY else at_night(n) for n in EXAMPLES])
 def test_nothing_of_a_release_without_times_is_a_time(tmp_path: Path, method: str) -> None:
     release = released(tmp_path, method)
-    columns = ["case_id", "activity", "event_index"]
+    columns = ["case_id", "activity", "event_index", *EXAMPLES[method].get("duration", ())]
     for part in (release / "log").iterdir():
         assert pq.read_schema(part).names == columns
     csv = gzip.decompress((release / "log.csv.gz").read_bytes()).decode()
@@ -97,7 +98,7 @@ def test_a_log_with_the_seconds_of_an_earlier_version_is_read(tmp_path: Path) ->
     body = manifest(release)
     body["tool"]["version"] = "0.1.0"
     body["outputs"] = [one for one in body["outputs"] if one["path"] == f"log/{part.name}"]
-    seconds = stamped["timestamp"].cast("timestamp[s, UTC]")
+    seconds = stamped["timestamp"].cast(pa.timestamp("s", "UTC"))
     pq.write_table(stamped.set_column(2, "timestamp", seconds), part)
     before = released_source(str(release), body)
     assert before is not None

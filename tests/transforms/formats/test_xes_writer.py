@@ -186,9 +186,8 @@ def test_a_log_without_times_has_the_numbers_of_its_events():
     rows = [("1", "register", 1), ("1", "pay & <close>", 2), ("2", "register", 1)]
     stream = io.BytesIO()
     writer = XesWriter(stream, (), schema)
-    writer.write(
-        pa.RecordBatch.from_arrays([*map(pa.array, zip(*rows, strict=True))], schema=schema)
-    )
+    columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
     writer.close()
     text = stream.getvalue().decode()
     assert "date" not in text and "time" not in text
