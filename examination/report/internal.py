@@ -187,8 +187,7 @@ def _page(
     linkages: Sequence[Linkage],
     curve: Sequence[CurvePoint],
 ) -> bytes:
-    is_without = shown.variants is not None and not has_times(manifest.operations)
-    no_times = NO_TIMES if is_without else ""
+    no_times = NO_TIMES if shown.variants and not has_times(manifest.operations) else ""
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
         ("measures", "Measures", True),
