@@ -126,7 +126,7 @@ class PureVariantLogParams(CutVariantLogParams):
 class CasesOfVariants:
     """What a method has of its own whose one product and whose log are its decision `variants`."""
 
-    log: ClassVar[Literal["generated"]] = "generated"
+    log: ClassVar[Literal["transformed", "generated", "none"]] = "generated"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("substitution", "case", "concept:name"),
         Operation("substitution", "case", "case"),

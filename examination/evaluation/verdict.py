@@ -40,7 +40,7 @@ def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
         measure that was computed: `use`, `measure`, `error` and `grade`.
     """
     bounds = {"good": CLEAR_NOISE, "rough": READABLE_ERROR}
-    uses = []
+    uses: list[dict[str, Any]] = []
     for name, use in _USES.items():
         error = _error(name, report, report)
         if error is None:
