@@ -13,6 +13,7 @@ from tracecloak.transforms.pages.text_templates import from_template
 # What a user does with a log, in the order in which it is shown; the page has all measures.
 _SUMMARY = (
     "variant_emd",
+    "variant_total_variation",
     "edge_relative_error",
     "edge_precision",
     "edge_recall",

@@ -18,7 +18,8 @@ from tracecloak.pipelines.planning.worth import percent
 _USES = {
     "edge_relative_error": "how often one activity follows another",
     "activity_mix_total_variation": "how often activities occur",
-    "variant_emd": "the variants and their shares",
+    "variant_emd": "the course of cases",
+    "variant_total_variation": "the variants and their shares",
     "next_activity_accuracy": "the prediction of the next activity",
     "case_duration_distance": "how long cases take",
     "misplaced_waiting_time": "where time passes",

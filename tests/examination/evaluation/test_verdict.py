@@ -17,7 +17,7 @@ def test_the_sentence_has_uses_by_grade_with_their_errors() -> None:
     report = {
         "edge_relative_error": 0.034,
         "activity_mix_total_variation": 0.01,
-        "variant_emd": 0.61,
+        "variant_total_variation": 0.61,
         "case_duration_distance": 0.24,
         "edge_recall": 0.2,
         "misplaced_waiting_time": None,
