@@ -257,8 +257,7 @@ def _judged(
         report |= dict.fromkeys(dropped & report.keys())
     if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
         report["edge_relative_error"] = 2 * distance
-    said = {"verdict": verdict_of(report), "population_note": population}
-    return {**heading, **said, **report}
+    return {**heading, "verdict": verdict_of(report), "population_note": population, **report}
 
 
 def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBatch, str | None]:
@@ -411,6 +410,5 @@ def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
 
 
 def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
-    drops_duplicates = source.drops_duplicates
-    batches = group_into_traces(source.events(), 1, by_individual, drops_duplicates)
+    batches = group_into_traces(source.events(), 1, by_individual, source.drops_duplicates)
     return batches[0] if batches else TraceBatch.from_events([])
