@@ -27,10 +27,10 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
-from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
+from tracecloak.schemas.events.events import EVENT_INDEX, START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import Operation, has_times
 from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
@@ -128,9 +128,10 @@ class Products:
 
     @property
     def held(self) -> Yield:
-        """What all of it holds; where several have a number, that of the first by name."""
-        in_order = [product for _, product in sorted(self.by_name.items())]
-        return reduce(Yield.beside, (product.came_out() for product in in_order), self.came_out)
+        """What all of it holds; of what several have, that of figures, or the first by name."""
+        in_order = sorted(self.by_name, key=lambda name: (name != "figures", name))
+        parts = (self.by_name[name].came_out() for name in in_order)
+        return reduce(Yield.beside, parts, self.came_out)
 
 
 class Anonymizer(Protocol):
@@ -146,7 +147,8 @@ class Anonymizer(Protocol):
         guarantee_kind: Kind of its guarantee, unless parameters make it another.
         log: Where the released log comes from: `transformed` by `apply`, `generated` by
             `generate`, or `none`: only products are released.
-        operations: What it does to a log, in the words of the XES privacy extension.
+        operations: What it does to a log, in the words of the XES privacy extension, unless
+            parameters make it another, see `operations_of`.
         exact_noise: Whether all noise comes from exact samplers.
         verifies: Whether the promise is one of the released log, which `verify` checks on the files
             before they are committed.
@@ -203,6 +205,21 @@ class Anonymizer(Protocol):
         """
         starts = {START_TIMESTAMP: START_TYPE} if self.releases_starts(params) else {}
         return starts | {a.name: a.arrow_type for a in self.attributes(params)}
+
+    def operations_of(self, params: Any) -> tuple[Operation, ...]:
+        """Returns what it does to a log; by default `operations`, whatever the parameters.
+
+        With SUPPRESSED_TIMES the cases that it generates have EVENT_INDEX as an attribute.
+        """
+        return self.operations
+
+    def released_columns(self, params: Any) -> dict[str, pa.DataType]:
+        """Returns what a released log has by `released_schema`.
+
+        That is what is `carried`, after EVENT_INDEX where there are no times.
+        """
+        order = {} if has_times(self.operations_of(params)) else {EVENT_INDEX: pa.int64()}
+        return order | self.carried(params)
 
     def inner_versions(self, params: Any) -> Mapping[str, int]:
         """Returns the versions of what the parameters name in tables of their own, as generators.

@@ -8,6 +8,9 @@ all pairs onto circulations, in closed form, since every pair is possible). No t
 being large, so the interval of a total is that of its noise, and what clipping takes comes on top
 as in `count_intervals`.
 
+The number that is released for a total is what the paths of the graph add up to, so that the two
+say the same; where that lies outside of the interval, as much is hidden, it is the nearer end.
+
 All of it looks at the noisy sums only and costs no privacy.
 """
 
@@ -41,16 +44,25 @@ def figures_of_graph(
         vocabulary: What their codes mean.
     """
     names = vocabulary.names.to_pylist()
-    [cases, *activities] = _throughputs(arcs, vocabulary)
+    passed = graph.throughputs()[: graph.start + 1].tolist()
+    measured = _throughputs(arcs, vocabulary)
+    [cases, *activities] = map(_nearest, [passed.pop(), *passed], measured)
+    n_events = sum(value for value, _, _ in activities)
     return [
         Figure("cases", (), *cases, DERIVED),
-        Figure("events", (), *_events(arcs, vocabulary), DERIVED),
+        Figure("events", (), *_nearest(n_events, _events(arcs, vocabulary)), DERIVED),
         *(
             Figure("activity", (name,), *numbers, DERIVED)
             for name, numbers in zip(names, activities, strict=True)
         ),
         Figure("path_not_shown", (), 0, 0, _most_hidden(arcs, graph), DERIVED),
     ]
+
+
+def _nearest(shown: int, numbers: tuple[int, int, int]) -> tuple[int, int, int]:
+    """What the graph adds up to, within the limits of a total, and these."""
+    _, low, high = numbers
+    return min(max(shown, low), high), low, high
 
 
 def quantile_of(arcs: NoisyCells) -> float:

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.times.fitted_times import fitted
 from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 from tracecloak.schemas.published.measures import ReleasedMeasures
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.published.yields import Yield
@@ -126,6 +126,11 @@ class PrivateLog(PartsMethod):
         },
         {"epsilon": "2", "vocabulary": ("A", "B"), "max_trace_length": 4, "products": "variants"},
     )
+
+    def operations_of(self, params: PrivateLogParams) -> tuple[Operation, ...]:
+        """Returns what it does to a log, of whose times nothing remains with variants alone."""
+        operations = super().operations_of(params)
+        return operations if params.is_timed else (*operations[:-1], SUPPRESSED_TIMES)
 
     def attributes(self, params: PrivateLogParams) -> tuple[Attribute, ...]:
         """Returns the declared attributes."""
@@ -285,7 +290,7 @@ class PrivateLog(PartsMethod):
             drawn["pair factors"],
         )
         stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
-        traces = replace(traces, times=stamps)
+        traces = replace(traces, times=stamps, attributes={})
         if params.declared:
             from tracecloak.anonymizers.logs.generated_values import generated_values
 

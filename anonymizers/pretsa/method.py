@@ -40,11 +40,11 @@ from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
-from tracecloak.schemas.events.events import MAX_TIME_US
+from tracecloak.schemas.events.events import EVENT_INDEX, MAX_TIME_US
 from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation, has_times
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -112,6 +112,12 @@ class _Sanitised(contract.Anonymizer):
     )
     exact_noise: ClassVar[bool] = False
     verifies: ClassVar[bool] = True
+
+    def operations_of(self, params: PretsaCaseParams) -> tuple[Operation, ...]:
+        """Returns what it does to a log; no time remains where neither starts nor durations do."""
+        operations = super().operations_of(params)
+        is_timed = params.duration_attribute is None or params.starts == "kept"
+        return operations if is_timed else (*operations[:-1], SUPPRESSED_TIMES)
 
     def attributes(self, params: PretsaCaseParams) -> tuple[Attribute, ...]:
         """Returns the attribute that is the duration, if it is one: it is read and released."""
@@ -272,7 +278,11 @@ class _Sanitised(contract.Anonymizer):
         if attribute is None:
             return released
         numbers = pa.array(durations, pa.float64(), from_pandas=True)  # NaN is no value
-        return replace(released, attributes={attribute.name: numbers.cast(attribute.arrow_type)})
+        values = {attribute.name: numbers.cast(attribute.arrow_type)}
+        if has_times(self.operations_of(params)):
+            return replace(released, attributes=values)
+        index = ranges(np.ones(len(lengths), np.int64), lengths)
+        return replace(released, times=index, attributes={EVENT_INDEX: pa.array(index), **values})
 
     def verify(self, released: Sequence[TraceBatch], params: PretsaCaseParams) -> None:
         """Checks the promise on a released log.

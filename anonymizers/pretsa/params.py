@@ -51,7 +51,7 @@ class PretsaCaseParams(contract.Params):
     duration: Declarations = Field(default_factory=dict)
     """What is taken for an event's duration; by default the time since its predecessor. Else one
     attribute of events, declared by bounds, which is released with new numbers. Fewer bins are
-    coarser. The times of a case then only tell its order, an event a second."""
+    coarser. The released events then have numbers in place of times, unless starts are kept."""
 
     @property
     def duration_attribute(self) -> Attribute | None:

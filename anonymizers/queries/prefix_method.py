@@ -44,7 +44,6 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -166,12 +165,6 @@ class LevelParams(NamesParams):
 class LevelMethod(CasesOfVariants, QueryMethod):
     """The part of a query's method that does not depend on which query it is."""
 
-    log: ClassVar[Literal["generated"]] = "generated"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
-    )
     has_error_bars: ClassVar[bool] = True
 
     def not_covered(self, params: LevelParams) -> tuple[str, ...]:

@@ -59,7 +59,6 @@ from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -194,13 +193,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
 
     name: ClassVar[str] = "sapa"
     summary: ClassVar[str] = "cases played out from a noisy directly-follows graph"
-    log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[SapaParams]] = SapaParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
-    )
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},
         {"epsilon": "1", "query": "laplace", "vocabulary": ("A", "B"), "max_trace_length": 4},

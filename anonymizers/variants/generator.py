@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
@@ -20,6 +21,7 @@ from tracecloak.anonymizers.rigorous.budget import Means, Need, scaled
 from tracecloak.anonymizers.rigorous.cells import too_many_names
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.events.events import EVENT_INDEX
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -165,7 +167,6 @@ def variants_part(
     )
 
 
-_SECOND_US = 1_000_000
 # Cases and events that are released at most unless more are declared: at a tiny epsilon, or for
 # very long cases, the noise could ask for more than there is room for.
 _MOST_CASES = 10_000_000
@@ -215,18 +216,19 @@ def log_of(
 ) -> TraceBatch:
     """Returns every `n_pieces`-th case of a histogram, from number `piece` on, as traces.
 
-    Case ids are random; stamps are positions in the case, a second each, from 1970 on.
+    Case ids are random. There are no times: events are numbered in their case, from 1.
     """
     case = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
     ends = np.cumsum(variants.counts)
     of_case = variants.take(np.searchsorted(ends, case, side="right"))
     words = randomness.words("case id", cell_numbers(case))
     lengths = np.diff(of_case.offsets)
-    position = ranges(np.zeros(len(lengths), np.int64), lengths)
+    index = ranges(np.ones(len(lengths), np.int64), lengths)
     return TraceBatch(
         hex_ids(words),
         of_case.offsets,
         of_case.codes,
-        position * _SECOND_US,
+        index,
         ActivityVocabulary(variants.names),
+        attributes={EVENT_INDEX: pa.array(index)},
     )

@@ -47,7 +47,7 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 
 
 class VariantLogParams(ListedParams):
@@ -126,6 +126,13 @@ class PureVariantLogParams(CutVariantLogParams):
 class CasesOfVariants:
     """What a method has of its own whose one product and whose log are its decision `variants`."""
 
+    log: ClassVar[Literal["transformed", "generated", "none"]] = "generated"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("substitution", "case", "concept:name"),
+        Operation("substitution", "case", "case"),
+        SUPPRESSED_TIMES,
+    )
+
     def writes(self, params: Any) -> tuple[str, ...]:
         """Returns the name of the product."""
         return ("variants",)
@@ -144,20 +151,13 @@ class CasesOfVariants:
     ) -> TraceBatch:
         """Returns every `n_pieces`-th of the cases that the variants describe.
 
-        Their stamps are positions: a second each, from 1970 on. Nothing was measured.
+        They have no times: nothing was measured.
         """
         return log_of(decisions["variants"].variants, piece, n_pieces, randomness)
 
 
 class VariantLog(CasesOfVariants, PartsMethod):
     """The method of one generator."""
-
-    log: ClassVar[Literal["generated"]] = "generated"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
-    )
 
     def __init__(self, generator: VariantGenerator) -> None:
         """Keeps the generator, whose name the method takes."""

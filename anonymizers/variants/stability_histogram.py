@@ -31,7 +31,7 @@ from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -76,12 +76,11 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
 
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "noisy counts of variants above a threshold"
-    log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("suppression", "case", "concept:name"),
         Operation("substitution", "case", "case"),
-        Operation("suppression", "event", "time:timestamp"),
+        SUPPRESSED_TIMES,
     )
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "released"

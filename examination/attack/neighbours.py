@@ -24,6 +24,7 @@ from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _DAY_US = 86_400_000_000
@@ -44,7 +45,6 @@ _N_DAYS = 7
 _MUCH_LATER = 300
 # A time that no other case or step takes, in days where no range of time bounds it.
 _LONG_DAYS = 30
-_STAMP = "time:timestamp"
 _NOT_DECLARED = "nobody declared this"
 
 # A case: its individual and its activities.
@@ -276,8 +276,7 @@ def _whole_us(setting: Setting) -> int:
 
 def _releases_stamps(method: Anonymizer, params: Any) -> bool:
     """Whether stamps come out, and not positions in their place."""
-    done = {done.type for done in method.operations if done.target == _STAMP}
-    return is_log_seen(method, params) and bool(done) and "suppression" not in done
+    return is_log_seen(method, params) and has_times(method.operations_of(params))
 
 
 # --- the operator's own log -----------------------------------------------------------------------

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin
+from tracecloak.examination.evaluation.verdict import verdict_of
 from tracecloak.examination.measure import behaviour_measures, measures, utility
 from tracecloak.examination.measure.bootstrap import bootstrap
 from tracecloak.examination.measure.case_times import CaseTimes
@@ -29,15 +33,8 @@ from tracecloak.examination.measure.next_activity import (
     fifth_of,
     next_activity_accuracy,
 )
-from tracecloak.examination.measure.perspectives import (
-    PERSPECTIVES,
-    RESOURCE,
-    has_resources,
-    projected,
-)
 from tracecloak.examination.measure.registry import Figures, checked, legend
 from tracecloak.examination.measure.released import (
-    has_times,
     read_manifest,
     release_folder,
     released_graph,
@@ -52,6 +49,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.published.indicators import ReleasedIndicators
+from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -61,6 +59,17 @@ _LOG = logging.getLogger("tracecloak")
 _MAX_EMD_CELLS = 6_000_000
 # Replay on a tree can take hours, and is ended after so long.
 _TREE_SECONDS = 600.0
+_BY_SHARES = (
+    "The release counts a limited number of cases of each individual, so shares are compared, and "
+    "no counts; map individual_id to compare counts"
+)
+# Measures that grow with the number of cases; without that they say nothing of a release.
+_OF_SIZE = {
+    *("relative_size", "edge_mean_absolute_error", "edge_frequency_emd"),
+    *("edge_time_emd_months", "total_duration_error"),
+}
+# Of cases that were drawn for a release, the numbers of other ones need not lie in its intervals.
+_OF_DRAWN = {"interval_coverage", "indicator_coverage"}
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
 
@@ -193,12 +202,13 @@ def evaluate(
             `examination.evaluation.origin`.
 
     Returns:
-        JSON values: sizes, the measures of `examination.measure.registry` by their names, under
-        `bootstrap` and `of_the_log` what a bootstrap of the log and the log itself get, a `legend`,
-        and, of each perspective, the measures of `examination.measure.behaviour_measures`; of
-        resources if their column is mapped and they are released. Of a release without a log,
+        JSON values: a `verdict` (`examination.evaluation.verdict`), sizes, the measures of
+        `examination.measure.registry` by their names, under `bootstrap` and `of_the_log` what a
+        bootstrap of the log and the log itself get, and a `legend`. Of a release without a log,
         those of its graph or its tree. Of released indicators theirs, and under `indicators` each
-        of them beside the log's.
+        of them beside the log's. Where the release counts some cases of each individual, so does
+        the original; where no individuals are mapped, shares are compared. `population_note` says
+        which.
 
     Raises:
         UsageError: There is no release, it is of another log, or the extra measures is not
@@ -215,9 +225,9 @@ def evaluate(
     tree = released_tree(folder, manifest) if source is None else None
     graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
     _LOG.info("reading the original log")
-    before = _traces(_with_resource(original))
+    before, population = _as_counted(original, manifest)
     _LOG.info("reading the release")
-    after = None if source is None else _traces(_with_released_resource(source, before))
+    after = None if source is None else _traces(source)
     if after is not None:
         names = {*after.vocabulary.names.to_pylist()}
     elif tree is not None:
@@ -229,12 +239,46 @@ def evaluate(
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
     if after is not None:
-        report = _log_report(judge, before, after, has_times(manifest))
+        report = _log_report(judge, after, has_times(manifest.get("operations", ())))
     elif tree is not None:
         report = _tree_report(judge, tree["tree"])
     else:
         report = _graph_report(judge, graph, noise_half_width(manifest))
-    return {**_heading(folder, manifest, origin), "original": judge.own.sizes(), **report}
+    report = {"original": judge.own.sizes(), **report}
+    return _judged(_heading(folder, manifest, origin), report, population)
+
+
+def _judged(
+    heading: dict[str, Any], report: dict[str, Any], population: str | None
+) -> dict[str, Any]:
+    """The whole report, with a verdict on what can be said of the cases that are compared."""
+    if population is not None:
+        dropped = _OF_DRAWN | (_OF_SIZE if population == _BY_SHARES else set())
+        report |= dict.fromkeys(dropped & report.keys())
+    if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
+        report["edge_relative_error"] = 2 * distance
+    return {**heading, "verdict": verdict_of(report), "population_note": population, **report}
+
+
+def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBatch, str | None]:
+    """The cases of the original that a release counts, as far as its columns tell.
+
+    Of each individual that has more than the release counts, so many are drawn, as the release drew
+    them; which ones those were is not known. Returns what there is to say of it, too, if anything.
+    """
+    most = manifest.get("params", {}).get("max_cases_per_individual")
+    if most is None:
+        return _traces(source), None
+    if source.mapping.individual_id is None:
+        return _traces(source), _BY_SHARES
+    mapping = replace(source.mapping, needs_individual=True)
+    traces = _traces(replace(source, mapping=mapping), by_individual=True)
+    units = Randomness(ReleaseKey(bytes(32)), "evaluation", "", "").of_units
+    bounded = ContributionBounds(max_cases_per_individual=most).bound(traces, units)
+    return replace(bounded, individuals=None), (
+        f"At most {most:,} of the cases of each individual count, as in the release: "
+        f"{bounded.n_cases:,} of the original's {traces.n_cases:,} cases are compared"
+    )
 
 
 def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -257,9 +301,7 @@ def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[
     }
 
 
-def _log_report(
-    judge: _Judge, before: TraceBatch, after: TraceBatch, is_timed: bool
-) -> dict[str, Any]:
+def _log_report(judge: _Judge, after: TraceBatch, is_timed: bool) -> dict[str, Any]:
     original = judge.own
     log = _Log.of(after, original.traces.vocabulary)
     drawn = _Log(bootstrap(original.traces))
@@ -281,10 +323,6 @@ def _log_report(
             if emds[0] is not None
             else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
         ),
-        "edge_relative_error_by_share": utility.relative_error_by_band(
-            *utility.aligned_edges(original.all_edges, log.all_edges)
-        ),
-        "perspectives": _perspectives(before, after, is_timed, emds[0]),
     }
 
 
@@ -305,8 +343,7 @@ def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None
         of_release |= interval_figures(truth, edges, lows, highs, half_width)
     lines = [edge_figures(true_edges, _Log(bootstrap(original.traces)).all_edges),
              edge_figures(true_edges, true_edges)]  # fmt: skip
-    by_share = utility.relative_error_by_band(*utility.aligned_edges(true_edges, edges))
-    return {**_lined(of_release, *lines), "edge_relative_error_by_share": by_share}
+    return _lined(of_release, *lines)
 
 
 def _indicator_report(
@@ -323,16 +360,16 @@ def _indicator_report(
     attributes = tuple((one.name, one.column) for one in params.declared_attributes)
     _LOG.info("reading the original log")
     mapping = replace(original.mapping, attributes=attributes)
-    before = _traces(replace(original, mapping=mapping))
+    before, population = _as_counted(replace(original, mapping=mapping), manifest)
     origin = check_origin(folder, manifest, before, beside.names_in(params), noted_share)
     _LOG.info("measuring")
     rows, lines = beside.report_of(params, released, before, bootstrap(before))
-    return {
-        **_heading(folder, manifest, origin),
+    report = {
         "original": {"cases": before.n_cases, "events": before.n_events},
         **_lined(*lines),
         "indicators": [row.to_json() for row in rows],
     }
+    return _judged(_heading(folder, manifest, origin), report, population)
 
 
 def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
@@ -366,66 +403,12 @@ def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
     return {f"tree_{name}": getattr(quality, name) for name in MEASURES}
 
 
-def _perspectives(
-    before: TraceBatch, after: TraceBatch, is_timed: bool, emd: float | None
-) -> dict[str, Any]:
-    """The measures of the papers on TLKC and PRETSA, of activities, resources and both together.
-
-    Args:
-        before: The original.
-        after: The released log.
-        is_timed: Whether its stamps are times.
-        emd: The earth mover's distance of the variants of activities.
-    """
-    has_both = has_resources(before) and has_resources(after)
-    report: dict[str, Any] = {}
-    for perspective in PERSPECTIVES if has_both else PERSPECTIVES[:1]:
-        a, b = projected([before, after], perspective)
-        if perspective == "activity":
-            data_utility = None if emd is None else 1.0 - emd
-        else:
-            data_utility = behaviour_measures.data_utility(a, b, _MAX_EMD_CELLS)
-        graphs = behaviour_measures.edges_of(a), behaviour_measures.edges_of(b)
-        nodes = np.unique(a.activities)
-        graph = asdict(behaviour_measures.graph_similarity(*graphs, nodes))
-        checked({f"graph_{name}": value for name, value in graph.items()})
-        sampled = behaviour_measures.truly_sampled(a, b)
-        figures = {
-            "data_utility": data_utility,
-            "behavioural_appropriateness": behaviour_measures.behavioural_appropriateness(a, b),
-        }
-        report[perspective] = {
-            **checked(figures),
-            "graph": graph,
-            "truly_sampled": None if sampled is None else asdict(sampled),
-            **({"bottlenecks": asdict(behaviour_measures.bottlenecks(a, b))} if is_timed else {}),
-        }
-    return report
-
-
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
     """How many of the variants are not among the others."""
     shared = pc.is_in(variants.sequences, value_set=others.sequences)
     return int(variants.n_variants - (pc.sum(shared).as_py() or 0))
 
 
-def _with_resource(source: EventSource) -> EventSource:
-    """The source with the resource as an attribute, if its column is mapped."""
-    column = source.mapping.resource
-    return source if column is None else _carrying(source, column)
-
-
-def _with_released_resource(source: EventSource, original: TraceBatch) -> EventSource:
-    """Likewise, if the original has one and the release may have."""
-    columns_of_files = [source.columns_of(file) for file in source.files]
-    may_have = all(columns is None or RESOURCE in columns for columns in columns_of_files)
-    return _carrying(source, RESOURCE) if has_resources(original) and may_have else source
-
-
-def _carrying(source: EventSource, column: str) -> EventSource:
-    return replace(source, mapping=replace(source.mapping, attributes=((RESOURCE, column),)))
-
-
-def _traces(source: EventSource) -> TraceBatch:
-    batches = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
+def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
+    batches = group_into_traces(source.events(), 1, by_individual, source.drops_duplicates)
     return batches[0] if batches else TraceBatch.from_events([])

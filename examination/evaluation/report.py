@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tracecloak.examination.measure.registry import MEASURES, Measure, legend_lines
+from tracecloak.examination.measure.registry import MEASURES, legend_lines
 from tracecloak.examination.measure.report_files import INTERNAL
+from tracecloak.pipelines.planning.worth import percent
 from tracecloak.transforms.pages.text_templates import from_template
 
 # What a user does with a log, in the order in which it is shown; the page has all measures.
 _SUMMARY = (
     "variant_emd",
+    "variant_total_variation",
     "edge_relative_error",
     "edge_precision",
     "edge_recall",
@@ -35,17 +37,22 @@ _SUMMARY = (
     "tree_share",
 )
 _NOTHING = "-"
-_HEADER = ("measure", "release", "bootstrap", "log itself", "better")
+_HEADER = ("measure", "verdict", "release", "bootstrap", "log itself", "better")
+_BOUNDS = (
+    "A use is good where the release is off by at most {good}, or by no more than the "
+    "bootstrap, and rough up to {rough}."
+)
 _SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 
 
 def summary_lines(report: dict[str, Any]) -> Iterator[str]:
     """Yields the most important measures as a table for a screen, and what its columns are."""
-    rows = [_row(report, MEASURES[name]) for name in _SUMMARY if report.get(name) is not None]
+    yield report["verdict"]["sentence"]
+    rows = [row_of(report, name) for name in _SUMMARY if report.get(name) is not None]
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
     for row in (_HEADER, *rows):
         first, *others = (
-            cell.ljust(width) if number in (0, 4) else cell.rjust(width)
+            cell.ljust(width) if number in (0, 1, 5) else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield "  ".join([first, *others]).rstrip()
@@ -54,12 +61,19 @@ def summary_lines(report: dict[str, Any]) -> Iterator[str]:
             "A bootstrap draws as many of the log's own cases, with replacement: a release that is "
             "nearer than it repeats accidents of the log."
         )
-    yield from _notes(report)
+    yield from notes_of(report)
+    yield _bounds(report)
     yield f"Origin: {report['origin']}."
 
 
-def _notes(report: dict[str, Any]) -> Iterator[str]:
-    """What was not computed, and why; and which figure is furthest off."""
+def _bounds(report: dict[str, Any]) -> str:
+    return _BOUNDS.format(**{n: percent(most) for n, most in report["verdict"]["bounds"].items()})
+
+
+def notes_of(report: dict[str, Any]) -> Iterator[str]:
+    """Which cases are compared; what was not computed, and why; and what is furthest off."""
+    if report.get("population_note"):
+        yield f"{report['population_note']}."
     if report.get("variant_emd_note"):
         yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
     if report.get("tree_note"):
@@ -84,17 +98,21 @@ def markdown_lines(report: dict[str, Any]) -> list[str]:
         report=report,
         internal=INTERNAL,
         header=_HEADER,
-        rows=[_row(report, MEASURES[name]) for name in names],
-        notes=_notes(report),
+        bounds=_bounds(report),
+        rows=[row_of(report, name) for name in names],
+        notes=notes_of(report),
         figures=figures,
         legend=legend_lines(names),
     )
 
 
-def _row(report: dict[str, Any], measure: Measure) -> tuple[str, ...]:
+def row_of(report: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Returns the cells of a measure: its title, verdict, three numbers, and what is better."""
+    measure = MEASURES[name]
+    grades = {use["measure"]: use["grade"] for use in report["verdict"]["uses"]}
     lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
     values = (_number(line.get(measure.name)) for line in lines)
-    return (measure.title, *values, _SHORT[measure.better])
+    return (measure.title, grades.get(name, ""), *values, _SHORT[measure.better])
 
 
 def _number(value: float | None) -> str:

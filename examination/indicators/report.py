@@ -42,8 +42,8 @@ def figure_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "## Each figure"
     yield ""
     yield (
-        "The log's numbers are of all its cases, with no bound: what a release cuts off at a bound "
-        "lies beyond its interval. The grade is what the release says of its own number."
+        "The log's numbers are of all cases that count, with no bound: what a release cuts off at "
+        "one lies beyond its interval. The grade is what the release says of its own number."
     )
     yield ""
     yield "| figure | group | log | release | 95 % interval | holds | error | grade |"

@@ -14,7 +14,6 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.linkage.knowledge import LinkedLog
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.examination.measure.released import (
-    has_times,
     read_manifest,
     release_folder,
     released_source,
@@ -23,7 +22,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, has_times
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
@@ -96,7 +95,10 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
     if is_release(path):
         folder = release_folder(path)
         manifest = read_manifest(folder)
-        source, is_timed = released_source(folder, manifest), has_times(manifest)
+        source, is_timed = (
+            released_source(folder, manifest),
+            has_times(manifest.get("operations", ())),
+        )
     else:
         source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
         is_timed = True

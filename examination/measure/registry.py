@@ -298,69 +298,6 @@ _ALL = (
         "Wasserstein distance of the lists of pairs' total durations, in months of thirty days",
         _AMUN, 0, _INFINITY, "less", ("times",),
     ),
-    # Perspectives: of activities, resources, or both.
-    Measure(
-        "data_utility", "data utility", "1 - earth mover's distance of the variants",
-        f"{_TLKC}.2", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "graph_kept", "pairs' counts kept",
-        "sum over the log's pairs of min(count, released count) over the sum of the counts",
-        f"after {_TLKC}.4", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "graph_precision", "free pairs kept free",
-        "of the pairs of nodes that the log does not join, the share that the release does not",
-        f"{_TLKC}.4", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "graph_f_score", "graph F-score",
-        "harmonic mean of the counts kept and the free pairs kept free",
-        f"after {_TLKC}.4", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "graph_occurrence_ratio", "occurrence ratio",
-        "released occurrences of the log's pairs over those in the log; the paper calls it fitness",
-        f"{_TLKC}.4", 0, _INFINITY, "log", ("variants",),
-    ),
-    Measure(
-        "behavioural_appropriateness", "behavioural appropriateness",
-        "share of the always, sometimes and never of following and preceding that are the same",
-        f"Rozinat, van der Aalst 2008; {_PRETSA}", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "sampled_truly", "truly sampled",
-        "share of the log's pairs whose sample ratio is within a deviation of the expected one",
-        f"Knols, van der Werf 2019; {_PRETSA}", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "sampled_to_the_unit", "sampled to the unit",
-        "share of the log's pairs that come as often as a sample has them, to the unit",
-        "after Knols, van der Werf 2019", 0, 1, "more", ("variants",),
-    ),
-    Measure(
-        "sampled_unsampled", "unsampled", "share of the log's pairs that the release does not have",
-        "Knols, van der Werf 2019", 0, 1, "less", ("variants",),
-    ),
-    Measure(
-        "bottlenecks_shared", "bottlenecks shared",
-        "share of the log's five slowest frequent arcs that are the release's too",
-        f"after {_TLKC}.4", 0, 1, "more", ("times",),
-    ),
-    Measure(
-        "bottlenecks_is_slowest_kept", "slowest arc kept", "1 if the slowest arc is the same",
-        f"after {_TLKC}.4", 0, 1, "more", ("times",),
-    ),
-    Measure(
-        "bottlenecks_rank_correlation", "rank of arcs",
-        "Spearman's correlation of the mean durations of the frequent arcs",
-        "Spearman 1904", -1, 1, "more", ("times",),
-    ),
-    Measure(
-        "bottlenecks_mean_error", "error of arcs",
-        "mean difference of these mean durations over the log's, weighed by frequency",
-        "own", 0, _INFINITY, "less", ("times",),
-    ),
     # Models.
     Measure(
         "tree_fitness", "tree fitness", "token replay of the log on the released tree",

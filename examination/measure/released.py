@@ -6,9 +6,9 @@ from typing import Any
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import START_TIMESTAMP
+from tracecloak.schemas.events.events import EVENT_INDEX, START_TIMESTAMP
 from tracecloak.schemas.published.indicators import ReleasedIndicators
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED, has_times
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import exists, join, open_raw
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -20,14 +20,6 @@ from tracecloak.transforms.sources import EventSource
 _TREE_NAME = "tree.json"
 _INDICATORS_NAME = "indicators.json"
 _MAX_BYTES = 64 << 20
-
-
-def has_times(manifest: dict[str, Any]) -> bool:
-    """Returns whether released stamps are times: a method that drops them writes positions."""
-    return not any(
-        operation["type"] == "suppression" and operation["target"] == "time:timestamp"
-        for operation in manifest.get("operations", ())
-    )
 
 
 def release_folder(path: str) -> str:
@@ -110,7 +102,11 @@ def _json_of(path: str) -> dict[str, Any]:
 
 
 def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None:
-    """Returns the released log, or None: there is none."""
+    """Returns the released log, or None: there is none.
+
+    One without times is read with the numbers of its events in the place of seconds, which order
+    them: whoever reads it asks `has_times` before looking at them.
+    """
     paths = [output["path"] for output in manifest["outputs"]]
     parts = [path for path in paths if path.startswith("log/")]
     logs = parts or [path for path in paths if path.startswith("log.")][:1]
@@ -118,4 +114,9 @@ def released_source(folder: str, manifest: dict[str, Any]) -> EventSource | None
         return None
     files = match_files([join(folder, path) for path in logs])
     begun = START_TIMESTAMP if manifest.get("params", {}).get("service_times") else None
-    return EventSource(tuple(files), SourceFormat(), ColumnMapping(start_timestamp=begun))
+    mapping = ColumnMapping(start_timestamp=begun)
+    if not (
+        has_times(manifest.get("operations", ())) or manifest["tool"]["version"].startswith(STAMPED)
+    ):
+        mapping = ColumnMapping(timestamp=EVENT_INDEX, timestamp_unit="s")
+    return EventSource(tuple(files), SourceFormat(), mapping)

@@ -78,18 +78,6 @@ def relative_error(a: np.ndarray, b: np.ndarray) -> float | None:
     return float(np.abs(a - b).sum() / a.sum()) if a.sum() else None
 
 
-def relative_error_by_band(a: np.ndarray, b: np.ndarray) -> dict[str, float | None]:
-    """Returns the relative error of the edges by their share of all occurrences in `a`."""
-    share = a / a.sum() if a.sum() else a
-    bands = {}
-    for low, high in BANDS:
-        is_in_band = (share > low) & (share <= high)
-        bands[f"{low:g} to {high:g}"] = (
-            relative_error(a[is_in_band], b[is_in_band]) if is_in_band.any() else None
-        )
-    return bands
-
-
 def precision_and_recall(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Returns the shares of b's edges that a has, and of a's that b has; 1 where there is none."""
     both = ((a > 0) & (b > 0)).sum()

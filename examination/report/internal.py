@@ -21,11 +21,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.report import epsilons_of
 from tracecloak.examination.evaluation.evaluate import evaluate
+from tracecloak.examination.evaluation.report import notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.examination.measure.released import (
-    has_times,
     read_manifest,
     release_folder,
     released_graph,
@@ -39,7 +39,7 @@ from tracecloak.pipelines.planning.finding_words import finding_lines, share_tex
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.manifest import ReleaseManifest, has_times
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -48,7 +48,7 @@ from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
-from tracecloak.transforms.publish.times_data import times_data, work_rows
+from tracecloak.transforms.publish.times_data import NO_TIMES, times_data, work_rows
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 from tracecloak.transforms.sources import EventSource
 
@@ -68,7 +68,6 @@ _STATES = {
     "void": "void",
     "forfeit": "given up",
 }
-_BETTER = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def internal_report(asked: Asked) -> bytes:
     linkages: list[Linkage] = []
     if asked.has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
-        linkages = _linked(original, released, has_times(body))
+        linkages = _linked(original, released, has_times(body["operations"]))
     curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
     return _page(asked, folder, manifest, report, tally, shown, linkages, curve)
 
@@ -150,14 +149,14 @@ class _Shown:
         truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
         paths = [output["path"] for output in body["outputs"]]
         if released is not None:
-            times, true_times = LogTimes.from_traces(released), LogTimes.from_traces(original)
+            times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
             graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
-            shown.map = map_beside(map_data(graph, times.medians_s()), truth)
+            shown.map = map_beside(map_data(graph, times.medians_s() if is_timed else {}), truth)
             after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
             true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
             shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
-            if has_times(body):
-                shown.times = times_data(times, true_times)
+            if is_timed:
+                shown.times = times_data(times, LogTimes.from_traces(original))
                 shown.work = work_rows(times, released.vocabulary)
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
@@ -188,12 +187,13 @@ def _page(
     linkages: Sequence[Linkage],
     curve: Sequence[CurvePoint],
 ) -> bytes:
+    no_times = NO_TIMES if shown.variants and not has_times(manifest.operations) else ""
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
         ("measures", "Measures", True),
         ("process", "Process", shown.map is not None),
         ("ways", "Variants", shown.variants is not None),
-        ("times", "Times", shown.times is not None),
+        ("times", "Times", bool(shown.times or no_times)),
         ("curve", "Risk and use", bool(curve)),
         ("linkage", "Singled out", bool(linkages)),
         ("attack", "Attack", asked.attack is not None),
@@ -207,10 +207,12 @@ def _page(
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),
         "measures": list(_measures(report)),
-        "notes": [n for n in (report.get("variant_emd_note"), report.get("tree_note")) if n],
+        "verdict": report["verdict"]["sentence"],
+        "notes": list(notes_of(report)),
         "has_map": shown.map is not None,
         "has_variants": shown.variants is not None,
         "has_times": shown.times is not None,
+        "no_times": no_times,
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "work": shown.work,
         "curve_repetitions": REPETITIONS,
@@ -270,27 +272,12 @@ def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str,
     ]
 
 
-def _measures(report: dict[str, Any]) -> Iterator[dict[str, str]]:
+def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name in report["legend"]:
-        if report.get(name) is None:
-            continue
-        measure = MEASURES[name]
-        lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
-        release, drawn, of_log = (_number(line.get(name)) for line in lines)
-        yield {
-            "title": measure.title,
-            "explained": f"{measure.formula}; {measure.range}. {measure.source}.",
-            "release": release,
-            "bootstrap": drawn,
-            "log": of_log,
-            "better": _BETTER[measure.better],
-        }
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"
+        if report.get(name) is not None:
+            measure = MEASURES[name]
+            explained = f"{measure.formula}; {measure.range}. {measure.source}."
+            yield {"explained": explained, "cells": row_of(report, name)}
 
 
 def _ledger(balance: Balance | None) -> list[tuple[str, str]]:

@@ -125,7 +125,7 @@ class AnonymizeEventLog(beam.PTransform):
             raise UsageError(f"output must be rows or batches, got {output!r}")
         self._rows: ReleasedRows | None = None
         if output == "rows":
-            carried = anonymizer.carried(self._config.method_params)
+            carried = anonymizer.released_columns(self._config.method_params)
             self._rows = ReleasedRows(
                 released_schema(carried) if product is None else product_schema(product)
             )

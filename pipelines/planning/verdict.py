@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 Grade = Literal["worth it", "hardly", "no"]
 
-_READABLE_ERROR = 1 / 3
+READABLE_ERROR = 1 / 3
 _HALF = 0.5
-_CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
+CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ def grade_of(worth: Worth) -> Grade:
         return "worth it" if 2 * worth.n_usable >= len(worth.errors) else "hardly"
     error, share = worth.graph_error, worth.case_share
     if noise_share is not None:
-        is_good = noise_share <= _CLEAR_NOISE
+        is_good = noise_share <= CLEAR_NOISE
     else:
-        is_good = (error is not None and error <= _READABLE_ERROR) or (
+        is_good = (error is not None and error <= READABLE_ERROR) or (
             share is not None and share >= _HALF
         )
     return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"

@@ -39,7 +39,7 @@ def manifest_of(
         method_version=method.version,
         params=resolved,
         guarantee=config.guarantee.with_order_note(is_by_name),
-        operations=method.operations,
+        operations=method.operations_of(params),
         spends=tuple(part.to_json() for part in method.spends(params)),
         config_digest=without_filters(config).digest,
         key_fingerprint=begun.key_fingerprint,

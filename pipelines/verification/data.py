@@ -18,11 +18,11 @@ from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_sam
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.events import ACTIVITY, RELEASED_SCHEMA
+from tracecloak.schemas.events.events import ACTIVITY, EVENT_INDEX, released_schema
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import LogCounts
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.yields import Yield
@@ -81,8 +81,10 @@ class Contents:
 
     def _declared(self) -> pa.Schema:
         method, params = self.received.method_and_params()
-        attributes = [pa.field(name, kind) for name, kind in method.carried(params).items()]
-        return pa.schema([*RELEASED_SCHEMA, *attributes])
+        columns = method.released_columns(params)
+        if self.received.body["tool"]["version"].startswith(STAMPED):
+            columns.pop(EVENT_INDEX, None)
+        return released_schema(columns)
 
     @cached_property
     def vocabulary(self) -> ActivityVocabulary:
@@ -264,7 +266,9 @@ class Contents:
         if self.logs:
             return self.counted.came_out
         came_out = Yield()
-        for name in ("dfg", "tree"):
+        # Versions before 0.2 had no number of cases of figures.
+        has_figures = not self.received.body["tool"]["version"].startswith(STAMPED)
+        for name in (*["figures"] * has_figures, "dfg", "tree"):
             if name in self.received.products:
                 product = self.products[name]
                 if product is None:

@@ -22,10 +22,12 @@ from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.events.events import (
     CASE_ID,
+    EVENT_INDEX,
     RELEASED_SCHEMA,
     START_TIMESTAMP,
     START_TYPE,
     TIMESTAMP,
+    released_schema,
 )
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
@@ -73,11 +75,12 @@ class LogForm:
         for path, schema in zip(self.paths, schemas, strict=True):
             if not schema.equals(first):
                 raise Wrong(f"{shown([path])} has other columns than {shown(self.paths[:1])}.")
-        leading = [(field.name, field.type) for field in list(first)[: len(RELEASED_SCHEMA)]]
-        if leading != [(field.name, field.type) for field in RELEASED_SCHEMA]:
+        expected = released_schema({} if TIMESTAMP in first.names else {EVENT_INDEX: pa.int64()})
+        leading = [(field.name, field.type) for field in list(first)[: len(expected)]]
+        if leading != [(field.name, field.type) for field in expected]:
             raise Wrong(
                 f"{self.name}: a log begins with the columns {', '.join(RELEASED_SCHEMA.names)}, "
-                "which are two of text and one of times in UTC."
+                f"which are two of text and one of times in UTC, or {EVENT_INDEX} in its place."
             )
         others = list(first)[len(RELEASED_SCHEMA) :]
         if len(set(first.names)) < len(first.names) or any(
@@ -108,7 +111,7 @@ class LogForm:
         with self._reading(path), self.folder.open(path) as stream:
             for rows in read(stream, path, self.kind, schema):
                 rows.validate(full=True)
-                if any(rows.column(name).null_count for name in RELEASED_SCHEMA.names):
+                if any(rows.column(name).null_count for name in schema.names[:3]):
                     raise Wrong(f"{shown([path])} has an event without case, activity or time.")
                 yield rows
 
@@ -147,7 +150,7 @@ def _text_rows(
     names = {name: name for name in schema.names}
     if form.has_xes_names:
         names |= XES_NAMES | xes_columns(attributes)
-    required = [names[name] for name in RELEASED_SCHEMA.names]
+    required = [names[name] for name in schema.names[:3]]
     # Versions before 0.2 wrote every attribute to XES by its own name.
     wanted = list(dict.fromkeys((*names.values(), *attributes)))
     source = stream if form.is_packed else cast(BinaryIO, gzip.GzipFile(fileobj=stream))
@@ -199,7 +202,7 @@ def _check_order(
     rows: pa.RecordBatch, offsets: np.ndarray, last: tuple[int, str] | None, name: str
 ) -> tuple[int, str]:
     heads = pa.array(offsets[:-1])
-    starts = np.asarray(rows.column(TIMESTAMP).take(heads).cast(pa.int64()))
+    starts = np.asarray(rows.column(2).take(heads).cast(pa.int64()))
     ids = rows.column(CASE_ID).take(heads)
     n = len(ids)
     ascends = np.asarray(pc.less(ids.slice(0, n - 1), ids.slice(1)), bool)

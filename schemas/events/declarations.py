@@ -35,6 +35,7 @@ TAKEN_NAMES = (
     "activity",
     "timestamp",
     "start_timestamp",
+    "event_index",
 )
 
 # What XML cannot hold, and what would be written differently in some format.

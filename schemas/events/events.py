@@ -112,7 +112,7 @@ def _type_of(attribute: str) -> pa.DataType:
 # Of the starts of events in a released log.
 START_TYPE = pa.timestamp("us", "UTC")
 
-# What a released log consists of; `timestamp` is in UTC.
+# What a released log consists of; `timestamp` is in UTC. A log without times has EVENT_INDEX there.
 RELEASED_SCHEMA = pa.schema(
     [
         pa.field(CASE_ID, pa.string(), nullable=False),
@@ -123,6 +123,12 @@ RELEASED_SCHEMA = pa.schema(
 
 
 def released_schema(attributes: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Returns RELEASED_SCHEMA followed by the attributes' columns, any of whose values may lack."""
-    fields = [pa.field(name, kind) for name, kind in attributes.items()]
-    return pa.schema([*RELEASED_SCHEMA, *fields])
+    """Returns RELEASED_SCHEMA followed by the attributes' columns, any of whose values may lack.
+
+    With EVENT_INDEX among the attributes the log has no times, and that takes their place: the
+    number of each event in its case, from 1.
+    """
+    case_id, activity, timestamp = RELEASED_SCHEMA
+    order = EVENT_SCHEMA.field(EVENT_INDEX) if EVENT_INDEX in attributes else timestamp
+    fields = [pa.field(name, kind) for name, kind in attributes.items() if name != EVENT_INDEX]
+    return pa.schema([case_id, activity, order, *fields])

@@ -30,6 +30,7 @@ from tracecloak.schemas.events.event_order import rows_in_order
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
+    EVENT_INDEX,
     EVENT_SCHEMA,
     IS_OPEN,
     IS_START,
@@ -61,7 +62,8 @@ class TraceBatch:
         attributes: Name to an array of n_events: dictionary<int32, string> as read from a source,
             string, int64 or float64 in a released log. One of the case is the same in all of its
             events. START_TIMESTAMP has int64, or timestamp[us] in a released log; null where it is
-            not known, and IS_OPEN where the completion is not.
+            not known, and IS_OPEN where the completion is not. A released log without times has
+            EVENT_INDEX, int64, from 1 in each case, whose values are its `times` too.
     """
 
     wire_name: ClassVar[str] = "traces"
@@ -337,8 +339,8 @@ class TraceBatch:
             [
                 self.case_ids.take(pa.array(row)),
                 self.vocabulary.names.take(pa.array(self.activities)),
-                pa.array(self.times).cast(schema.field(TIMESTAMP).type),
-                *self.attributes.values(),
+                pa.array(self.times).cast(schema.field(2).type),
+                *(values for name, values in self.attributes.items() if name != EVENT_INDEX),
             ],
             schema=schema,
         )

@@ -7,7 +7,7 @@ the release was paid for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -39,6 +39,22 @@ class Operation:
     type: str
     level: Literal["case", "event"]
     target: str
+
+
+SUPPRESSED_TIMES = Operation("suppression", "event", "time:timestamp")
+
+
+STAMPED = "0.1."
+"""How versions begin that wrote seconds from 1970 on for what has no times."""
+
+
+def has_times(operations: Iterable[Operation | Mapping[str, Any]]) -> bool:
+    """Returns whether a release has times, by the operations of its manifest.
+
+    The log of one without times has `event_index` in their place, and nothing that is shown,
+    measured or computed of it may be of times.
+    """
+    return not any(o in (SUPPRESSED_TIMES, vars(SUPPRESSED_TIMES)) for o in operations)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import ranges
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, TIMESTAMP
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
+# The column that orders rows, by its place: times, or EVENT_INDEX in a log without them.
+_ORDER = 2
 # Rows are written out for about so many events at once.
 _PIECE_EVENTS = 1 << 16
 
@@ -84,17 +86,17 @@ def traces_of_rows(rows: pa.RecordBatch) -> TraceBatch:
     """Returns released rows, the events of each case one after the other, as traces again.
 
     Args:
-        rows: Of RELEASED_SCHEMA, and of any attributes.
+        rows: Of `released_schema` with any attributes.
     """
     offsets = case_offsets(rows)
     names = rows.column(ACTIVITY)
     vocabulary = ActivityVocabulary.of(names)
-    others = rows.schema.names[len(RELEASED_SCHEMA) :]
+    others = [n for n in rows.schema.names if n not in RELEASED_SCHEMA.names]
     return TraceBatch(
         rows.column(CASE_ID).take(pa.array(offsets[:-1])),
         offsets,
         vocabulary.codes(names),
-        np.asarray(rows.column(TIMESTAMP).cast(pa.int64())),
+        np.asarray(rows.column(_ORDER).cast(pa.int64())),
         vocabulary,
         attributes={name: rows.column(name) for name in others},
     )
@@ -197,7 +199,7 @@ def case_offsets(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _key(rows: pa.RecordBatch, row: int) -> tuple[int, str]:
-    return rows.column(TIMESTAMP)[row].value, rows.column(CASE_ID)[row].as_py()
+    return rows.column(_ORDER)[row].cast(pa.int64()).as_py(), rows.column(CASE_ID)[row].as_py()
 
 
 def _concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -210,7 +212,7 @@ def _sorted(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     rows = _concat(batches)
     offsets = case_offsets(rows)
     heads = pa.array(offsets[:-1])
-    starts = np.asarray(rows.column(TIMESTAMP).take(heads).cast(pa.int64()))
+    starts = np.asarray(rows.column(_ORDER).take(heads).cast(pa.int64()))
     order = _order(starts, rows.column(CASE_ID).take(heads))
     lengths = np.diff(offsets)[order]
     return rows.take(pa.array(ranges(offsets[:-1][order], lengths)))

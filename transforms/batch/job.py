@@ -62,7 +62,7 @@ class ReleaseSpec:
     @property
     def columns(self) -> list[TraceBatch]:
         """A batch without cases that tells the attributes of the released log, if it has any."""
-        carried = method_named(self.method).carried(self.params)
+        carried = method_named(self.method).released_columns(self.params)
         if not carried:
             return []
         from tracecloak.schemas.published.rows import no_traces

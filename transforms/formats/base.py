@@ -155,7 +155,7 @@ class Writer(Protocol):
     """Writes released rows; equal rows give equal bytes: no clock, no host, no random marker."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Appends rows of RELEASED_SCHEMA; rows of a case are contiguous, across calls too."""
+        """Appends rows of the schema; rows of a case are contiguous, across calls too."""
         ...
 
     def close(self) -> None:

@@ -57,13 +57,9 @@ class CsvWriter:
         """Appends rows of the schema."""
         rows = rows.cast(self._schema)
         for start in range(0, rows.num_rows, _WRITTEN_ROWS):
-            case_id, activity, timestamp, *attributes = rows.slice(start, _WRITTEN_ROWS).columns
+            columns = rows.slice(start, _WRITTEN_ROWS).columns
             lines = pc.binary_join_element_wise(
-                _quoted(case_id),
-                _quoted(activity),
-                iso_utc(timestamp),
-                *(_quoted(pc.fill_null(_text(values), "")) for values in attributes),
-                ",",
+                *(_quoted(pc.fill_null(_text(values), "")) for values in columns), ","
             )
             self._stream.write(("\n".join(lines.to_pylist()) + "\n").encode())
 

@@ -60,7 +60,8 @@ class Format:
 
         Args:
             stream: Where the bytes go.
-            schema: Of the rows: RELEASED_SCHEMA, or, in a format of releases, that with attributes.
+            schema: Of the rows: RELEASED_SCHEMA, or, in a format of releases, `released_schema` of
+                attributes; of a log without times it has EVENT_INDEX in the place of TIMESTAMP.
             about: What the file says of the release that it belongs to, if the format has room for
                 it: a manifest as JSON values. None: it belongs to none.
 

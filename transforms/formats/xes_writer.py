@@ -1,7 +1,8 @@
 """Writes released rows as an XES event log (IEEE 1849-2016), with the log's privacy metadata.
 
 The elements stand in the order of the standard: extensions, globals, classifier, attributes of the
-log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`, and
+log, traces. A trace has its `concept:name`, an event its `concept:name` and `time:timestamp`, or
+`event_index` in a log without times, whose events are ordered by where they stand alone; and
 both have their declared attributes, a trace without the `case:` in front of the name, as long as
 there is a value. A key that is no name of XML is written as one, see `xes_columns`. There is one
 tag to a line, which line-oriented readers need. Compression and closing the stream are the
@@ -84,13 +85,13 @@ _GLOBALS = """\
 \t</global>
 \t<global scope="event">
 \t\t<string key="concept:name" value="UNKNOWN"/>
-\t\t<date key="time:timestamp" value="1970-01-01T00:00:00.000+00:00"/>
-\t</global>
+{time}\t</global>
 \t<classifier name="Activity" keys="concept:name"/>
 """
+_GLOBAL_TIME = '\t\t<date key="time:timestamp" value="1970-01-01T00:00:00.000+00:00"/>\n'
 _END_TRACE = "\t</trace>\n"
 _BEGIN_TRACE = '\t<trace>\n\t\t<string key="concept:name" value="'
-_END_CASE_ID = '"/>\n'
+_END_VALUE = '"/>\n'
 _BEGIN_EVENT = '\t\t<event>\n\t\t\t<string key="concept:name" value="'
 _BEGIN_TIME = '"/>\n\t\t\t<date key="time:timestamp" value="'
 _END_TIME = '+00:00"/>\n'
@@ -140,7 +141,7 @@ class XesWriter:
     Args:
         stream: Where the bytes go, UTF-8.
         log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
-        schema: Of the rows: RELEASED_SCHEMA, or that with starts of events, and with attributes of
+        schema: Of the rows: `released_schema` with starts of events, and with attributes of
             string, int64 or float64.
 
     Raises:
@@ -157,18 +158,24 @@ class XesWriter:
         self._stream = stream
         self._schema = schema
         self._case_id: str | None = None  # of the open trace
-        fields = list(schema)[len(RELEASED_SCHEMA) :]
+        self._has_times = TIMESTAMP in schema.names
+        fields = [field for field in schema if field.name not in RELEASED_SCHEMA.names]
         names = xes_columns([field.name for field in fields])
         self._attributes = [_Element.of(field, names[field.name]) for field in fields]
         keys = [*_keys(log_attributes), *(element.key for element in self._attributes)]
-        used = {"concept", "time", *(key.partition(":")[0] for key in keys if ":" in key)}
+        globals_ = _GLOBALS.format(time=_GLOBAL_TIME if self._has_times else "")
+        used = {
+            "concept",
+            *["time"] * self._has_times,
+            *(key.partition(":")[0] for key in keys if ":" in key),
+        }
         declared = [
             f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
             for prefix, (name, uri) in _EXTENSIONS.items()
             if prefix in used
         ]
         attributes = [line for a in log_attributes for line in _lines(a, "\t")]
-        stream.write("".join([_HEAD, *declared, _GLOBALS, *attributes]).encode())
+        stream.write("".join([_HEAD, *declared, globals_, *attributes]).encode())
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Appends rows; equal neighbours in `case_id` are one trace, across calls too.
@@ -183,7 +190,7 @@ class XesWriter:
                 what a date in XES can be read back from.
         """
         rows = rows.select(self._schema.names)
-        if any(rows.column(name).null_count for name in RELEASED_SCHEMA.names):
+        if any(rows.column(name).null_count for name in self._schema.names[:3]):
             raise ValueError("a released row must have a case id, an activity and a timestamp")
         at_once = max(_ROWS // (1 + len(self._attributes)), 1)
         for start in range(0, rows.num_rows, at_once):
@@ -201,23 +208,26 @@ class XesWriter:
         begins[0] = cases[0].as_py() != self._case_id
         begins[1:] = pc.not_equal(cases.slice(1), cases.slice(0, n - 1))
         ids = cases.filter(pa.array(begins)).to_pylist()
-        traces = [f"{_END_TRACE}{_BEGIN_TRACE}{_escape(i)}{_END_CASE_ID}" for i in ids]
+        traces = [f"{_END_TRACE}{_BEGIN_TRACE}{_escape(i)}{_END_VALUE}" for i in ids]
         if self._case_id is None:
             traces[0] = traces[0].removeprefix(_END_TRACE)
         self._case_id = cases[n - 1].as_py()
 
         coded = rows.column(ACTIVITY).dictionary_encode()
         names = coded.dictionary.to_pylist()
-        heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{_BEGIN_TIME}" for a in names], pa.string())
+        after = _BEGIN_TIME if self._has_times else _END_VALUE
+        heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{after}" for a in names], pa.string())
         which = pa.array(np.cumsum(begins) - 1, mask=~begins)
         of_case = [a.lines(rows) for a in self._attributes if a.is_of_case]
         of_event = [a.lines(rows) for a in self._attributes if not a.is_of_case]
+        stamps = (_stamps(rows.column(TIMESTAMP)), _END_TIME) if self._has_times else ()
         text = pc.binary_join_element_wise(
             pa.array(traces, pa.string()).take(which),  # null, hence nothing, within a trace
             *(pc.if_else(pa.array(begins), lines, None) for lines in of_case),
             heads.take(coded.indices),
-            _stamps(rows.column(TIMESTAMP)),
-            *(_END_TIME, *of_event, _END_EVENT) if of_event else (_END_TIME + _END_EVENT,),
+            *stamps,
+            *of_event,
+            _END_EVENT,
             "",
             null_handling="replace",
         )

@@ -87,7 +87,7 @@ def mark_grades(
     Args:
         shown: What `map_data` gave for the graph; every path gets `grade`, and so does an
             activity with a figure, and a path whose median time is a figure gets that, and
-            `time_grade`.
+            `time_grade`. Activities, start and end get the numbers of their figures.
         graph: What was released.
         figures: Of the same release; without them no activity gets a grade.
     """
@@ -99,7 +99,9 @@ def mark_grades(
     }
     by_name: dict[tuple[str, ...], Figure] = {}
     if figures is not None:
-        marked = (row for row in figures.rows() if row.name in ("activity", "median_time_us"))
+        marked = (
+            row for row in figures.rows() if row.name in ("activity", "cases", "median_time_us")
+        )
         by_name = {tuple(map(plain_name, row.of)): row for row in marked}
     names = [node["name"] for node in shown["nodes"]]
     for edge in shown["edges"]:
@@ -110,7 +112,10 @@ def mark_grades(
             edge["time_grade"] = median.grade
     for node in shown["nodes"]:
         if total := by_name.get((node["name"],)):
-            node["grade"] = total.grade
+            node["grade"], node["count"] = total.grade, total.value
+    if cases := by_name.get(()):
+        for place in (shown["start"], shown["end"]):
+            shown["nodes"][place]["count"] = cases.value
 
 
 def folded_map(groups: ReleasedGroups) -> dict[str, Any]:

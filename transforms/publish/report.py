@@ -16,7 +16,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.guarantee import at_most
-from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
+from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest, has_times
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
     from tracecloak.schemas.published.groups import ReleasedGroups
-    from tracecloak.schemas.published.measures import ReleasedMeasures
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
@@ -72,7 +71,7 @@ def report_html(
         shares: Whether its libraries are those of a folder beside the releases.
     """
     of_release = list(products)
-    shown = _Shown.of(of_release, log)
+    shown = _Shown.of(of_release, log, has_times(manifest.operations))
     parts = [
         part
         for product in of_release
@@ -156,7 +155,7 @@ class _Shown:
     has_kinds: bool = False
 
     @classmethod
-    def of(cls, products: list[ReleasedProduct], log: LogCounts | None) -> _Shown:
+    def of(cls, products: list[ReleasedProduct], log: LogCounts | None, is_timed: bool) -> _Shown:
         shown = cls()
         graph: ReleasedGraph | None = _first(products, "graph")
         variants: ReleasedVariants | None = _first(products, "variants")
@@ -174,13 +173,12 @@ class _Shown:
             )
         elif log is not None:
             graph = graph_of_log(log.graph, log.names, figures)
-            medians = log.times.medians_s()
+            medians = log.times.medians_s() if is_timed else {}
             shown.map_told = "The numbers are those of the released log."
             if figures is not None:
                 shown.has_kinds = True
                 shown.map_told += _MEASURED_BESIDE
-                if _has_times(_first(products, "measures")):
-                    shown.map_told += _MODELLED_TIMES
+                shown.map_told += _MODELLED_TIMES * is_timed
         elif variants is not None:
             graph = graph_of_variants(variants)
             shown.map_told = "The numbers are summed up from the released variants."
@@ -215,7 +213,11 @@ class _Shown:
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
             shown._show_variants(variants, figures, has_kinds=is_product)
-        if log is not None and len(log.times.spans):
+        if log is not None and not is_timed:
+            from tracecloak.transforms.publish.times_data import NO_TIMES
+
+            shown.times_told = NO_TIMES
+        elif log is not None and len(log.times.spans):
             from tracecloak.transforms.publish.times_data import times_data, work_rows
 
             shown.times = times_data(log.times)
@@ -254,7 +256,7 @@ class _Shown:
             ("trust", "Trust", self.figures),
             ("tree-of-process", "Tree", self.tree),
             ("ways", "Variants", self.variants),
-            ("times", "Times", self.times),
+            ("times", "Times", self.times_told or None),
             ("promise", "Promise", True),
             ("making", "How it was made", True),
             ("files", "Files", True),
@@ -316,15 +318,6 @@ class _Shown:
 def _first(products: list[ReleasedProduct], kind: str) -> Any:
     """The first product of a kind; the classes of kinds that there are none of are not loaded."""
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
-
-
-def _has_times(measures: ReleasedMeasures | None) -> bool:
-    """Whether times were counted, so that those of the log say something of the original."""
-    if measures is None:
-        return False
-    from tracecloak.schemas.published.measures import DURATION, START
-
-    return bool(measures.rows(START) or measures.rows(DURATION))
 
 
 _MEASURED_BESIDE = (

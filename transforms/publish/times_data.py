@@ -14,6 +14,11 @@ from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, midd
 if TYPE_CHECKING:
     from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
+NO_TIMES = (
+    "Times are not part of this release. Its log has the order of the events of each case in "
+    "event_index, and says neither when a case begins nor how long anything takes."
+)
+"""What a page says in the place of times, see `manifest.has_times`."""
 _MAX_BARS = 48
 
 _EPOCH = datetime.date(1970, 1, 1)

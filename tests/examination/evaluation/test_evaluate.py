@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, individual_log, tracecloak
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.evaluation import evaluate
 from tracecloak.examination.linkage import logs as linkage_logs
@@ -241,3 +241,37 @@ def test_a_log_that_nothing_names_is_missing(
 ) -> None:
     assert tracecloak("evaluate", "nowhere", "--output", place / "e.json") == 2
     assert "log: required" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["private-dfg", "variant-histogram"])
+def test_a_release_of_one_case_a_person_is_compared_with_one_case_a_person(
+    place: Path, method: str
+) -> None:
+    """Each of 100 people has one case A B or three cases A C, by which the log has other shares."""
+    rows = [
+        (f"p{person}", f"{person}-{case}", name, f"2026-01-01T{hour:02}:00")
+        for person in range(100)
+        for case in range(3 if person % 2 else 1)
+        for hour, name in enumerate("AC" if person % 2 else "AB")
+    ]
+    individual_log(place / "log.csv", rows)
+    flags = ("--individual_id", "person", "--max_cases_per_individual", 1)
+    release = released(place, method, "--epsilon", 100, "--delta", "1e-6", *flags)
+    report = place / "e.json"
+
+    def found(*more: object) -> dict[str, Any]:
+        log = ("--log", place / "log.csv", "--output", report)
+        assert tracecloak("evaluate", release, *log, *more) == 0
+        return dict(json.loads(report.read_text()))
+
+    counted = found(*flags[:2])
+    assert counted["original"]["cases"] == 100
+    assert counted["edge_relative_error"] < 0.1  # against the whole log it is .5 and more
+    assert "100 of the original's 200 cases" in counted["population_note"]
+    assert counted["verdict"]["uses"][0]["grade"] == "good"
+    by_shares = found()
+    assert by_shares["original"]["cases"] == 200
+    assert by_shares["edge_relative_error"] == 2 * by_shares["edge_total_variation"]
+    assert by_shares["edge_relative_error"] == pytest.approx(1 / 3, abs=0.1)
+    assert by_shares.get("relative_size") is None and by_shares.get("interval_coverage") is None
+    assert "map individual_id" in by_shares["population_note"]

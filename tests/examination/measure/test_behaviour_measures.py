@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.logs import cases_of, event_logs, naive_variants, trace_batch
-from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log
 from tracecloak.examination.measure import behaviour_measures as measures
 from tracecloak.examination.measure.perspectives import PERSPECTIVES, projected
@@ -285,56 +282,3 @@ def test_a_log_is_like_itself(one: Any) -> None:
     assert similarity(traces, traces) == measures.GraphSimilarity(1, 1, 1, 1)
     assert measures.behavioural_appropriateness(traces, traces) == 1
     assert measures.total_duration_error(traces, traces) in (0, None)
-
-
-# --- The command ----------------------------------------------------------------------------------
-
-EVENTS = """case_id,activity,timestamp,who
-1,A,2026-01-01T08:00:00Z,R1
-1,B,2026-01-01T09:00:00Z,R2
-1,C,2026-01-01T11:00:00Z,R1
-2,A,2026-01-01T08:00:00Z,R1
-2,B,2026-01-01T10:00:00Z,R2
-2,C,2026-01-01T11:00:00Z,R1
-3,A,2026-01-01T08:00:00Z,R2
-3,C,2026-01-01T09:00:00Z,
-"""
-RELEASED = """case:concept:name,concept:name,time:timestamp,org:resource
-x,A,2026-01-01T08:00:00Z,R1
-x,B,2026-01-01T09:00:00Z,R2
-x,C,2026-01-01T11:00:00Z,R1
-y,A,2026-01-01T08:00:00Z,R1
-y,B,2026-01-01T11:00:00Z,R2
-"""
-
-
-def evaluation(tmp_path: Path, *flags: object) -> dict[str, Any]:
-    (tmp_path / "original.csv").write_text(EVENTS)
-    folder = tmp_path / "run_id=r"
-    folder.mkdir(exist_ok=True)
-    (folder / "log.csv").write_text(RELEASED)
-    (folder / "manifest.json").write_text('{"outputs": [{"path": "log.csv"}]}')
-    assert tracecloak(
-        "evaluate", "--log", tmp_path / "original.csv", folder,
-        "--output", tmp_path / "e.json", *flags,
-    ) == 0  # fmt: skip
-    return json.loads((tmp_path / "e.json").read_text())
-
-
-def test_the_evaluation_has_the_measures_of_each_perspective(tmp_path: Path) -> None:
-    found = evaluation(tmp_path, "--resource", "who")
-    assert list(found["perspectives"]) == list(PERSPECTIVES)
-    activity = found["perspectives"]["activity"]
-    assert activity["data_utility"] == pytest.approx(1 - found["variant_emd"])
-    # A B twice, B C twice, A C once; the release has A B twice and B C once.
-    assert activity["graph"]["kept"] == pytest.approx(3 / 5)
-    assert activity["bottlenecks"]["is_slowest_kept"] is True
-    # R1 R2 and R2 R1 twice each, and no handover of case 3.
-    assert found["perspectives"]["resource"]["graph"]["kept"] == pytest.approx(3 / 4)
-    assert found["perspectives"]["resource"]["graph"]["precision"] == 1
-    # 7 hours, and 6 in the release.
-    assert found["total_duration_error"] == pytest.approx(1 / 7)
-
-
-def test_without_a_resource_column_activities_alone_are_measured(tmp_path: Path) -> None:
-    assert list(evaluation(tmp_path)["perspectives"]) == ["activity"]

@@ -84,13 +84,6 @@ def test_edges_by_hand() -> None:
     assert b.tolist() == [80, 0, 0, 4]
     assert utility.relative_error(a, b) == pytest.approx(0.24)
     assert utility.precision_and_recall(a, b) == (0.5, pytest.approx(1 / 3))
-    # Of invented edges no band knows; the rare edge is one of a hundred.
-    bands = utility.relative_error_by_band(a, b)
-    assert bands == {
-        "0.01 to 1": pytest.approx(19 / 99),
-        "0.001 to 0.01": 1,
-        "0 to 0.001": None,
-    }
     assert utility.relative_error(np.zeros(2), np.zeros(2)) is None
     assert utility.precision_and_recall(np.ones(2), np.zeros(2)) == (1, 0)
     assert utility.precision_and_recall(np.zeros(2), np.ones(2)) == (0, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,13 @@ from hypothesis import strategies as st
 from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.published.rows import case_offsets, merge_rows, part_rows, split_by_part
+from tracecloak.schemas.published.rows import (
+    case_offsets,
+    merge_rows,
+    part_rows,
+    split_by_part,
+    traces_of_rows,
+)
 
 Case = tuple[str, list[Step]]
 Row = tuple[str, str, int]
@@ -232,3 +239,21 @@ def test_a_stream_of_late_cases_waits():
     for _ in range(50):
         next(merged)
     assert early.taken >= 50 and late.taken <= 2
+
+
+@given(event_logs())
+def test_rows_without_times_have_the_numbers_of_events_in_their_place(log) -> None:
+    """Catches numbers that are lost on the way, or cases that are no more in order."""
+    timed = trace_batch(log, "ABC")
+    numbers = np.arange(timed.n_events) - np.repeat(timed.offsets[:-1], timed.lengths) + 1
+    attributes = {"event_index": pa.array(numbers), "who": pa.array(["x"] * timed.n_events)}
+    rows = part_rows([replace(timed, times=numbers, attributes=attributes)])
+    assert rows.schema.names == ["case_id", "activity", "event_index", "who"]
+    again = traces_of_rows(rows)
+    assert again.case_ids.to_pylist() == sorted(timed.case_ids.to_pylist())
+    assert list(again.attributes) == ["event_index", "who"]
+    assert again.to_rows().equals(rows)
+    halves = [iter([half]) for half in (rows.slice(0, 0), rows)]
+    assert pa.Table.from_batches(merge_rows(halves, rows.schema), rows.schema).equals(
+        pa.Table.from_batches([rows])
+    )

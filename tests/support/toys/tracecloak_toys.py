@@ -179,8 +179,10 @@ class ToyWriter:
         stream.write(("|".join(schema.names) + "\n").encode())
 
     def write(self, rows: pa.RecordBatch) -> None:
-        case_id, activity, timestamp = rows.columns[:3]
-        for row in zip(case_id, activity, iso_utc(timestamp), strict=True):
+        case_id, activity, order = rows.columns[:3]
+        if pa.types.is_timestamp(order.type):  # else it numbers the events of a log without times
+            order = iso_utc(order)
+        for row in zip(case_id, activity, order, strict=True):
             self._stream.write(("|".join(map(str, row)) + "\n").encode())
 
     def close(self) -> None:

@@ -180,6 +180,24 @@ def test_worked_example():
     assert read_back(EXPECTED.encode()) == ROWS
 
 
+def test_a_log_without_times_has_the_numbers_of_its_events():
+    """Catches a date that nobody released, in an event or as what events have in general."""
+    schema = released_schema({"event_index": pa.int64()})
+    rows = [("1", "register", 1), ("1", "pay & <close>", 2), ("2", "register", 1)]
+    stream = io.BytesIO()
+    writer = XesWriter(stream, (), schema)
+    columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+    writer.close()
+    text = stream.getvalue().decode()
+    assert "date" not in text and "time" not in text
+    assert text.count('<int key="event_index" value="1"/>') == 2
+    names = ["case:concept:name", "concept:name", "event_index"]
+    [batch] = XesReader().read(io.BytesIO(stream.getvalue()), names, names, 1_000)
+    found = zip(*batch.columns.to_pydict().values(), strict=True)
+    assert [(case, name, int(number)) for case, name, number in found] == rows
+
+
 @pytest.mark.parametrize("cuts", [(0,), (1,), (2, 3), (1, 2, 3), (1, 1, 4)])
 def test_bytes_do_not_depend_on_the_batches(cuts):
     edges = [0, *cuts, len(ROWS)]

@@ -264,7 +264,9 @@ tracecloak.mapReady = (() => {
             ? []
             : [element("td", { class: "number" }, number(edge.original))]),
           element("td", {}, edge.low === null ? "" : `${number(edge.low)} to ${number(edge.high)}`),
-          element("td", {}, edge.median_s === null ? "" : duration(edge.median_s)),
+          ...(byId("map-median").hidden
+            ? []
+            : [element("td", {}, edge.median_s === null ? "" : duration(edge.median_s))]),
         );
       }),
     );
@@ -312,6 +314,7 @@ tracecloak.mapReady = (() => {
     if (!state.isMoved) Object.assign(state, tracecloak.firstPart(map));
     const hasTimes = map.edges.some((edge) => edge.median_s !== null);
     byId("metric-time").hidden = !hasTimes;
+    byId("map-median").hidden = !hasTimes;
     draw();
   };
 

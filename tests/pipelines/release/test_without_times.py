@@ -1,0 +1,105 @@
+"""Releases without times: no file, page, figure or measure of them has any.
+
+Catches a way by which the numbers of events are shown as seconds of 1970, as they once were.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.golden.releases import data_of, example_config, log_file
+from tests.support.releasing import manifest, tracecloak
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.examination.measure.released import read_manifest, released_source
+from tracecloak.schemas.published.manifest import has_times
+from tracecloak.transforms.publish.times_data import NO_TIMES
+
+BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
+
+
+def untimed() -> dict[str, Mapping[str, Any]]:
+    """The first example without times of each method that releases a log."""
+    found = {}
+    for name, method in METHODS.ours.items():
+        for example in method.examples if method.log != "none" else ():
+            if not has_times(method.operations_of(method.Params(**example))):
+                found.setdefault(name, example)
+    return found
+
+
+EXAMPLES = untimed()
+
+
+def released(folder: Path, method: str, **changes: Any) -> Path:
+    body = example_config(folder, method, EXAMPLES[method], log_file(folder))
+    if "epsilon" in body["params"]:
+        body["params"]["epsilon"] = "100"  # so that something comes out
+    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
+    assert tracecloak("release", folder / "release.yaml") == 0
+    return folder / "out" / "run_id=golden"
+
+
+def test_thirteen_methods_and_some_by_their_parameters_have_no_times() -> None:
+    assert len(EXAMPLES.keys() - {"private-log", "pretsa"}) == 13 == len(EXAMPLES) - 2
+    timed = METHODS["private-log"].Params(**METHODS["private-log"].examples[0])
+    assert has_times(METHODS["private-log"].operations_of(timed))
+
+
+@pytest.mark.parametrize("method", [n if n in BY_DAY else at_night(n) for n in EXAMPLES])
+def test_nothing_of_a_release_without_times_is_a_time(tmp_path: Path, method: str) -> None:
+    release = released(tmp_path, method)
+    columns = ["case_id", "activity", "event_index", *EXAMPLES[method].get("duration", ())]
+    for part in (release / "log").iterdir():
+        assert pq.read_schema(part).names == columns
+    csv = gzip.decompress((release / "log.csv.gz").read_bytes()).decode()
+    assert csv.partition("\n")[0] == ",".join(columns)
+    xes = gzip.decompress((release / "log.xes.gz").read_bytes()).decode()
+    assert "<date" not in xes and 'prefix="time"' not in xes and xes.count("<trace>") > 100
+    page = (release / "report.html").read_bytes()
+    shown = json.loads(data_of(page))
+    assert shown["times"] is None and shown["map"]["edges"]
+    assert all(edge["median_s"] is None for edge in shown["map"]["edges"])
+    assert NO_TIMES in page.decode() and "1970" not in page.decode()
+    assert tracecloak("verify", release) == 0
+    report = tmp_path / "e.json"
+    assert tracecloak("evaluate", release, "--log", tmp_path / "log.csv", "--output", report) == 0
+    measured = json.loads(report.read_text())["legend"]
+    assert measured and not any("times" in MEASURES[name].needs for name in measured)
+
+
+def test_the_log_of_a_release_without_times_can_be_released_again(tmp_path: Path) -> None:
+    first = released(tmp_path, "variant-histogram")
+    again = tmp_path / "again"
+    again.mkdir()
+    columns = {"timestamp": "event_index", "timestamp_unit": "s"}
+    log = {"log": str(first / "log.xes.gz"), "columns": columns}
+    second = released(again, "variant-histogram", **log)
+    counts = [pq.read_table(one / "variants.parquet")["count"] for one in (first, second)]
+    assert sum(counts[0].to_pylist()) == pytest.approx(sum(counts[1].to_pylist()), abs=20)
+
+
+def test_a_log_with_the_seconds_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    release = released(tmp_path, "variant-histogram")
+    [part, *_] = sorted((release / "log").iterdir())
+    stamped = pq.read_table(part).rename_columns(["case_id", "activity", "timestamp"])
+    now = released_source(str(release), read_manifest(str(release)))
+    assert now is not None and now.mapping.timestamp == "event_index"
+    body = manifest(release)
+    body["tool"]["version"] = "0.1.0"
+    body["outputs"] = [one for one in body["outputs"] if one["path"] == f"log/{part.name}"]
+    seconds = stamped["timestamp"].cast(pa.timestamp("s", "UTC"))
+    pq.write_table(stamped.set_column(2, "timestamp", seconds), part)
+    before = released_source(str(release), body)
+    assert before is not None
+    assert sum(batch.num_rows for batch in before.events()) == stamped.num_rows
