@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.real_logs.ways_by_cell import measured, public_log, samples
+from tests.real_logs.ways_by_cell import measured, samples
+from tests.support.real_logs import each_event_once
 from tests.support.ways_by_cell import WAYS, recorded
 
 pytestmark = [pytest.mark.logs, pytest.mark.slow]
@@ -31,7 +32,7 @@ def test_a_cell_is_as_it_was_recorded(
     Keys scatter a single distance by some 20 %; ways differ by up to a factor of 8.
     """
     [cell] = [c for c in recorded() if (c.log, c.n_cases, c.epsilon) == (file, n_cases, epsilon)]
-    [traces] = [s for s in samples(public_log(logs_folder, file)) if s.n_cases == n_cases]
+    [traces] = [s for s in samples(each_event_once(logs_folder, file)) if s.n_cases == n_cases]
     again = measured(file, traces, epsilon, 9)
     assert (again.cases, again.n_names) == (cell.cases, cell.n_names)
     for way in WAYS:
