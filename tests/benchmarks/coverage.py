@@ -70,7 +70,7 @@ class Truths:
         for i, n in enumerate(variants.counts.tolist()):
             words = (labels[code] for code in variants.codes[ends[i] : ends[i + 1]])
             self.numbers["variant", (" → ".join(words),)] = n
-        self.spans = np.sort(traces.times[traces.offsets[1:] - 1] - traces.starts)
+        self.spans = self.spans_within(0, 1 << 62)
         is_inner = np.ones(traces.n_events, bool)
         is_inner[traces.offsets[:-1]] = False
         later = np.flatnonzero(is_inner)
@@ -81,13 +81,22 @@ class Truths:
             waits[labels[a], labels[b]].append(gap)
         self.waits = {of: np.sort(np.array(gaps)) for of, gaps in waits.items()}
 
+    def spans_within(self, first_us: int, last_us: int) -> np.ndarray:
+        """Returns int64[n_cases], ascending: how long cases take, cut at both ends of a range."""
+        ends = self.traces.starts, self.traces.times[self.traces.offsets[1:] - 1]
+        first, last = (np.clip(of, first_us, last_us) for of in ends)
+        return np.sort(last - first)
+
     def of(self, figure: Figure, all_of: Iterable[Figure]) -> float | None:
-        """Returns the log's number of a figure; None where it has none."""
+        """Returns the log's number of a figure, cut as it says of itself; None where it has none."""
+        dates = [[_day(date) for date in one.of] for one in all_of if one.name == "starts"]
         match figure.name:
-            case "mean_duration_us":
-                return float(self.spans.mean())
-            case "median_duration_us" | "quantile_duration_us":
-                return _quantile(self.spans, float(figure.of[0]) if figure.of else 0.5)
+            case "mean_duration_us" | "median_duration_us" | "quantile_duration_us":
+                ends = min(dates)[0] * _DAY_US, (max(dates)[1] + 1) * _DAY_US
+                spans = self.spans_within(*ends) if dates else self.spans
+                if figure.name == "mean_duration_us":
+                    return float(spans.mean())
+                return _quantile(spans, float(figure.of[0]) if figure.of else 0.5)
             case "median_time_us" | "mean_wait_us":
                 gaps = self.waits.get(figure.of)
                 if gaps is None:
@@ -95,7 +104,6 @@ class Truths:
                 is_mean = figure.name == "mean_wait_us"
                 return float(gaps.mean()) if is_mean else _quantile(gaps, 0.5)
             case "starts":
-                dates = [[_day(date) for date in one.of] for one in all_of if one.name == "starts"]
                 first, last = (_day(date) for date in figure.of)
                 # The first and the last period have what lies outside, too.
                 ends = min(day for day, _ in dates), max(day for _, day in dates)
