@@ -26,6 +26,7 @@ from tracecloak.anonymizers.logs.estimates import (
     figure_within,
     near_threshold,
     of_clipped,
+    surest,
 )
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.schemas.arrays.distinct import distinct_counts
@@ -118,7 +119,7 @@ def flow_figures(
     if len(by_bins) == n:
         total = sum(estimate.value for estimate in by_bins.values())
         events.append(Estimate(total, sum(one.variance for one in by_bins.values())))
-    yield Estimate.of_several(events).figure("events", (), float(into.sum()), DERIVED)
+    yield surest(events).figure("events", (), float(into.sum()), DERIVED)
     yield from _activities(measures, released, names, by_bins)
     yield from _paths(measures, released)
     yield from _variants(measures, variants, names)
@@ -144,7 +145,7 @@ def _activities(
         ]
         if name in by_bins:
             several.append(by_bins[name])
-        yield Estimate.of_several(several).figure("activity", (name,), float(whole[code]), DERIVED)
+        yield surest(several).figure("activity", (name,), float(whole[code]), DERIVED)
 
 
 def _by_occurrences(
@@ -219,9 +220,10 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
     if hidden:
-        # Cases with such an arc are taken to be as long as others are.
-        ratio = float(released.whole.sum()) / max(float(released.clipped.sum()), 1.0)
-        ratio = max(ratio, *released.least)
+        # Clipping is taken to leave no less of such an arc than of any that is shown.
+        is_taken = released.clipped > 0
+        ratios = released.whole[is_taken] / released.clipped[is_taken]
+        ratio = max(float(ratios.max(initial=1.0)), *released.least)
         most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
         yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
 

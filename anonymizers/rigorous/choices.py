@@ -26,6 +26,7 @@ def choose_quantile(
     max_units: int,
     randomness: Randomness,
     purpose: str,
+    shift: int = 0,
 ) -> int:
     """Returns the place on a public grid that about a share `quantile` of the cases reaches.
 
@@ -43,11 +44,12 @@ def choose_quantile(
         max_units: Cases of one unit.
         randomness: The release's.
         purpose: What the choice is for; one of its own for each.
+        shift: By how many cases the rank that is looked for is higher; public.
     """
     q, scale = quantile.numerator, quantile.denominator
     reached = scale * np.cumsum(cases[:-1])
     before = np.concatenate([[0], reached[:-1]])
-    goal = q * int(cases.sum())
+    goal = q * int(cases.sum()) + scale * shift
     scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
     changed = of_count(max(q, scale - q)).of_cases(max_units)

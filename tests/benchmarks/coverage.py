@@ -88,7 +88,7 @@ class Truths:
         return np.sort(last - first)
 
     def of(self, figure: Figure, all_of: Iterable[Figure]) -> float | None:
-        """Returns the log's number of a figure, cut as it says of itself; None where it has none."""
+        """Returns the log's number of a figure, cut as it says of itself; None: it has none."""
         dates = [[_day(date) for date in one.of] for one in all_of if one.name == "starts"]
         match figure.name:
             case "mean_duration_us" | "median_duration_us" | "quantile_duration_us":
