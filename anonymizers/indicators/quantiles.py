@@ -4,8 +4,9 @@ A choice on a grid of values (`rigorous.choices`) errs by about Laplace noise of
 in the rank and not in the value, and what a rank means for a value depends on how dense values lie
 there, of which nobody knows. So two values are chosen for a quantile: one of a rank that is lower
 by as much as it errs with probability 0.025, and one of a rank that is higher by as much. They are
-the ends of the interval, and the quantile is shown in their middle. Nothing is supposed of how the
-values lie but that there are as many points of the grid among those of one rank as of another.
+the ends of the interval, and the quantile is shown in their middle. What is supposed of how values
+lie is that the points of the grid further away are of no fewer ranks than those near to it. Of few
+cases the ends are those of the grid: what lies below all of them, and above, can be chosen, too.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
 `rigorous.clip_by_rank`; from about seven on they err less.

@@ -62,7 +62,9 @@ class Estimate:
             kind: See `schemas.published.figure`.
         """
         half = Z95 * math.sqrt(self.variance)
-        return figure_within(name, of, released, (self.value - half, self.value + half), kind)
+        # An estimate below 0 has the upper end of a 0: a lower one would say more than is known.
+        ends = self.value - half, max(self.value, 0.0) + half
+        return figure_within(name, of, released, ends, kind)
 
 
 def surest(estimates: Sequence[Estimate]) -> Estimate:
