@@ -36,7 +36,7 @@ from tracecloak.anonymizers.indicators.ratios import (
     Interval95,
     Measuring,
     NoisyNumber,
-    ends_of,
+    count_within,
     mean_of,
     number_of,
 )
@@ -231,7 +231,7 @@ class _Figures:
         term = BinsOf(indicator, n_steps)
         first = (group * term.shape(self.known)[1] + step) * term.n_bins
         counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
-        noise = self.measuring.noise(self.number(term, first))
+        half = self.measuring.noise(self.number(term, first)).half_width
         total = counts.sum()
         if needs_cases(indicator, self.params):
             total = self.cases(Population.of(indicator), group).value
@@ -239,7 +239,7 @@ class _Figures:
         low, high = bounds_of(indicator, self.known.bought_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
-            ends = ends_of(float(count), noise)
+            ends = count_within(float(count), half)
             interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
             of = _edges_text(indicator, edges[b], edges[b + 1])
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)

@@ -11,13 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
+_Z95 = 1.959963984540054
 _OUTSIDE = 0.05
-BELOW, ABOVE = 0.01, 0.04
-"""How often the log's number lies below its interval, and above it. A number is called good or
-rough for being large beside its noise, so of those that are, more were raised by it than lowered.
-"""
 _HALVINGS = 50
 # Scales of Laplace noise are told apart by so much, as their tail has a form without them equal.
 _APART = 1.001
@@ -47,12 +43,10 @@ class Noise:
     @property
     def half_width(self) -> float:
         """What it exceeds with probability 0.05."""
-        return self.reach(_OUTSIDE)
-
-    def reach(self, outside: float) -> float:
-        """Returns what it exceeds with so small a probability, above 0."""
-        high = sum(self.widths) * (2 - 2 * math.log(outside))
-        return _border(lambda size: self.exceeds(size) > outside, 0.0, high)
+        if not self.is_laplace:
+            return _Z95 * math.hypot(*self.widths)
+        high = sum(self.widths) * -2 * math.log(_OUTSIDE)
+        return _border(lambda size: self.exceeds(size) > _OUTSIDE, 0.0, high)
 
 
 def _tail_of_laplace(size: float, widths: Sequence[float]) -> float:
@@ -147,35 +141,34 @@ def mean_of(
     middle, half = (low + high) / 2, (high - low) / 2
     raw = total.value / max(cases.value, 1.0)
     of = min(max(raw, -half), half)
-    # A mean beyond its bounds has the interval of one at the bound, as one that is shorter would say
-    # more than is known, and further inwards, as noise must have been large.
+    # A mean beyond its bounds has the interval of one at the bound: a shorter one would say more than
+    # is known.
     if raw != of:
         total = NoisyNumber(of * max(cases.value, 1.0), total.factors)
-    tails = (BELOW, ABOVE) if raw == of else (BELOW, BELOW)
 
-    def is_possible(x: float, outside: float) -> bool:
+    def is_possible(x: float) -> bool:
         rest = total.plus(-x, cases)
-        return measuring.noise(rest).exceeds(abs(rest.value)) > 2 * outside
+        return measuring.noise(rest).exceeds(abs(rest.value)) > _OUTSIDE
 
-    ends = [
-        _border(partial(is_possible, outside=outside), of, end)
-        for end, outside in zip((-half, half), tails, strict=True)
-    ]
+    ends = [_border(is_possible, of, end) for end in (-half, half)]
     return Interval95(middle + of, middle + ends[0], middle + ends[1])
 
 
 def number_of(number: NoisyNumber, measuring: Measuring, is_count: bool = True) -> Interval95:
     """Returns a number; of counts nothing is below 0, and the number itself has one decimal."""
-    value, (low, high) = number.value, ends_of(number.value, measuring.noise(number), is_count)
-    return Interval95(max(round(value, 1), 0.0) if is_count else value, low, high)
+    value, half = number.value, measuring.noise(number).half_width
+    if not is_count:
+        return Interval95(value, value - half, value + half)
+    return Interval95(max(round(value, 1), 0.0), *count_within(value, half))
 
 
-def ends_of(value: float, noise: Noise, is_count: bool = True) -> tuple[float, float]:
-    """Returns the ends of the interval of a number; see `number_of`.
+def count_within(value: float, half: float) -> tuple[float, float]:
+    """Returns the ends of the interval of a count, not below 0.
 
-    A count below 0 has the upper end of a 0, and further up, as noise must have been large.
+    A noisy count below 0 has the upper end of a 0: a lower one would say more than is known.
+
+    Args:
+        value: With noise.
+        half: Half the interval of the noise.
     """
-    if not is_count or value >= 0:
-        low, high = value - noise.reach(2 * BELOW), value + noise.reach(2 * ABOVE)
-        return (max(low, 0.0) if is_count else low), high
-    return 0.0, noise.reach(2 * BELOW)
+    return max(value - half, 0.0), max(value, 0.0) + half

@@ -44,7 +44,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 # The grid of quantiles: each point lies a 64th further from one before 0 than the last.
 _RATIO = 65, 64
 # How far that is before 0, as a share of the range.
-_BEFORE = 1_000
+_BEFORE = 16_000
 
 
 class Known(Protocol):
@@ -369,9 +369,9 @@ def grid() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def coarse_grid() -> np.ndarray:
-    """Returns int64[n], every fourth place of `grid` and its last, for running sums."""
+    """Returns int64[n], every fifth place of `grid` and its last, for running sums."""
     fine = grid()
-    return np.unique(np.append(fine[::4], fine[-1]))
+    return np.unique(np.append(fine[::5], fine[-1]))
 
 
 def of_unit(term: Term, max_units: int) -> Sensitivity:
