@@ -9,7 +9,7 @@ lie is that the points of the grid further away are of no fewer ranks than those
 cases the ends are those of the grid: what lies below all of them, and above, can be chosen, too.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
-`rigorous.clip_by_rank`; from about seven on they err less.
+`rigorous.clip_by_rank`; from about four on they err less.
 """
 
 from __future__ import annotations

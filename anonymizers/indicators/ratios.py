@@ -141,8 +141,8 @@ def mean_of(
     middle, half = (low + high) / 2, (high - low) / 2
     raw = total.value / max(cases.value, 1.0)
     of = min(max(raw, -half), half)
-    # A mean beyond its bounds has the interval of one at the bound: a shorter one would say more than
-    # is known.
+    # A mean beyond its bounds has the interval of one at the bound: a shorter one would say more
+    # than is known.
     if raw != of:
         total = NoisyNumber(of * max(cases.value, 1.0), total.factors)
 
