@@ -79,8 +79,8 @@ def grade_of(
     value: float, low: float, high: float, scale: Scale = "amount", span: float = 0.0
 ) -> Grade:
     """Returns the grade of one number; see `grades`."""
-    numbers = (np.array([number]) for number in (value, low, high))
-    return cast(Grade, str(grades(*numbers, scale, span)[0]))
+    values, lows, highs = (np.array([number]) for number in (value, low, high))
+    return cast(Grade, str(grades(values, lows, highs, scale, span)[0]))
 
 
 def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:
