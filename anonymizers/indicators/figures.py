@@ -40,7 +40,7 @@ from tracecloak.anonymizers.indicators.ratios import (
     mean_of,
     number_of,
 )
-from tracecloak.anonymizers.indicators.summands import bounds_of
+from tracecloak.anonymizers.indicators.summands import RANGE, bounds_of
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
     CasesOf,
@@ -219,7 +219,9 @@ class _Figures:
             places = [interval_between(*of_one) for of_one in ends.tolist()]
             points = grid()
         for quantile, place in zip(indicator.quantiles, places, strict=True):
-            interval = Interval95(*(value_at(end, low, high, points) for end in _ends(place)))
+            value, least, most = (value_at(end, low, high, points) for end in _ends(place))
+            rounding = (high - low) / (2 * RANGE)
+            interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
             of = decimal_text(quantile) if n > 1 else ""
             unit = _unit_of(indicator)
             yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
