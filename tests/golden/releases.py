@@ -327,7 +327,7 @@ def _content(name: str, data: bytes) -> bytes:
         return _content(name.removesuffix(".gz"), gzip.decompress(data))
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(data))
-        if "count" in table.schema.names:
+        if {"count", "indicator"} & {*table.schema.names}:
             left_out = _WORDS + (_LIMITS if "standard_error" in table.schema.names else ())
             table = table.drop_columns([n for n in left_out if n in table.schema.names])
         return json.dumps([table.schema.names, table.to_pylist()], default=str).encode()
