@@ -68,7 +68,9 @@ def grades(
         sizes, spans = np.minimum(values, 1 - values), np.ones(len(values))
         is_clear &= highs < 1
     else:
-        sizes = np.abs(values) if scale == "amount" else np.zeros(len(values))
+        # A noisy count of a step can be below 0, where its interval is not.
+        nearest = np.clip(values, lows, highs)
+        sizes = np.abs(nearest) if scale == "amount" else np.zeros(len(values))
         spans = np.where(sizes > 0, 0.0, span)
     is_good = (halves <= sizes / 5) | (halves <= spans / 50)
     is_rough = (is_clear & (halves <= sizes / 2)) | (halves <= spans / 20)
