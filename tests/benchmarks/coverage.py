@@ -5,7 +5,8 @@ delta 1e-6, its activities as a public vocabulary. FILE gets a line of JSON for 
 how many numbers of each kind and grade it has, and how many of their intervals hold the truth; what
 is in it already is not measured again. Then the table is printed: pooled over all logs, and the
 cells of one log that fail. Intervals of one release are not independent, so what is uncertain is
-told by a bootstrap over keys. For the operator of these logs, who has them: nothing of it is
+told by a bootstrap over keys. Where all numbers of a cell fail, or few keys have one, a bootstrap
+has no width: the upper end is then no less than what so many keys, each a trial, do not exclude. For the operator of these logs, who has them: nothing of it is
 private.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from tests.support.keys import release_key
 from tests.support.real_logs import LOGS, each_event_once, sample_of
@@ -269,11 +271,12 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
             if size == "pooled" or grade not in GRADED:
                 continue
             for (log, _), pairs in drawn.items():
-                if ends_of(pairs)[1] < LEAST:
-                    n, held = np.sum(list(of[log, size].values()), axis=0)
+                by_key = np.array(list(of[log, size].values()))
+                most = max(ends_of(pairs)[1], not_excluded(by_key))
+                if most < LEAST:
+                    n, held = by_key.sum(axis=0)
                     failures.append(
-                        f"{log} {shown}: {method}, {what}, {grade}: {held} of {n}, "
-                        f"at most {ends_of(pairs)[1]:.3f}"
+                        f"{log} {shown}: {method}, {what}, {grade}: {held} of {n}, at most {most:.3f}"
                     )
     yield ""
     yield f"{len(failures)} cells of one log fail"
@@ -284,6 +287,12 @@ def resampled(by_key: dict[int, tuple[int, int]], draw: np.random.Generator) -> 
     """Returns int64[n, 2], numbers and those that hold, of keys that are drawn again."""
     pairs = np.array(list(by_key.values()), np.int64)
     return pairs[draw.integers(0, len(pairs), (_RESAMPLES, len(pairs)))].sum(axis=1)
+
+
+def not_excluded(by_key: np.ndarray) -> float:
+    """Returns the upper end of Clopper and Pearson, where each key is a trial of its coverage."""
+    held = float((by_key[:, 1] / by_key[:, 0]).sum())
+    return float(stats.beta.ppf(0.975, held + 1, max(len(by_key) - held, 1e-9)))
 
 
 def ends_of(pairs: np.ndarray) -> tuple[float, float]:
