@@ -5,9 +5,9 @@ delta 1e-6, its activities as a public vocabulary. FILE gets a line of JSON for 
 how many numbers of each kind and grade it has, and how many of their intervals hold the truth; what
 is in it already is not measured again. Then the table is printed: pooled over all logs, and the
 cells of one log that fail. Intervals of one release are not independent, so what is uncertain is
-told by a bootstrap over keys. Where all numbers of a cell fail, or few keys have one, a bootstrap
-has no width: the upper end is then no less than what so many keys, each a trial, do not exclude. For the operator of these logs, who has them: nothing of it is
-private.
+told by a bootstrap over keys. Where all numbers of a cell fail, or few keys have one, that has no
+width: the upper end is then no less than what so many keys, each a trial, do not exclude. For the
+operator of these logs, who has them: nothing of it is private.
 """
 
 from __future__ import annotations
@@ -276,7 +276,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
                 if most < LEAST:
                     n, held = by_key.sum(axis=0)
                     failures.append(
-                        f"{log} {shown}: {method}, {what}, {grade}: {held} of {n}, at most {most:.3f}"
+                        f"{log} {shown}: {method}, {what}, {grade}: {held} of {n}, at most "
+                        f"{most:.3f}"
                     )
     yield ""
     yield f"{len(failures)} cells of one log fail"
