@@ -117,10 +117,11 @@ def of_clipped(
         least: By how much all sums together are raised at least, as far as the noise allows: the
             ratio that they say, and the largest that they do not exclude.
     """
-    ratio = max(whole / clipped if clipped > 0 else 1.0, least[0])
-    correction = OF_CORRECTION * max(whole - clipped, (ratio - 1) * measure.value)
+    ratio, correction = whole / clipped if clipped > 0 else 1.0, whole - clipped
+    if least[0] > ratio:
+        ratio, correction = least[0], max(correction, (least[0] - 1) * measure.value)
     excess = max(least[1] - ratio, 0.0) / Z95 * measure.value
-    variance = (measure.deviation * ratio) ** 2 + correction**2 + excess**2
+    variance = (measure.deviation * ratio) ** 2 + (OF_CORRECTION * correction) ** 2 + excess**2
     return Estimate(measure.value * ratio, variance)
 
 
