@@ -159,7 +159,7 @@ class _Foretelling:
             term = BinsOf(indicator, n_steps, is_running=True)
             noise = noise_of(term, self.budget.means, self.params)
             return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)
-        n_choices = len(indicator.quantiles) * n_steps
+        n_choices = 2 * len(indicator.quantiles) * n_steps
         epsilon = self.budget.means[indicator.title].epsilon / n_choices
         of_each = (
             rank_half_width(epsilon, quantile, self.params.max_units)

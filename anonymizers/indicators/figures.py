@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,25 +25,22 @@ from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.parts import (
     chosen_bins,
     noise_of,
-    windows_name,
-    windows_need,
 )
 from tracecloak.anonymizers.indicators.populations import Population
 from tracecloak.anonymizers.indicators.quantiles import (
-    interval_of_point,
-    n_windows,
+    interval_between,
     quantiles_of_running,
-    rank_half_width,
     value_at,
 )
 from tracecloak.anonymizers.indicators.ratios import (
     Interval95,
     Measuring,
     NoisyNumber,
+    count_within,
     mean_of,
     number_of,
 )
-from tracecloak.anonymizers.indicators.summands import bounds_of
+from tracecloak.anonymizers.indicators.summands import RANGE, bounds_of
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
     CasesOf,
@@ -67,23 +63,6 @@ _NO_BOUNDS = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Quantiles that were chosen for one indicator, and what was counted around them.
-
-    Attributes:
-        points: int64[n], bins of `terms.grid`, by group, step and quantile, the last fastest.
-        counts: float64[n, n_windows], noisy cases in the windows around each.
-        deviation: Of the noise of each count.
-        epsilon: What each choice spent.
-    """
-
-    points: np.ndarray
-    counts: np.ndarray
-    deviation: float
-    epsilon: Fraction
-
-
-@dataclass(frozen=True)
 class Measurements:
     """All that was measured of the terms: what figures are made of.
 
@@ -91,12 +70,13 @@ class Measurements:
         values: float64[n_cells] of each term, by its name: numbers of cases and of events, sums in
             ranges of the numbers that are summed up, and running sums.
         measuring: The noise of each, in the same.
-        chosen: Of indicators whose quantiles were chosen, by title.
+        chosen: Of indicators whose quantiles were chosen, by title, int64[n, 2]: bins of
+            `terms.grid` between which they lie, by group, step and quantile, the last fastest.
     """
 
     values: Mapping[str, np.ndarray]
     measuring: Measuring
-    chosen: Mapping[str, Chosen]
+    chosen: Mapping[str, np.ndarray]
 
 
 def measurements_of(
@@ -116,16 +96,8 @@ def measurements_of(
         is_laplace = noise.is_laplace
         values[term.name] = decided[term.name].values / term.units
         widths[term.name] = noise.width / term.units
-    chosen = {}
-    for bins in chosen_bins(params):
-        indicator = bins.indicator
-        need = windows_need(bins, params)
-        noise = means[need.name].noise(need.changed, need.units)
-        counts = decided[windows_name(indicator)].values.reshape(-1, n_windows()) / need.units
-        n_choices = len(bins.quantiles) * bins.n_steps
-        epsilon = means[indicator.title].epsilon / n_choices
-        points = decided[indicator.title].points
-        chosen[indicator.title] = Chosen(points, counts, noise.deviation, epsilon)
+    titles = [bins.indicator.title for bins in chosen_bins(params)]
+    chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
     return Measurements(values, Measuring(widths, is_laplace), chosen)
 
 
@@ -243,21 +215,16 @@ class _Figures:
             places = quantiles_of_running(running, indicator.quantiles, noise.half_width)
             points = coarse_grid()
         else:
-            places = [self._chosen(bins, row * n + column) for column in range(n)]
+            ends = self.measured.chosen[indicator.title][row * n : (row + 1) * n]
+            places = [interval_between(*of_one) for of_one in ends.tolist()]
             points = grid()
         for quantile, place in zip(indicator.quantiles, places, strict=True):
-            ends = (value_at(end, low, high, points) for end in _ends(place))
-            interval = Interval95(*ends)
+            value, least, most = (value_at(end, low, high, points) for end in _ends(place))
+            rounding = (high - low) / (2 * RANGE)
+            interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
             of = decimal_text(quantile) if n > 1 else ""
             unit = _unit_of(indicator)
             yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
-
-    def _chosen(self, bins: BinsOf, place: int) -> Interval95:
-        chosen = self.measured.chosen[bins.indicator.title]
-        quantile = bins.quantiles[place % len(bins.quantiles)]
-        ranks = rank_half_width(chosen.epsilon, quantile, self.params.max_units)
-        point, counts = int(chosen.points[place]), chosen.counts[place]
-        return interval_of_point(point, counts, chosen.deviation, quantile, ranks)
 
     def _histogram(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str
@@ -274,7 +241,7 @@ class _Figures:
         low, high = bounds_of(indicator, self.known.bought_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
-            ends = max(count - half, 0.0), max(count + half, 0.0)
+            ends = count_within(float(count), half)
             interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
             of = _edges_text(indicator, edges[b], edges[b + 1])
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)

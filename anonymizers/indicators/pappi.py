@@ -139,6 +139,7 @@ class Pappi(contract.Anonymizer):
     """The method; see the module."""
 
     name: ClassVar[str] = "pappi"
+    version: ClassVar[int] = 2
     summary: ClassVar[str] = "performance indicators, each with noise of its own, as published"
     guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["none"]] = "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,22 +10,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
     Frequency,
-    Indicator,
     Measured,
 )
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.quantiles import (
     PointsDecision,
     choose_points,
-    n_windows,
     rank_half_width,
-    windows,
 )
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
@@ -34,22 +31,20 @@ from tracecloak.anonymizers.indicators.terms import (
     of_unit,
 )
 from tracecloak.anonymizers.indicators.weights import (
-    WHOLE_SHARE,
-    WINDOWS_SHARE,
+    QUANTILE_SHARE,
     Weighed,
     quantile_bins,
     weighed_terms,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Need, Pure, Sums
+from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.schemas.events.traces import TraceBatch
 
 SUMS = "sums"
 """The round of all sums, and of the quantiles."""
 
-WINDOWS = "windows"
 """The round that counts around the quantiles."""
 
 
@@ -110,30 +105,6 @@ class SumsOfCases:
         return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
 
 
-@dataclass(frozen=True)
-class WindowsOfCases:
-    """Cases by how far their numbers are from the quantiles that were chosen.
-
-    Attributes:
-        params: What is asked for.
-    """
-
-    params: IndicatorParams
-    kind: ClassVar[type[CellSums]] = CellSums
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CellSums:
-        """Counts a batch."""
-        decided = unfolded(decisions)
-        known = Known(self.params, decided)
-        counted = [
-            windows(bins.bins(traces, known), decided[bins.indicator.title].points)
-            for bins in chosen_bins(self.params)
-        ]
-        return CellSums(np.concatenate(counted))
-
-
 def chosen_bins(params: IndicatorParams) -> list[BinsOf]:
     """Returns the bins of all indicators whose quantiles are chosen."""
     bins = (quantile_bins(indicator, params) for indicator in params.indicators)
@@ -160,9 +131,7 @@ def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts in the order in which they are decided."""
     parts = list(bought_parts(params))
     parts += [_sums_part(weighed, params) for weighed in weighed_terms(params)]
-    chosen = chosen_bins(params)
-    parts += [_quantiles_part(bins, params) for bins in chosen]
-    return (*parts, *(_windows_part(bins, params) for bins in chosen))
+    return (*parts, *(_quantiles_part(bins, params) for bins in chosen_bins(params)))
 
 
 _REALITY = (
@@ -206,13 +175,16 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
     indicator = bins.indicator
     assert isinstance(indicator, Measured)
     name, quantiles = indicator.title, indicator.quantiles
-    n_choices = len(quantiles) * bins.n_steps
+    n_choices = 2 * len(quantiles) * bins.n_steps
 
     def sentence(means: Means) -> str:
         epsilon = means[name].epsilon / n_choices
         ranks = max(rank_half_width(epsilon, quantile, params.max_units) for quantile in quantiles)
         each = "each quantile" if len(quantiles) > 1 else "the quantile"
-        return f"chooses {each} within {ranks:,.0f} cases of its rank (95 %)"
+        return (
+            f"chooses two values around {each}, {math.ceil(ranks):,} cases below its rank and "
+            "above it, by which a choice errs at most (95 %)"
+        )
 
     def decide(given: Given) -> PointsDecision:
         known = Known(params, given.decisions)
@@ -222,51 +194,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
         randomness = given.randomness
         return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
 
-    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * WHOLE_SHARE),)
+    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * QUANTILE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
-
-
-def windows_name(indicator: Indicator) -> str:
-    """Returns the name of the part that counts around the quantiles of an indicator."""
-    return f"{indicator.title}, windows"
-
-
-def windows_need(bins: BinsOf, params: IndicatorParams) -> Sums:
-    """Returns what counting around the quantiles of an indicator needs to spend."""
-    indicator = bins.indicator
-    assert isinstance(indicator, Measured)
-    n_cells = len(indicator.quantiles) * bins.n_steps
-    changed = of_distinct_cells(n_cells, params.max_units).times(UNITS)
-    share = Fraction(indicator.priority) * WINDOWS_SHARE
-    return Sums(windows_name(indicator), share, changed, UNITS)
-
-
-def _windows_part(bins: BinsOf, params: IndicatorParams) -> Part:
-    need = windows_need(bins, params)
-
-    def sentence(means: Means) -> str:
-        noise = means[need.name].noise(need.changed, need.units)
-        return (
-            "counts cases in windows around what was chosen, from which the ends of the interval "
-            f"follow; discrete noise of {noise.half_width:,} cases (95 %) on each"
-        )
-
-    def decide(given: Given) -> NoisySums:
-        known = Known(params, given.decisions)
-        begin = 0
-        for other in chosen_bins(params):
-            n_cells = other.n_cells(known) // other.n_bins
-            n_cells *= len(other.indicator.quantiles) * n_windows()  # type: ignore[attr-defined]
-            if other == bins:
-                break
-            begin += n_cells
-        cells = given.statistics[WINDOWS].cells(begin + n_cells)
-        exact = cells[begin : begin + n_cells] * UNITS
-        noise = given.means[need.name].noise(need.changed, need.units)
-        places = np.arange(len(exact))
-        return NoisySums(noisy_sums(exact, noise, need.name, places, given.randomness))
-
-    counters: Mapping[str, contract.Counter] = {WINDOWS: WindowsOfCases(params)}
-    return Part(need.name, (need,), sentence, decide, counters, WINDOWS)

@@ -1,14 +1,15 @@
-"""Quantiles: each chosen on a grid, or all of them read from noisy running sums; with intervals.
+"""Quantiles: between two values chosen on a grid, or all read from noisy running sums.
 
-One quantile is a choice (`rigorous.choices`), which errs by about Laplace noise of scale
-1 / epsilon in the rank and not in the value. What that means for the value depends on how dense
-other values lie, so a part of its budget counts the cases in windows around the point that was
-chosen, each twice as wide as the one before. Of the smallest window whose count stands out of the
-noise follows how dense they lie, and so how far the ends of the interval are away. Where values
-come in lumps that are further apart than that, such as whole days, the interval is too narrow.
+A choice on a grid of values (`rigorous.choices`) errs by about Laplace noise of scale 1 / epsilon
+in the rank and not in the value, and what a rank means for a value depends on how dense values lie
+there, of which nobody knows. So two values are chosen for a quantile: one of a rank that is lower
+by as much as it errs with probability 0.025, and one of a rank that is higher by as much. They are
+the ends of the interval, and the quantile is shown in their middle. What is supposed of how values
+lie is that the points of the grid further away are of no fewer ranks than those near to it. Of few
+cases the ends are those of the grid: what lies below all of them, and above, can be chosen, too.
 
 Several quantiles can be read from the running sums of all bins at once, the factorised counts of
-`rigorous.clip_by_rank`; from about seven on they err less.
+`rigorous.clip_by_rank`; from about four on they err less.
 """
 
 from __future__ import annotations
@@ -23,25 +24,21 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.ratios import Interval95
-from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, cases_from
+from tracecloak.schemas.arrays import elementary
 
-# A window's count must be so many times the deviation of its noise to say how dense values lie, and
-# is taken for less by so many deviations.
-_STANDS_OUT, _LESS = 2.0, 0.7
-# Bins of the grid that the first window reaches to either side, about 3 % of a value.
-_FIRST_REACH = 32
 _OUTSIDE = 0.05
 
 
 @dataclass(frozen=True)
 class PointsDecision(contract.Decision):
-    """Quantiles that were chosen.
+    """The ends of the intervals of quantiles.
 
     Attributes:
-        points: int64[n], bins of `terms.grid`, by group, step and quantile, the last fastest.
+        points: int64[n], bins of `terms.grid`, by group, step and quantile, the last fastest, and
+            of each quantile the lower end and the upper one.
     """
 
     wire_name: ClassVar[str] = "chosen-points"
@@ -57,7 +54,7 @@ def choose_points(
     randomness: Randomness,
     purpose: str,
 ) -> PointsDecision:
-    """Chooses quantiles of each row of counts; they ascend.
+    """Chooses two points around each quantile of each row of counts; they ascend.
 
     Args:
         bins: int64[n_rows, n_bins], exact.
@@ -67,97 +64,40 @@ def choose_points(
         randomness: The release's.
         purpose: What the choices are for.
     """
-    points = np.zeros((len(bins), len(quantiles)), np.int64)
+    points = np.zeros((len(bins), len(quantiles), 2), np.int64)
     for row, cases in enumerate(bins):
         for column, quantile in enumerate(quantiles):
-            of = f"{purpose} {row} {quantile.numerator}/{quantile.denominator}"
-            with_end = np.append(cases, 0)
-            points[row, column] = choose_quantile(
-                with_end, epsilon, quantile, max_units, randomness, of
-            )
+            margin = math.ceil(rank_half_width(epsilon, quantile, max_units))
+            for end, shift in enumerate((-margin, margin)):
+                of = f"{purpose} {row} {quantile.numerator}/{quantile.denominator} {end}"
+                with_end = np.append(cases, 0)
+                points[row, column, end] = choose_quantile(
+                    with_end, epsilon, quantile, max_units, randomness, of, shift
+                )
+    points.sort(axis=2)
     return PointsDecision(np.maximum.accumulate(points, axis=1).ravel())
 
 
-def n_windows() -> int:
-    """Returns how many windows are counted around a point, each around the one before."""
-    return len(_reaches()) - 1
-
-
-@lru_cache(maxsize=1)
-def _reaches() -> np.ndarray:
-    """int64[n+1], how many bins beyond a point each window begins, and the last one ends."""
-    n = ((len(grid()) - 2) // _FIRST_REACH).bit_length() + 1
-    return np.append(0, _FIRST_REACH << np.arange(n))
-
-
-def windows(bins: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Returns int64[n_rows * n_quantiles * n_windows], cases by how far they are from points.
-
-    The nearest window first, which has the cases of the point's own bin as well.
-
-    Args:
-        bins: int64[n_rows, n_bins], exact.
-        points: int64[n_rows * n_quantiles].
-    """
-    n_rows, n_bins = bins.shape
-    of_rows = points.reshape(n_rows, len(points) // max(n_rows, 1), 1)
-    before = np.zeros((n_rows, n_bins + 1), np.int64)
-    np.cumsum(bins, axis=1, out=before[:, 1:])
-
-    def cases_before(ends: np.ndarray) -> np.ndarray:
-        flat = np.clip(ends, 0, n_bins).reshape(n_rows, ends.shape[1] * ends.shape[2])
-        return np.take_along_axis(before, flat, axis=1).reshape(ends.shape)
-
-    within = cases_before(of_rows + 1 + _reaches()) - cases_before(of_rows - _reaches())
-    counts = np.diff(within)
-    counts[:, :, 0] += within[:, :, 0]
-    return counts.ravel()
-
-
 def rank_half_width(epsilon: Fraction, quantile: Fraction, max_units: int) -> float:
-    """Returns by how many cases a chosen quantile is off with probability 0.05 at most."""
-    changed = 2 * float(max(quantile, 1 - quantile)) * max_units
-    return math.log(1 / _OUTSIDE) * changed / float(epsilon)
+    """Returns by how many cases a chosen point is off to one side with probability 0.025.
 
-
-def interval_of_point(
-    point: int, counts: np.ndarray, deviation: float, quantile: Fraction, ranks: float
-) -> Interval95:
-    """Returns a chosen quantile with its interval, as places among the points of the grid.
-
-    Where few cases lie beyond the quantile, one of the many points beyond them all may have been
-    chosen. Then the ranks are those by which any point is off with probability 0.05 at most.
+    That is at most so even if all errors are to that side, as where values are sparse there.
 
     Args:
-        point: The chosen bin.
-        counts: float64[n_windows], noisy, of the windows around it.
-        deviation: Of the noise of each.
+        epsilon: What a choice spends.
         quantile: Which it is.
-        ranks: See `rank_half_width`.
+        max_units: Cases of one unit.
     """
-    last = len(grid()) - 1
-    passed = np.cumsum(counts)
-    noise = deviation * np.sqrt(np.arange(1, len(counts) + 1))
-    of_any = ranks * math.log(len(grid()) / _OUTSIDE) / math.log(1 / _OUTSIDE)
-    n_cases = float(passed[-1] - noise[-1])
-    if float(min(quantile, 1 - quantile)) * n_cases < of_any:
-        enough = np.flatnonzero(passed - _LESS * noise >= of_any)
-        reach = float(_reaches()[1:][enough[0]]) if len(enough) else float(last)
-        return Interval95(*_bin_and_ends(point, reach, last))
-    clear = np.flatnonzero(passed >= _STANDS_OUT * noise)
-    if not len(clear):
-        return Interval95(max(point - 0.5, 0.0), 0.0, float(last))
-    window = int(clear[0])
-    reach = float(_reaches()[window + 1])
-    # What of the window lies on the grid.
-    width = min(point + reach, last) - max(point - reach - 1, -1)
-    density = max(float(passed[window] - _LESS * noise[window]), 1.0) / width
-    return Interval95(*_bin_and_ends(point, ranks / density, last))
+    changed = 2 * max(quantile, 1 - quantile) * max_units
+    return float(elementary.log(2 / _OUTSIDE)) * float(changed / epsilon)
 
 
-def _bin_and_ends(point: int, reach: float, last: int) -> tuple[float, float, float]:
-    """The middle of a point's bin, which begins at the point before, and so far beyond its ends."""
-    return max(point - 0.5, 0.0), max(point - 1 - reach, 0.0), min(point + reach, float(last))
+def interval_between(low: int, high: int) -> Interval95:
+    """Returns the places among the points of the grid of a quantile between two chosen bins.
+
+    A bin begins at the point before it.
+    """
+    return Interval95(max((low + high - 1) / 2, 0.0), max(low - 1.0, 0.0), float(high))
 
 
 def value_at(place: float, low: float, high: float, points: np.ndarray) -> float:

@@ -139,7 +139,12 @@ def mean_of(
         measuring: The noise of both.
     """
     middle, half = (low + high) / 2, (high - low) / 2
-    of = min(max(total.value / max(cases.value, 1.0), -half), half)
+    raw = total.value / max(cases.value, 1.0)
+    of = min(max(raw, -half), half)
+    # A mean beyond its bounds has the interval of one at the bound: a shorter one would say more
+    # than is known.
+    if raw != of:
+        total = NoisyNumber(of * max(cases.value, 1.0), total.factors)
 
     def is_possible(x: float) -> bool:
         rest = total.plus(-x, cases)
@@ -151,8 +156,19 @@ def mean_of(
 
 def number_of(number: NoisyNumber, measuring: Measuring, is_count: bool = True) -> Interval95:
     """Returns a number; of counts nothing is below 0, and the number itself has one decimal."""
-    half = measuring.noise(number).half_width
-    low, high = number.value - half, number.value + half
+    value, half = number.value, measuring.noise(number).half_width
     if not is_count:
-        return Interval95(number.value, low, high)
-    return Interval95(max(round(number.value, 1), 0.0), max(low, 0.0), max(high, 0.0))
+        return Interval95(value, value - half, value + half)
+    return Interval95(max(round(value, 1), 0.0), *count_within(value, half))
+
+
+def count_within(value: float, half: float) -> tuple[float, float]:
+    """Returns the ends of the interval of a count, not below 0.
+
+    A noisy count below 0 has the upper end of a 0: a lower one would say more than is known.
+
+    Args:
+        value: With noise.
+        half: Half the interval of the noise.
+    """
+    return max(value - half, 0.0), max(value, 0.0) + half

@@ -41,10 +41,10 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 
-# The grid of quantiles: each point lies a 1024th further from one before 0 than the last.
-_RATIO = 1025, 1024
+# The grid of quantiles: each point lies a 64th further from one before 0 than the last.
+_RATIO = 65, 64
 # How far that is before 0, as a share of the range.
-_BEFORE = 1_000
+_BEFORE = 16_000
 
 
 class Known(Protocol):
@@ -357,7 +357,7 @@ class EventsOf(_OfIndicator):
 def grid() -> np.ndarray:
     """Returns int64[n], lattice places that quantiles can take, from 0 to RANGE, ascending.
 
-    Near 0 they are evenly spaced, further on by a 1024th, so that a short time is told as well as a
+    Near 0 they are evenly spaced, further on by a 64th, so that a short time is told as well as a
     long one. Whole numbers alone make them, so they are the same everywhere.
     """
     points, at, one = [0], 1 << 80, 1 << 80
@@ -369,9 +369,9 @@ def grid() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def coarse_grid() -> np.ndarray:
-    """Returns int64[n], every 64th place of `grid` and its last, for running sums."""
+    """Returns int64[n], every fifth place of `grid` and its last, for running sums."""
     fine = grid()
-    return np.unique(np.append(fine[::64], fine[-1]))
+    return np.unique(np.append(fine[::5], fine[-1]))
 
 
 def of_unit(term: Term, max_units: int) -> Sensitivity:

@@ -29,12 +29,13 @@ from tracecloak.anonymizers.indicators.terms import (
 from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
 from tracecloak.schemas.errors import UsageError
 
-# The shares of a quantile's choice and of the windows around it, beside 1 for a centred sum. With
-# less for the windows, intervals are too narrow in logs of a thousand cases, or far too wide.
-# Choices and numbers of cases, which nothing halves, have half more: of six figures the product of
-# the errors is the same then, and none errs more than it would with a sixth of epsilon to itself.
+# The share of numbers of cases, which nothing halves, beside 1 for a centred sum: of six figures
+# the product of the errors is the same then, and none errs more than it would with a sixth of
+# epsilon to itself.
 WHOLE_SHARE = Fraction(3, 2)
-WINDOWS_SHARE = Fraction(1)
+QUANTILE_SHARE = Fraction(5, 2)
+"""The share of the two choices around a quantile."""
+
 # What the number of cases that have a number has, beside the sum of these.
 _WITH_SHARE = Fraction(3, 4)
 # What the sum of a frequency has: the noise of half of the number of cases is added to its own.
@@ -89,7 +90,7 @@ def _running_errs_less(
     except UsageError:
         return False
     norm = float(term.changed.l2) / term.units
-    return noise.half_width * norm < rank_half_width(epsilon / n_choices, Fraction(1, 2), 1)
+    return noise.half_width * norm < rank_half_width(epsilon / (2 * n_choices), Fraction(1, 2), 1)
 
 
 def weighed_terms(params: AskedParams) -> tuple[Weighed, ...]:

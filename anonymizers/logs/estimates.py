@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracecloak.schemas.published.figures import Figure
-from tracecloak.schemas.published.measures import Measure
+from tracecloak.schemas.published.measures import CASES, Measure, ReleasedMeasures
 
 Z95 = 1.959963984540054
 """Standard deviations of normal noise to each side that hold 95 % of it."""
 
-# The standard deviation of a correction, as a share of it. It is that of the sum of many arcs as
-# well: where the released cases are longer than the original ones, all corrections are too large.
-_OF_CORRECTION = 0.5
+OF_CORRECTION = 0.5
+"""The standard deviation of a correction, as a share of it. It is that of the sum of many arcs as
+well: where the released cases are longer than the original ones, all corrections are too large."""
+
+OF_WIDTH = 0.125
+"""The standard deviation of the place of a mean within its bin, as a share of the bin's width."""
+
 # A count just above a threshold is rather one that noise has raised: its lower end is lower by as
 # many deviations as it is nearer to the threshold than this.
 _FAR_FROM_THRESHOLD = 2.0
@@ -58,7 +62,27 @@ class Estimate:
             kind: See `schemas.published.figure`.
         """
         half = Z95 * math.sqrt(self.variance)
-        return figure_within(name, of, released, (self.value - half, self.value + half), kind)
+        # An estimate below 0 has the upper end of a 0: a lower one would say more than is known.
+        ends = self.value - half, max(self.value, 0.0) + half
+        return figure_within(name, of, released, ends, kind)
+
+
+def surest(estimates: Sequence[Estimate]) -> Estimate:
+    """Returns the most precise of several estimates that may all err to the same side.
+
+    What clipping or noise hides of long cases makes all of them too small, so their mean is no
+    surer than the best of them.
+
+    Args:
+        estimates: At least one.
+    """
+    return min(estimates, key=lambda one: one.variance)
+
+
+def cases_of(measures: ReleasedMeasures) -> Estimate:
+    """Returns how many cases there are, by all parts that counted them."""
+    rows = measures.rows(CASES)
+    return Estimate.of_several([Estimate(row.value, row.deviation**2) for row in rows])
 
 
 def figure_within(
@@ -78,17 +102,26 @@ def figure_within(
     return Figure(name, of, value, min(math.floor(low), value), max(math.ceil(high), value), kind)
 
 
-def of_clipped(measure: Measure, whole: float, clipped: float) -> Estimate:
+def of_clipped(
+    measure: Measure,
+    whole: float,
+    clipped: float,
+    least: tuple[float, float] = (1.0, 1.0),
+) -> Estimate:
     """Returns what a sum over clipped cases says of one over whole cases.
 
     Args:
         measure: The sum.
         whole: The same of the released log.
         clipped: The same of its clipped cases.
+        least: By how much all sums together are raised at least, as far as the noise allows: the
+            ratio that they say, and the largest that they do not exclude.
     """
-    ratio = whole / clipped if clipped > 0 else 1.0
-    correction = _OF_CORRECTION * (whole - clipped)
-    variance = (measure.deviation * ratio) ** 2 + correction**2
+    ratio, correction = whole / clipped if clipped > 0 else 1.0, whole - clipped
+    if least[0] > ratio:
+        ratio, correction = least[0], max(correction, (least[0] - 1) * measure.value)
+    excess = max(least[1] - ratio, 0.0) / Z95 * measure.value
+    variance = (measure.deviation * ratio) ** 2 + (OF_CORRECTION * correction) ** 2 + excess**2
     return Estimate(measure.value * ratio, variance)
 
 

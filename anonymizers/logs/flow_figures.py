@@ -2,7 +2,8 @@
 
 The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much the
 released log tells: its cases are scaled down likewise, and the sum is raised by the quotient of
-what its arc has before and after. How far the cases of the log may differ from those of the
+what its arc has before and after, and by no less than what all sums together say of clipped cases
+of any lengths (`clips.least_events`). How far the cases of the log may differ from those of the
 original in that is not known; half of the correction is taken for its standard deviation. That is
 an estimate and no bound: no interval of a bounded width could hold for cases of any length.
 """
@@ -17,12 +18,17 @@ from itertools import pairwise
 import numpy as np
 
 from tracecloak.anonymizers.logs.estimates import (
+    OF_CORRECTION,
+    OF_WIDTH,
     Z95,
     Estimate,
+    cases_of,
     figure_within,
     near_threshold,
     of_clipped,
+    surest,
 )
+from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -45,15 +51,21 @@ class _Released:
         labels: Of START, which comes last among the sources, and END, last among the targets.
         whole: float64[n+1, n+1].
         clipped: float64[n+1, n+1], likewise.
+        least: As of `of_clipped`.
     """
 
     labels: tuple[list[str], list[str]]
     whole: np.ndarray
     clipped: np.ndarray
+    least: tuple[float, float]
 
     @classmethod
     def of(
-        cls, measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+        cls,
+        measures: ReleasedMeasures,
+        variants: VariantHistogram,
+        names: ActivityVocabulary,
+        n_cases: float,
     ) -> _Released:
         n, words = len(names), names.labels
         begins = [int(row.value) for row in measures.rows(sums.POSITION)]
@@ -75,7 +87,13 @@ class _Released:
             for values in (counts, counts * scales[rows])
         )
         own = words[:n]
-        return cls(([*own, words[names.start]], [*own, words[names.end]]), whole, clipped)
+        [events] = measures.rows(sums.EVENTS)
+        likely, most = (
+            max(events.value + z * events.deviation, 1.0) / max(n_cases, 1.0) for z in (0.0, Z95)
+        )
+        least = tuple(least_events(k, clip, 1 + bool(begins)) / k for k in (likely, most))
+        labels = [*own, words[names.start]], [*own, words[names.end]]
+        return cls(labels, whole, clipped, (least[0], least[1]))
 
 
 def flow_figures(
@@ -88,19 +106,20 @@ def flow_figures(
         variants: Of the released log.
         names: What their codes mean.
     """
-    cases = [Estimate(row.value, row.deviation**2) for row in measures.rows(sums.CASES)]
-    yield Estimate.of_several(cases).figure("cases", (), variants.n_cases, MEASURED)
+    cases = cases_of(measures)
+    yield cases.figure("cases", (), variants.n_cases, MEASURED)
     if not measures.rows(sums.CLIP):
         return
-    released = _Released.of(measures, variants, names)
+    released = _Released.of(measures, variants, names, cases.value)
     n = len(names)
     into, onward = released.whole[:, :n], released.clipped[:, :n]
     by_bins = _by_occurrences(measures, variants, names)
-    events = [of_clipped(row, into.sum(), onward.sum()) for row in measures.rows(sums.EVENTS)]
-    if by_bins:
+    sums_of_arcs = into.sum(), onward.sum(), released.least
+    events = [of_clipped(row, *sums_of_arcs) for row in measures.rows(sums.EVENTS)]
+    if len(by_bins) == n:
         total = sum(estimate.value for estimate in by_bins.values())
         events.append(Estimate(total, sum(one.variance for one in by_bins.values())))
-    yield Estimate.of_several(events).figure("events", (), float(into.sum()), DERIVED)
+    yield surest(events).figure("events", (), float(into.sum()), DERIVED)
     yield from _activities(measures, released, names, by_bins)
     yield from _paths(measures, released)
     yield from _variants(measures, variants, names)
@@ -121,10 +140,12 @@ def _activities(
     for code, name in enumerate(names.names.to_pylist()):
         if not whole[code] or name not in by_arcs:
             continue
-        several = [of_clipped(by_arcs[name], float(whole[code]), float(clipped[code]))]
+        several = [
+            of_clipped(by_arcs[name], float(whole[code]), float(clipped[code]), released.least)
+        ]
         if name in by_bins:
             several.append(by_bins[name])
-        yield Estimate.of_several(several).figure("activity", (name,), float(whole[code]), DERIVED)
+        yield surest(several).figure("activity", (name,), float(whole[code]), DERIVED)
 
 
 def _by_occurrences(
@@ -132,7 +153,8 @@ def _by_occurrences(
 ) -> dict[str, Estimate]:
     """How often each activity occurs, by the cases that have it so and so often.
 
-    Where a bin has several numbers of occurrences, the mean is that of the released cases in it.
+    Where a bin has several numbers of occurrences, the mean is that of the released cases in it,
+    and as uncertain as `_place_in_bin` says.
     """
     n = len(names)
     row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
@@ -156,6 +178,8 @@ def _by_occurrences(
         last = max(rows, key=lambda row: int(row.of[1]))
         bins.append(int(last.of[2]) + 1.0 if last.of[2] else 0.0)
         variance = sum((mean * last.deviation) ** 2 for mean in bins)
+        places = zip(bins, rows, strict=False)
+        variance += sum((_place_in_bin(row, mean) * row.value) ** 2 for mean, row in places)
         estimates[name] = Estimate(total, variance)
     return estimates
 
@@ -168,6 +192,12 @@ def _mean_of_bin(row: Measure, cases: np.ndarray, times: np.ndarray) -> float:
     total = float(cases[is_here].sum())
     middle = (low + min(high, 2 * low)) / 2
     return float((cases * times)[is_here].sum()) / total if total else middle
+
+
+def _place_in_bin(row: Measure, mean: float) -> float:
+    """The standard deviation of the mean number of occurrences of the cases of a bin."""
+    low = int(row.of[1])
+    return OF_WIDTH * (int(row.of[2]) - low) if row.of[2] else OF_CORRECTION * (mean - low)
 
 
 def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
@@ -183,15 +213,17 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
             hidden.append(row)
             continue
         clipped = float(released.clipped[source, target])
-        estimate = of_clipped(row, whole, clipped)
+        estimate = of_clipped(row, whole, clipped, released.least)
         deviation = math.sqrt(estimate.variance)
         near = near_threshold(row.value / row.deviation, threshold)
         ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
         yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
     if hidden:
-        # Cases with such an arc are taken to be as long as others are.
-        ratio = max(float(released.whole.sum()) / max(float(released.clipped.sum()), 1.0), 1.0)
+        # Clipping is taken to leave no less of such an arc than of any that is shown.
+        is_taken = released.clipped > 0
+        ratios = released.whole[is_taken] / released.clipped[is_taken]
+        ratio = max(float(ratios.max(initial=1.0)), *released.least)
         most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
         yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
 

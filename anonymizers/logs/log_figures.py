@@ -51,7 +51,7 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
         log: What was counted on it.
     """
     flow = list(flow_figures(measures, log.variants, log.names))
-    times = time_figures(measures, log.variants, log.times)
+    times = time_figures(measures, log.times)
     paths = (figure for figure in flow if figure.name == "path")
     waits = wait_figures(measures, paths, all_time_us(measures), log.times, log.names)
     figures = {"figures": ReleasedFigures.of([*flow, *times, *waits])}

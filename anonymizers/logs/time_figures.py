@@ -1,10 +1,14 @@
 """Figures of when the cases of a released log begin, and how long they take.
 
-Cases by bin of their time from first to last event were counted with noise. Where in its bin a time
-lies was not. For a mean, times are taken to lie evenly in the logarithm, as they were drawn, and a
-share of each bin is added to its uncertainty. The interval of a quantile has whole bins: in many
-processes a step takes always as long, so that all times of a bin lie at one place of it. Times
-before and after the range of dates were cut.
+Cases by bin of their time from first to last event were counted with noise. How many cases take as
+long as a bin or longer is a sum of these, and lies within the noise of that sum; so the ends of an
+interval follow from all sums at their ends together, whatever noise hides. A quantile lies in or
+after a bin if more cases than its share take as long, and a mean is the sum of all such sums, each
+by the width of its bin. Where in its bin a time lies was not counted. For a mean, times are taken
+to lie evenly in the logarithm, as they were drawn, and a share of each bin is added to its
+uncertainty. The interval of a quantile has whole bins: in many processes a step takes always as
+long, so that all times of a bin lie at one place of it. Times before and after the range of dates
+were cut.
 """
 
 from __future__ import annotations
@@ -15,24 +19,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.anonymizers.logs.estimates import Z95, Estimate, figure_within
+from tracecloak.anonymizers.logs.estimates import OF_WIDTH, Z95, Estimate, cases_of, figure_within
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figure import DERIVED, MEASURED
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.measures import ReleasedMeasures
 from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
-# The standard deviation of the place of a mean within its bin, as a share of the bin's width.
-_OF_WIDTH = 0.125
 # A bin counts as empty unless it and its neighbours together are so many deviations of the noise
 # above 0; as for the times that were drawn.
 _LEAST_DEVIATIONS = 2.5
-# Few cases that take long matter for the mean, and noise hides them: this many bins after the last
-# that is not empty are as uncertain as those that are not.
-_HIDDEN_BINS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,21 +40,21 @@ class _Durations:
     Attributes:
         first: float64[k], the shortest time of each bin, in microseconds; 0 of the first.
         last: float64[k], the longest.
-        counts: float64[k], noisy; 0 where noise could have made it.
-        n_used: How many bins are not empty.
+        noisy: float64[k], how many cases each has, with noise.
+        counts: float64[k], likewise, and 0 where noise could have made it.
         deviation: Of the noise of each.
-        n_single: About how many cases have one event, which take no time and are in no bin.
+        cases: How many cases there are; those of one event take no time and are in no bin.
     """
 
     first: np.ndarray
     last: np.ndarray
+    noisy: np.ndarray
     counts: np.ndarray
-    n_used: int
     deviation: float
-    n_single: int
+    cases: Estimate
 
     @classmethod
-    def of(cls, measures: ReleasedMeasures, n_single: int) -> _Durations | None:
+    def of(cls, measures: ReleasedMeasures) -> _Durations | None:
         rows = measures.rows(sums.DURATION)
         if not rows:
             return None
@@ -64,44 +62,55 @@ class _Durations:
         least = _LEAST_DEVIATIONS * deviation * np.sqrt(_with_neighbours(np.ones(len(counts))))
         is_used = _with_neighbours(counts) > least
         first, last = (np.array([float(row.of[end]) for row in rows]) for end in (0, 1))
-        counts = np.where(is_used, counts, 0.0)
-        return cls(first, last, counts, int(is_used.sum()), deviation, n_single)
+        used = np.where(is_used, counts, 0.0)
+        return cls(first, last, counts, used, deviation, cases_of(measures))
 
     @property
-    def n_cases(self) -> float:
-        """About how many cases there are, at least 1."""
-        return max(float(self.counts.sum()) + self.n_single, 1.0)
-
-    def mean(self) -> Estimate:
-        """Returns the mean of the durations of all cases."""
+    def _middles(self) -> np.ndarray:
+        """float64[k], the mean of times that lie evenly in the logarithm, of each bin."""
         low, high = np.maximum(self.first, 1.0), np.maximum(self.last, 1.0)
         is_wide = high > low
         logs = np.where(is_wide, elementary.log(high / low), 1.0)
-        middles = np.where(is_wide, (high - low) / logs, self.first)
-        n = self.n_cases
-        mean = float((self.counts * middles).sum()) / n
-        is_used = self.counts != 0
-        last = int(np.flatnonzero(is_used).max(initial=-1))
-        is_used[last + 1 : last + 1 + _HIDDEN_BINS] = True
-        of_noise = self.deviation**2 * float(((middles - mean)[is_used] ** 2).sum())
-        within = float(((_OF_WIDTH * (high - low) * self.counts) ** 2).sum())
-        return Estimate(mean, (of_noise + within) / n**2)
+        return np.where(is_wide, (high - low) / logs, self.first)
+
+    @property
+    def total_us(self) -> float:
+        """About how long all cases take together."""
+        return float((self.counts * self._middles).sum())
+
+    @property
+    def _from(self) -> tuple[np.ndarray, np.ndarray]:
+        """float64[k] twice: cases in each bin or a longer one, and the variance of that."""
+        places = np.arange(len(self.noisy), 0, -1)
+        return np.cumsum(self.noisy[::-1])[::-1], places * self.deviation**2
+
+    def mean(self) -> tuple[float, float]:
+        """Returns the ends of the interval of the mean of the durations of all cases."""
+        of_cases = Z95 * math.sqrt(self.cases.variance)
+        fewest, all_cases = (max(self.cases.value + side * of_cases, 1.0) for side in (-1, 1))
+        reached, variances = self._from
+        half = Z95 * np.sqrt(variances)
+        most = np.minimum.accumulate(np.clip(reached + half, 0.0, all_cases))
+        least = np.maximum.accumulate(np.clip(reached - half, 0.0, all_cases)[::-1])[::-1]
+        steps = np.diff(self._middles, prepend=0.0)
+        places = OF_WIDTH * (self.last - self.first) * self.counts
+        within = Z95 * math.sqrt(float((places**2).sum()))
+        ends = float((steps * least).sum()) - within, float((steps * most).sum()) + within
+        return ends[0] / all_cases, ends[1] / fewest
 
     def quantile(self, quantile: float) -> tuple[float, float]:
-        """Returns the ends of the interval of a quantile of the durations of all cases."""
-        reached = self.n_single + np.cumsum(np.maximum(self.counts, 0.0))
-        n = max(float(reached[-1]), 1.0)
-        k = min(int(np.searchsorted(reached, quantile * n)), len(reached) - 1)
-        share = float(reached[k]) / n
-        n_below = int((self.counts[: k + 1] != 0).sum())
-        of_noise = n_below * (1 - share) ** 2 + (self.n_used - n_below) * share**2
-        half = Z95 * math.sqrt(of_noise) * self.deviation
-        low, high = (
-            min(int(np.searchsorted(reached, quantile * n + side * half)), len(reached) - 1)
-            for side in (-1, 1)
-        )
-        is_single = quantile * n - half <= self.n_single
-        return 0.0 if is_single else float(self.first[low]), float(self.last[high])
+        """Returns the ends of the interval of a quantile of the durations of all cases.
+
+        The first bin after which it need not lie, and the last one from which on it can.
+        """
+        rest = 1 - quantile
+        reached, variances = self._from
+        more = reached - rest * self.cases.value
+        slack = Z95 * np.sqrt(variances + rest**2 * self.cases.variance)
+        n_surely = int(np.argmax(np.append(more <= slack, True)))
+        possible = np.flatnonzero(more >= -slack)
+        low = float(self.first[n_surely - 1]) if n_surely else 0.0
+        return low, float(self.last[possible[-1]]) if len(possible) else 0.0
 
 
 def _with_neighbours(row: np.ndarray) -> np.ndarray:
@@ -111,27 +120,23 @@ def _with_neighbours(row: np.ndarray) -> np.ndarray:
 
 def all_time_us(measures: ReleasedMeasures) -> float:
     """Returns about how long all cases take together, in microseconds; 0 if nobody knows."""
-    durations = _Durations.of(measures, 0)
-    return 0.0 if durations is None else durations.mean().value * durations.n_cases
+    durations = _Durations.of(measures)
+    return 0.0 if durations is None else durations.total_us
 
 
-def time_figures(
-    measures: ReleasedMeasures, variants: VariantHistogram, times: LogTimes
-) -> Iterator[Figure]:
+def time_figures(measures: ReleasedMeasures, times: LogTimes) -> Iterator[Figure]:
     """Yields the figures that sums were measured of; see `ReleasedFigures.figures`.
 
     Args:
         measures: The sums.
-        variants: Of the released log.
         times: Of the released log.
     """
-    n_single = int(variants.counts[np.diff(variants.offsets) == 1].sum())
-    durations = _Durations.of(measures, n_single)
+    durations = _Durations.of(measures)
     if durations is not None and len(times.spans):
         middles = middles_us(times.spans)
         reached = np.cumsum(times.span_counts)
         mean = float((middles * times.span_counts).sum()) / float(reached[-1])
-        yield durations.mean().figure("mean_duration_us", (), mean, DERIVED)
+        yield figure_within("mean_duration_us", (), mean, durations.mean(), DERIVED)
         for quantile in _QUANTILES:
             value = float(middles[np.searchsorted(reached, quantile * float(reached[-1]))])
             is_median = quantile == 0.5

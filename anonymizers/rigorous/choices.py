@@ -18,6 +18,8 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Choice
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 
+_BESIDE = 20
+
 
 def choose_quantile(
     cases: np.ndarray,
@@ -26,6 +28,7 @@ def choose_quantile(
     max_units: int,
     randomness: Randomness,
     purpose: str,
+    shift: int | None = None,
 ) -> int:
     """Returns the place on a public grid that about a share `quantile` of the cases reaches.
 
@@ -36,6 +39,11 @@ def choose_quantile(
     differences, and so their maximum with 0, by at most max(quantile, 1 - quantile). Spends epsilon
     and no delta.
 
+    With a shift, what lies beyond all cases on its side can be chosen, too: for a lower rank the
+    first place, whose score lacks all cases below the rank, and for a higher one the last. It
+    counts twenty times as often as all places together, so where ranks cannot be told, such as of
+    few cases, it is chosen rather than any place between.
+
     Args:
         cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
         epsilon: What the choice spends.
@@ -43,15 +51,24 @@ def choose_quantile(
         max_units: Cases of one unit.
         randomness: The release's.
         purpose: What the choice is for; one of its own for each.
+        shift: By how many cases the rank that is looked for is higher, not 0; public. None: by
+            none, and nothing beyond all cases can be chosen.
     """
     q, scale = quantile.numerator, quantile.denominator
     reached = scale * np.cumsum(cases[:-1])
     before = np.concatenate([[0], reached[:-1]])
-    goal = q * int(cases.sum())
+    total = int(cases.sum())
+    goal = q * total + scale * (shift or 0)
     scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
+    n_beside = 0 if shift is None else _BESIDE * len(scores)
+    beside = np.full(n_beside, -max(goal if (shift or 0) < 0 else scale * total - goal, 0))
+    scores = np.concatenate([scores, beside])
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
     changed = of_count(max(q, scale - q)).of_cases(max_units)
-    return select(stream, scores, epsilon, Fraction(changed.linf))
+    place = select(stream, scores, epsilon, Fraction(changed.linf))
+    if place < len(reached):
+        return place
+    return 0 if (shift or 0) < 0 else len(reached) - 1
 
 
 def choice_part(

@@ -183,3 +183,22 @@ def clipped_need(
         return Sums(name, share, changed(clip_units), units)
     largest = changed(largest_clip() * units)
     return Sums(name, share, changed(units), units, is_any_clip=True, largest=largest)
+
+
+def least_events(clipped: float, clip: float, times_counted: int = 1) -> float:
+    """Returns how many events a case has on average at least, by what clipping leaves of them.
+
+    A case of k events has k + 1 arcs, of which the first counts once and the others t times. If all
+    differ, its norm is the root of 1 + t k, and clipping leaves h(k) = k min(1, clip / norm) of its
+    events; where arcs repeat it leaves less. As h is concave and grows, cases of any lengths have a
+    mean of h below h of their mean (Jensen), so that mean is at least the inverse of h.
+
+    Args:
+        clipped: Events of a case on average, after cases were scaled down to the clip.
+        clip: The norm.
+        times_counted: t.
+    """
+    if times_counted * clipped <= clip * clip - 1:
+        return clipped
+    square = (clipped / clip) ** 2
+    return (times_counted * square + math.sqrt((times_counted * square) ** 2 + 4 * square)) / 2

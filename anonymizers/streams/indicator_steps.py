@@ -121,6 +121,7 @@ class IndicatorSteps(CountSteps):
     """Declared indicators of every step."""
 
     name = "indicators"
+    version: ClassVar[int] = 2
     summary = "performance indicators and rules"
     Params: ClassVar[type[IndicatorStepParams]] = IndicatorStepParams
     released: ClassVar[type[StepIndicators]] = StepIndicators

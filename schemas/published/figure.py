@@ -68,7 +68,9 @@ def grades(
         sizes, spans = np.minimum(values, 1 - values), np.ones(len(values))
         is_clear &= highs < 1
     else:
-        sizes = np.abs(values) if scale == "amount" else np.zeros(len(values))
+        # A noisy count of a step can be below 0, where its interval is not.
+        nearest = np.clip(values, lows, highs)
+        sizes = np.abs(nearest) if scale == "amount" else np.zeros(len(values))
         spans = np.where(sizes > 0, 0.0, span)
     is_good = (halves <= sizes / 5) | (halves <= spans / 50)
     is_rough = (is_clear & (halves <= sizes / 2)) | (halves <= spans / 20)
@@ -79,8 +81,8 @@ def grade_of(
     value: float, low: float, high: float, scale: Scale = "amount", span: float = 0.0
 ) -> Grade:
     """Returns the grade of one number; see `grades`."""
-    numbers = (np.array([number]) for number in (value, low, high))
-    return cast(Grade, str(grades(*numbers, scale, span)[0]))
+    values, lows, highs = (np.array([number]) for number in (value, low, high))
+    return cast(Grade, str(grades(values, lows, highs, scale, span)[0]))
 
 
 def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.published.figure import Scale, grade_columns, grade_of
+from tracecloak.schemas.published.figure import GRADES, Scale, grade_columns, grade_of
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
 SHARE = "share"
 """The unit of what lies between 0 and 1."""
 
-_NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind")
+_NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind", "grade")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class IndicatorRow:
             scale: Scale = "share" if self.unit == SHARE else "amount"
             grade = grade_of(self.value, self.low, self.high, scale)
             object.__setattr__(self, "grade", grade)
+        if self.grade not in GRADES:
+            raise ValueError("no such grade")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +131,9 @@ class ReleasedIndicators:
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        return cls.of(
-            [
-                IndicatorRow(*(row[name] for name in _NAMES), row.get("grade", ""))
-                for row in body["indicators"]
-            ]
-        )
+        rows = body["indicators"]
+        # A release without grades gets those of its units.
+        return cls.of([IndicatorRow(**{n: row[n] for n in _NAMES if n in row}) for row in rows])
 
     def came_out(self) -> Yield:
         """Returns the number of figures, and the share of those that are noise."""

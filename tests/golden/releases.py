@@ -329,7 +329,7 @@ def _content(name: str, data: bytes) -> bytes:
         return _content(name.removesuffix(".gz"), gzip.decompress(data))
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(data))
-        if "count" in table.schema.names:
+        if {"count", "indicator"} & {*table.schema.names}:
             left_out = _WORDS + (_LIMITS if "standard_error" in table.schema.names else ())
             table = table.drop_columns([n for n in left_out if n in table.schema.names])
         if "event_index" in table.schema.names:

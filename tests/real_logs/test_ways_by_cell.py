@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.real_logs.ways_by_cell import distinct_samples, measured, public_log, samples
+from tests.real_logs.ways_by_cell import distinct_samples, measured, samples
+from tests.support.real_logs import each_event_once
 from tests.support.ways_by_cell import WAYS, recorded
 
 pytestmark = [pytest.mark.logs, pytest.mark.slow]
@@ -34,7 +35,7 @@ def test_a_cell_is_as_it_was_recorded(
     key = file, n_cases, epsilon, is_distinct
     [cell] = [c for c in recorded() if (c.log, c.n_cases, c.epsilon, c.is_distinct) == key]
     sampled = distinct_samples if is_distinct else samples
-    [traces] = [s for s in sampled(public_log(logs_folder, file)) if s.n_cases == n_cases]
+    [traces] = [s for s in sampled(each_event_once(logs_folder, file)) if s.n_cases == n_cases]
     again = measured(file, traces, epsilon, 9, is_distinct=is_distinct)
     assert (again.cases, again.n_names) == (cell.cases, cell.n_names)
     for way in WAYS:

@@ -23,16 +23,14 @@ import numpy as np
 
 from tests.support.generators import budget
 from tests.support.keys import randomness
-from tests.support.real_logs import real_log
+from tests.support.real_logs import each_event_once, sample_of
 from tests.support.ways_by_cell import AUTO, DELTA, RECORDED, WAYS, Cell, public_of, recorded
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import expected_distance as expected
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 LOGS = (
@@ -41,27 +39,17 @@ LOGS = (
     *("hospital_billing.parquet", "bpic2012.xes.gz", "purchasing_example.xes.gz"),
     *("academic_credentials.xes.gz", "renting_log_high.xes.gz", "bpic15_1.xes.gz"),
 )
-# Logs that have each event twice, when it starts and when it is complete.
-_WITH_STARTS = ("purchasing_example.xes.gz", "academic_credentials.xes.gz")
 # Logs of many variants, of each of which one case is taken as well.
 DISTINCT = ("sepsis.xes.gz", "bpic15_1.xes.gz", "bpic2012.xes.gz", "bpic2013_incidents.xes.gz")
 SIZES, EPSILONS = (300, 1000, 3000), ("0.5", "1", "2", "4")
 _MOST_CASES = 1000
 
 
-def public_log(folder: Path, file: str) -> TraceBatch:
-    """Returns a log over its own activities as a public vocabulary, each event once."""
-    complete = RowFilter("lifecycle:transition", ("complete",))
-    traces = real_log(folder, file, (), (complete,) if file in _WITH_STARTS else ())
-    return traces.recode_public(ActivityVocabulary.public(traces.vocabulary.names.to_pylist()))
-
-
 def samples(traces: TraceBatch) -> Iterator[TraceBatch]:
     """Yields samples of the cases, the same each time, and the log itself."""
     for size in SIZES:
         if size < 0.9 * traces.n_cases:
-            order = np.random.default_rng(20_26).permutation(traces.n_cases)
-            yield traces.take(np.sort(order[:size]))
+            yield sample_of(traces, size)
     yield traces
 
 
@@ -146,7 +134,7 @@ def main(n_keys: int) -> None:
     folder = Path(os.environ["TRACECLOAK_LOGS"])
     cells = {(c.log, c.n_cases, c.epsilon, c.is_distinct): c for c in recorded()}
     for file, is_distinct in (*((f, False) for f in LOGS), *((f, True) for f in DISTINCT)):
-        log = public_log(folder, file)
+        log = each_event_once(folder, file)
         for traces in distinct_samples(log) if is_distinct else samples(log):
             for epsilon in EPSILONS:
                 key = file, traces.n_cases, epsilon, is_distinct

@@ -202,7 +202,7 @@ def test_without_noise_every_step_is_the_truth(where: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["", f" by={KIND} groups=k1|k2"])
-def test_without_noise_quantiles_are_within_a_bin_of_the_truth(by: str) -> None:
+def test_without_noise_quantiles_hold_the_truth_and_running_ones_to_a_bin(by: str) -> None:
     deciles = "0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9"
     texts = [
         f"amount attribute={AMOUNT} bounds=0|100 of=0.25|0.5|0.75{by}",
@@ -226,7 +226,8 @@ def test_without_noise_quantiles_are_within_a_bin_of_the_truth(by: str) -> None:
                 row, true = next(rows), known[math.ceil(share * len(known)) - 1]
                 bin_ = int(np.searchsorted(points, round(true / top * (1 << 20))))
                 low, high = points[max(bin_ - 1, 0)], points[bin_]
-                assert low - 1 <= row.value / top * (1 << 20) <= high + 1, (row, true)
+                if "running" in text:
+                    assert low - 1 <= row.value / top * (1 << 20) <= high + 1, (row, true)
                 assert row.low <= true * (1 + 1e-6) and true * (1 - 1e-6) <= row.high
                 assert row.group == (
                     ", ".join(filter(None, [label, f"{share:g}" * (len(shares) > 1)])) or None

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.anonymizers.indicators.ratios import (
-    Interval95,
     Measuring,
     Noise,
     NoisyNumber,
     mean_of,
     number_of,
 )
+from tracecloak.schemas.published.figure import grade_of
 
 N = 200_000
 
@@ -165,9 +165,33 @@ def test_a_count_is_not_below_0_and_another_number_is_as_it_is() -> None:
     measuring = Measuring({"a": 1.0}, True)
     half = math.log(20)
     below = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring)
-    assert below == Interval95(0, 0.0, 0.0)
+    assert (below.value, below.low, below.high) == (0, 0, pytest.approx(half))
     above = number_of(NoisyNumber(7.4, {"a": 1.0}), measuring)
     assert (above.value, above.low) == (7.4, pytest.approx(7.4 - half))
     other = number_of(NoisyNumber(-7.4, {"a": 1.0}), measuring, is_count=False)
     assert other.value == -7.4
     assert (other.low, other.high) == (pytest.approx(-7.4 - half), pytest.approx(-7.4 + half))
+
+
+def test_a_mean_below_its_bound_is_never_surely_there() -> None:
+    """Catches 0 (0-0) where noise has pushed a sum far below what is possible."""
+    measuring = Measuring({"s": 4.0, "n": 1.0}, False)
+    far, near = (
+        mean_of(NoisyNumber(sum_, {"s": 1.0}), NoisyNumber(10.0, {"n": 1.0}), 0.0, 10.0, measuring)
+        for sum_ in (-90.0, -50.0)
+    )
+    assert (far.value, far.low) == (near.value, near.low) == (0, 0)
+    assert far.high == near.high > 1
+
+
+@pytest.mark.parametrize("grade", ["good", "rough"])
+def test_of_the_numbers_that_are_called_good_or_rough_as_many_hold(grade: str) -> None:
+    """Over numbers of many sizes: one log whose number is between two grades may have fewer."""
+    measuring, sample = Measuring({"a": 1.0}, False), drawn((1.0,), False, 1_000)
+    holds = []
+    for size in np.linspace(0, 15, 31):
+        for x in sample:
+            one = number_of(NoisyNumber(size + x, {"a": 1.0}), measuring)
+            if grade_of(one.value, one.low, one.high) == grade:
+                holds.append(one.low <= size <= one.high)
+    assert np.mean(holds) >= 0.93

@@ -265,10 +265,10 @@ def test_a_grid_ascends_from_one_bound_to_the_other(points: np.ndarray) -> None:
     assert (np.diff(points) > 0).all()
 
 
-def test_a_point_of_the_fine_grid_is_a_thousandth_further_from_just_before_0() -> None:
+def test_a_point_of_the_fine_grid_is_a_64th_further_from_just_before_0() -> None:
     points = grid()
-    assert (np.diff(points) <= (points[:-1] + RANGE / 1000) / 1000 + 1).all()
-    assert len(points) < 10_000
+    assert (np.diff(points) <= (points[:-1] + RANGE / 16_000) / 64 + 1).all()
+    assert len(points) < 700
     assert set(coarse_grid().tolist()) <= set(points.tolist())
     assert 90 < len(coarse_grid()) < 130
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from tracecloak.anonymizers.logs.flow_figures import flow_figures
 from tracecloak.anonymizers.logs.log_figures import figures_of_log
 from tracecloak.anonymizers.logs.time_figures import time_figures
 from tracecloak.anonymizers.noise.noting import Noting
+from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -87,6 +88,14 @@ UNCLIPPED = [
     Measure(sums.EVENTS, (), 190.0, 6.0),
 ]
 
+# Half of the norm of a case of one event: of START's arc, END's, and that of END's bin.
+_HALF_CLIP = math.sqrt(3) / 2
+_CLIPPED = {sums.CLIP: _HALF_CLIP, sums.ARC: 52.0, sums.EVENTS: 50.0}
+HALVED = [replace(row, value=_CLIPPED.get(row.what, row.value)) for row in UNCLIPPED]
+# By how much more the sums may be raised than twice, in deviations of the noise of all events.
+_MOST = 50 + 1.959963984540054 * 6
+MORE = (least_events(_MOST / 100, _HALF_CLIP, 2) * 100 / _MOST - 2) / 1.959963984540054
+
 
 def test_a_sum_that_nothing_was_cut_of_has_the_interval_of_its_noise() -> None:
     made = figures(UNCLIPPED, {("A", "B"): 95, ("A",): 5})
@@ -107,27 +116,39 @@ def test_what_was_clipped_of_the_released_cases_raises_the_sum_and_widens_it() -
     """A case `A` has two arcs in two counts each: norm 2 of START, END, and END's position."""
     log = {("A",): 100}
     plain = figures(UNCLIPPED, log)["path", ("▶", "A")]
-    clip = math.sqrt(3) / 2  # half of the norm: START's arc, END's, and its bin's
-    rows = [
-        Measure(sums.CLIP, (), clip, 0.0) if row.what == sums.CLIP else row for row in UNCLIPPED
-    ]
-    raised = figures(rows, log)["path", ("▶", "A")]
+    raised = figures(HALVED, log)["path", ("▶", "A")]
     assert plain.high == math.ceil(101 + 1.96 * 2)
-    half = 1.96 * math.hypot(2 * 2.0, 0.5 * 50)
-    assert raised.high == math.ceil(2 * 101 + half)
+    half = 1.96 * math.hypot(2 * 2.0, 0.5 * 52, 52 * MORE)
+    assert raised.high == math.ceil(2 * 52 + half)
 
 
 def test_the_corrections_of_all_arcs_are_too_large_together() -> None:
     """Half of what clipping takes of the released cases is doubted, of one arc and of the sum."""
-    clip = math.sqrt(3) / 2  # half of the norm, as above
-    rows = [
-        Measure(sums.CLIP, (), clip, 0.0) if row.what == sums.CLIP else row for row in UNCLIPPED
-    ]
+    events = figures(HALVED, {("A",): 100})["events", ()]
+    half = 1.96 * math.hypot(2 * 6.0, 0.5 * 50, 50 * MORE)
+    assert (events.low, events.high) == (math.floor(2 * 50 - half), math.ceil(2 * 50 + half))
+    lower = figures(HALVED, {("A",): 1000})["events", ()]
+    assert lower.low == 0 < 2 * 50 - 1.96 * math.hypot(2 * 6.0, 0.05 * 500)
+
+
+def test_short_released_cases_do_not_hide_that_the_sums_are_of_long_ones() -> None:
+    """Half an event of each case is left, as of cases of one event; of more, cases are longer."""
+    rows = [replace(row, value=200.0) if row.what == sums.EVENTS else row for row in HALVED]
     events = figures(rows, {("A",): 100})["events", ()]
-    half = 1.96 * math.hypot(2 * 6.0, 0.5 * 50)
-    assert (events.low, events.high) == (100, math.ceil(2 * 190 + half))
-    lower = figures(rows, {("A",): 1000})["events", ()]
-    assert lower.low == 0 < 2 * 190 - 1.96 * math.hypot(2 * 6.0, 0.3 * 500)
+    assert least_events(2.0, math.sqrt(3) / 2, 2) == pytest.approx(11.15, abs=0.01)
+    assert events.high > 1115 and events.grade == "noise"
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=30), st.floats(1, 20), st.integers(1, 2))
+def test_clipped_cases_of_any_lengths_have_no_fewer_events(
+    lengths: list[int], clip: float, times: int
+) -> None:
+    """Catches a bound that holds for cases of one length alone."""
+    events = np.array(lengths)
+    left = events * np.minimum(1, clip / np.sqrt(1 + times * events))
+    assert least_events(float(left.mean()), clip, times) <= events.mean() * (1 + 1e-9)
+    if len(set(lengths)) == 1:
+        assert least_events(float(left.mean()), clip, times) == pytest.approx(events.mean())
 
 
 def test_a_number_without_a_sum_is_no_figure() -> None:
@@ -157,12 +178,12 @@ def test_a_variant_just_above_the_threshold_has_a_longer_way_down() -> None:
 def test_without_noise_a_quantile_lies_in_its_bin() -> None:
     bins = ((0, 0, 5), (HOUR, 2 * HOUR, 80), (3 * HOUR, 9 * HOUR, 15))
     rows = [
-        Measure(sums.DURATION, (str(first), str(last)), float(n), 1e-9) for first, last, n in bins
+        Measure(sums.CASES, (), 100.0, 1e-9),
+        *(Measure(sums.DURATION, (str(low), str(high)), n, 1e-9) for low, high, n in bins),
     ]
     spans = np.searchsorted(BIN_EDGES_US, [0, 1.5 * HOUR, 5 * HOUR], side="right")
     times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), *(ZEROS,) * 8)
-    log = variants({("A", "B"): 100})
-    made = {(f.name, f.of): f for f in time_figures(ReleasedMeasures.of(rows), log, times)}
+    made = {(f.name, f.of): f for f in time_figures(ReleasedMeasures.of(rows), times)}
     median = made["median_duration_us", ()]
     assert (median.low, median.high) == (HOUR, 2 * HOUR)
     late = made["quantile_duration_us", ("0.9",)]
@@ -171,9 +192,21 @@ def test_without_noise_a_quantile_lies_in_its_bin() -> None:
     assert mean.low < 0.8 * 1.45 * HOUR + 0.15 * 5.5 * HOUR < mean.high
 
 
+@pytest.mark.parametrize("n_cases", [40.0, 60.0])
+def test_durations_that_noise_hides_are_noise_and_never_surely_none(n_cases: float) -> None:
+    """Catches "0 (0-0)" where no bin stands out: with 95 % they end where noise might begin."""
+    rows = [
+        Measure(sums.CASES, (), n_cases, 20.0),
+        *(Measure(sums.DURATION, (str(b), str(2 * b)), 9.0, 12.0) for b in (1, 2, 4, 8, 16)),
+    ]
+    times = LogTimes(ZEROS, ZEROS, np.array([0]), np.array([40]), *(ZEROS,) * 8)
+    for figure in time_figures(ReleasedMeasures.of(rows), times):
+        assert figure.low == 0 and figure.high > 8 and figure.grade == "noise"
+
+
 def test_starts_are_measured_by_their_own_counts() -> None:
     row = Measure(sums.START, ("2026-01-05", "2026-01-11"), 40.4, 3.0)
-    [starts] = time_figures(ReleasedMeasures.of([row]), variants({}), NO_TIMES)
+    [starts] = time_figures(ReleasedMeasures.of([row]), NO_TIMES)
     assert (starts.of, starts.value, starts.low, starts.high) == (row.of, 40, 34, 47)
 
 
@@ -184,20 +217,24 @@ def test_durations_of_the_original_lie_within() -> None:
     """
     generator = np.random.default_rng(1)
     truth = np.sort(generator.lognormal(math.log(20 * HOUR), 1.5, 1500))
-    borders = np.concatenate([[0], 60 * SECOND * 2.0 ** np.arange(20), [1e15]]).astype(np.int64)
+    borders = np.concatenate([[0], 60 * SECOND * 2.0 ** np.arange(21)]).astype(np.int64)
     exact = np.histogram(truth, borders)[0]
     bins, cases = np.unique(np.searchsorted(BIN_EDGES_US, truth, side="right"), return_counts=True)
     times = LogTimes(ZEROS, ZEROS, bins, cases, *(ZEROS,) * 8)
-    log, ends = variants({("A", "B"): 1500}), [str(border) for border in borders]
+    ends = [str(border) for border in borders]
     quantiles = {"0.25": 0.25, "0.75": 0.75, "0.9": 0.9}
     within, narrow = [], []
     for _ in range(60):
         noisy = exact + generator.normal(0, 12, len(exact))
+        counted = zip(ends[:-1], ends[1:], noisy, strict=True)
         rows = [
-            Measure(sums.DURATION, (low, str(int(high) - 1)), float(n), 12.0)
-            for low, high, n in zip(ends[:-1], ends[1:], noisy, strict=True)
+            Measure(sums.CASES, (), 1500 + generator.normal(0, 20), 20.0),
+            *(
+                Measure(sums.DURATION, (low, str(int(high) - 1)), n, 12.0)
+                for low, high, n in counted
+            ),
         ]
-        for figure in time_figures(ReleasedMeasures.of(rows), log, times):
+        for figure in time_figures(ReleasedMeasures.of(rows), times):
             share = quantiles[figure.of[0]] if figure.of else 0.5
             is_mean = figure.name == "mean_duration_us"
             exactly = truth.mean() if is_mean else np.quantile(truth, share)

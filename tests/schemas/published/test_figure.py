@@ -21,6 +21,7 @@ from tracecloak.schemas.published.figure import GRADES, Scale, grade_of, grades
         (419, 1, 419, "amount", 0, "rough"),
         (-100, -115, -85, "amount", 0, "good"),
         (0, 0, 0, "amount", 0, "good"),
+        (-50, 0, 20, "amount", 0, "noise"),  # a noisy count, of which none is below 0
         (0, 0, 3, "amount", 0, "noise"),
         (0, 0, 4, "amount", 100, "good"),  # a 0 is compared with what is declared
         (1, 0, 4, "amount", 100, "noise"),

@@ -50,6 +50,9 @@ def test_a_release_without_grades_gets_those_of_its_units() -> None:
     for row in body["indicators"]:
         del row["grade"]
     assert ReleasedIndicators.from_json(body).rows() == ROWS
+    body["indicators"][0]["grade"] = "sure"
+    with pytest.raises(ValueError, match="no such grade"):
+        ReleasedIndicators.from_json(body)
 
 
 def test_what_came_out_says_how_many_and_how_unclear() -> None:

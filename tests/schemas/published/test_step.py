@@ -58,7 +58,7 @@ def test_limits_and_figures_are_said_of_each_count_and_read_back() -> None:
     body = json.loads(made.to_json())
     assert body["cells"][3] == {
         "cell": ["▶", "A"], "count": 12, "standard_error": 0.333333,
-        "low": 5, "high": 9, "kind": "measured", "usable": True, "grade": "good",
+        "low": 5, "high": 9, "kind": "measured", "usable": True, "grade": "rough",
     }  # fmt: skip
     assert [row["usable"] for row in body["cells"]] == [False, False, True, True]
     assert [(row["figure"], row["low"], row["high"]) for row in body["figures"]] == [
