@@ -53,7 +53,7 @@ from tracecloak.examination.experiments.grids import (
     numbers,
 )
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.statements import Statement, at_least, judged, untested
+from tracecloak.examination.experiments.statements import Statement, at_least, judged
 from tracecloak.examination.measure import measures, utility
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -371,17 +371,14 @@ class AmunGrid(Grid):
             [*pairs("variants_lost", _OF_TIMES, (FILTERING,), (SAMPLING,)),
              *pairs("variants_lost", _OF_TIMES, (PRIPEL,), (FILTERING,))],
         )  # fmt: skip
-        lost = [
-            (advantage, most)
+        lost = {
+            advantage: max(most, default=None)
             for advantage in self._advantages
-            if (most := values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage))
-        ]
-        keeps = "oversampling loses no variant"
-        if not lost:
-            yield untested(figure_3, keeps)
-            return
-        figures = ", ".join(f"at most {max(most):.0f} at {advantage}" for advantage, most in lost)
-        yield judged(figure_3, keeps, not any(max(most) for _, most in lost), figures)
+            for most in [values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage)]
+        }
+        figures = ", ".join(f"at most {n:.0f} at {at}" for at, n in lost.items() if n is not None)
+        holds = [None if n is None else not n for n in lost.values()]
+        yield judged(figure_3, "oversampling loses no variant", holds, figures)
 
     def _described(self, log: Log, of_paper: Described | None) -> Section:
         """Returns Table 9."""
