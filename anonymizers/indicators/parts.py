@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -165,11 +165,13 @@ def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     return (*parts, *(_windows_part(bins, params) for bins in chosen))
 
 
-_REALITY = (
-    "One case moves each sum by at most half of the distance of its public bounds, as numbers are "
-    "taken about their middle; exact discrete noise on every sum, also of groups that no case is "
-    "in, covers that. Means, shares and their intervals look at the noisy sums only."
-)
+def _reality(terms: Iterable[Term]) -> str:
+    changes = "; ".join(dict.fromkeys(term.change for term in terms))
+    return (
+        f"One case is in one group of an indicator, and changes at most: {changes}. Exact discrete "
+        "noise on all of these, also of groups that no case is in, covers that. Means, shares and "
+        "intervals are computed from the noisy numbers only."
+    )
 
 
 def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
@@ -189,8 +191,8 @@ def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
-    is_first = weighed == weighed_terms(params)[0]
-    reality = _REALITY if is_first else ""
+    terms = [weighed.term for weighed in weighed_terms(params)]
+    reality = _reality(terms) if term == terms[0] else ""
     return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
 
 
@@ -224,7 +226,10 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
 
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * WHOLE_SHARE),)
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
-    reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
+    reality = (
+        "Chosen by permute-and-flip on ranks, which one case moves by at most one; it is in one of "
+        f"the windows around each quantile, whose counts get noise: {name}."
+    )
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
 

@@ -125,12 +125,10 @@ def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
         return False
     if not isinstance(indicator, Measured):
         return True
-    if indicator.quantiles:
+    if indicator.quantiles or indicator.of == "histogram":
         return False
     if isinstance(indicator, Throughput):
         return True
-    if indicator.of == "histogram":
-        return False
     return CasesWith(indicator, params.n_steps_of(indicator)).is_centred
 
 
