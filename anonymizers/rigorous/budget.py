@@ -103,8 +103,8 @@ class Instead:
     """A part of what a release does in place of all sums, if a choice says so.
 
     It gets the epsilon that the choices leave, and a delta of its own, which costs the sums little
-    or nothing (`anonymizers.accounting.joint` has the proof). It is not allowed where anything else
-    gets noise, too.
+    or nothing (`anonymizers.accounting.joint` has the proof, for which all choices come before all
+    blocks). It is not allowed where anything else gets noise, too.
 
     Attributes:
         name: As in the plan and the manifest.
@@ -341,10 +341,13 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     Args:
         epsilon: Of the release.
         delta: Of the release.
-        needs: Of distinct names; choices have less than 1 together.
+        needs: Of distinct names, in the order in which they are met; choices have less than 1
+            together.
 
     Raises:
         UsageError: Cells that nobody declared need a delta, or noise so wide cannot be drawn.
+        AssertionError: Something is done in place of sums, and a choice comes after a block: the
+            proof that such a choice costs no delta has all choices before what they decide.
     """
     done = tuple(need for need in needs if not isinstance(need, Instead))
     left = 1 - sum((need.share for need in done if isinstance(need, Choice)), Fraction(0))
@@ -352,6 +355,11 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     instead = [need for need in needs if isinstance(need, Instead)]
     is_joint = delta > 0 and _is_joint_only(done)
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
+    is_choice = [isinstance(need, Choice) for need in needs]
+    if may_be and is_choice != sorted(is_choice, reverse=True):
+        late = needs[is_choice.index(False) :]
+        names = ", ".join(need.name for need in late if isinstance(need, Choice))
+        raise AssertionError(f"chosen after a block is released: {names}; choose it before all")
     passing = {need.name: delta * need.delta_share for need in may_be}
     divided = _divided(epsilon, delta, done, max(passing.values(), default=Fraction(0)))
     means = {

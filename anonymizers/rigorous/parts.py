@@ -77,7 +77,13 @@ class PartsDecision(contract.Decision):
 def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -> Budget:
     """Returns what the parts may spend of epsilon and delta.
 
+    The needs are in the order in which they are met: round by round, as `PartsMethod` decides.
+
     Raises:
         UsageError: See `budget_of`.
+        AssertionError: See `budget_of`.
     """
-    return budget_of(epsilon, delta, tuple(need for part in parts for need in part.needs))
+    parts = tuple(parts)
+    rounds = dict.fromkeys(part.round for part in parts)
+    in_order = (part for name in rounds for part in parts if part.round == name)
+    return budget_of(epsilon, delta, tuple(need for part in in_order for need in part.needs))
