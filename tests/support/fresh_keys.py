@@ -13,6 +13,7 @@ What a test's module caches, and all fixtures, are made anew for each number.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from itertools import islice
 from random import Random
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--failure-rates", type=int, metavar="N", help="run each test under N more numbers"
     )
+    group.addoption(
+        "--rate-seconds", type=float, default=60, metavar="S", help="but no longer than so much"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         options.keys = 1 + secrets.randbelow(_NUMBERS - 1)
     Draw.number = options.keys
     if repeats:
-        config.pluginmanager.register(_Repeats(options.failure_rates))
+        config.pluginmanager.register(_Repeats(options.failure_rates, options.rate_seconds))
 
 
 class _Repeats:
@@ -58,10 +62,11 @@ class _Repeats:
 
     Args:
         n_rated: How often each test is repeated; None: tests that fail are, until they may not.
+        seconds: After which none is repeated that is rated.
     """
 
-    def __init__(self, n_rated: int | None) -> None:
-        self._n_rated = n_rated
+    def __init__(self, n_rated: int | None, seconds: float) -> None:
+        self._n_rated, self._seconds = n_rated, seconds
         self._said: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -86,10 +91,11 @@ class _Repeats:
 
     def _judged(self, item: pytest.Item, own: int) -> tuple[str, bool]:
         """Returns what happened under other numbers, and whether that may be."""
-        n_more, n_failed, seen = self._n_rated or N_MORE, 0, 0
+        n_more, n_failed, seen, began = self._n_rated or N_MORE, 0, 0, time.monotonic()
         for number, holds in islice(_outcomes(item, own), n_more):
             seen, n_failed = seen + 1, n_failed + (not holds)
-            if number is None or (n_failed > MOST_FAILED and not self._n_rated):
+            is_over = self._n_rated and time.monotonic() - began > self._seconds
+            if number is None or is_over or (n_failed > MOST_FAILED and not self._n_rated):
                 break
         text = f"--keys {own}, and {n_failed} of {seen} other numbers fail"
         return text, n_failed <= MOST_FAILED * seen / N_MORE
