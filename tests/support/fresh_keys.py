@@ -128,8 +128,10 @@ def _outcomes(item: pytest.Item, own: int) -> Iterator[tuple[int | None, bool]]:
 def _begin(item: pytest.Item, number: int) -> None:
     """Lets a test begin anew under a number, with all of its time."""
     Draw.number = number
-    for cached in vars(item.module).values() if isinstance(item, pytest.Function) else ():
-        if getattr(cached, "__module__", "").startswith("tests") and hasattr(cached, "cache_clear"):
+    item.session._setupstate.teardown_exact(None)
+    module = item.getparent(pytest.Module)
+    for cached in vars(module.obj).values() if module else ():
+        if hasattr(cached, "cache_clear") and _is_of_tests(cached, module.obj):
             cached.cache_clear()
     if item.config.pluginmanager.hasplugin("timeout"):
         from pytest_timeout import _get_item_settings
@@ -138,3 +140,7 @@ def _begin(item: pytest.Item, number: int) -> None:
         item.ihook.pytest_timeout_cancel_timer(item=item)
         if settings.timeout:
             item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
+def _is_of_tests(cached: Any, module: Any) -> bool:
+    return cached.__module__ == module.__name__ or cached.__module__.startswith("tests.")
