@@ -166,12 +166,26 @@ def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
 
 
 def _reality(terms: Iterable[Term]) -> str:
-    changes = "; ".join(dict.fromkeys(term.change for term in terms))
+    changes = "; ".join(dict.fromkeys(map(_change, terms)))
     return (
         f"One case is in one group of an indicator, and changes at most: {changes}. Exact discrete "
         "noise on all of these, also of groups that no case is in, covers that. Means, shares and "
         "intervals are computed from the noisy numbers only."
     )
+
+
+def _change(term: Term) -> str:
+    """What one case changes of a term at most, in words: its `changed`."""
+    if isinstance(term, SumOf):
+        return "each sum by half of the distance of its bounds, since their middle is taken off"
+    if isinstance(term, EventsOf):
+        return f"numbers of events by {term.changed.linf // term.units} in all"
+    if isinstance(term, BinsOf):
+        running = "the sums from which quantiles are read by the longest column of their matrix"
+        return running if term.is_running else "one bin of each histogram by 1"
+    if term.changed.linf < term.units:
+        return "each number of cases with a property by 1/2, since half of all cases is taken off"
+    return "each number of cases by 1"
 
 
 def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:

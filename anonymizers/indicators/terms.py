@@ -67,7 +67,6 @@ class Term(Protocol):
         name: One of its own in the release.
         changed: What one case changes, in lattice steps.
         units: Lattice steps of one.
-        change: What one case changes at most, in words.
     """
 
     @property
@@ -81,10 +80,6 @@ class Term(Protocol):
     @property
     def units(self) -> int:
         """Lattice steps of one."""
-
-    @property
-    def change(self) -> str:
-        """What one case changes at most, in words."""
 
     def n_cells(self, known: Known) -> int:
         """Returns the number of sums."""
@@ -119,11 +114,6 @@ class CasesOf:
         """See `Term`."""
         return of_one_cell().times(UNITS // 2 if self.is_centred else UNITS)
 
-    @property
-    def change(self) -> str:
-        """See `Term`."""
-        return _change_of_cases(self.is_centred)
-
     def n_cells(self, known: Known) -> int:
         """See `Term`."""
         return len(known.groups(self.population).labels)
@@ -135,12 +125,6 @@ class CasesOf:
             return np.array([UNITS * int((places >= 0).sum()) - UNITS // 2 * len(places)])
         counts = np.bincount(places[places >= 0], minlength=self.n_cells(known))
         return counts.astype(np.int64) * UNITS
-
-
-def _change_of_cases(is_centred: bool) -> str:
-    if is_centred:
-        return "each number of cases with a property by 1/2, since half of all cases is taken off"
-    return "each number of cases by 1"
 
 
 @dataclass(frozen=True)
@@ -204,11 +188,6 @@ class SumOf(_OfIndicator):
         """See `Term`."""
         return _beside(of_count(self.units // 2), self.n_steps)
 
-    @property
-    def change(self) -> str:
-        """See `Term`."""
-        return "each sum by half of the distance of its bounds, since their middle is taken off"
-
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `Term`."""
         summand, places = self.summand(known), self.places(traces, known)
@@ -241,11 +220,6 @@ class CasesWith(_OfIndicator):
     def changed(self) -> Sensitivity:
         """See `Term`."""
         return _beside(of_one_cell().times(UNITS // 2 if self.is_centred else UNITS), self.n_steps)
-
-    @property
-    def change(self) -> str:
-        """See `Term`."""
-        return _change_of_cases(self.is_centred)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `Term`."""
@@ -314,13 +288,6 @@ class BinsOf(_OfIndicator):
             return _beside(changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
-    @property
-    def change(self) -> str:
-        """See `Term`."""
-        if self.is_running:
-            return "the sums from which quantiles are read by the longest column of their matrix"
-        return "one bin of each histogram by 1"
-
     def n_cells(self, known: Known) -> int:
         """See `Term`."""
         return super().n_cells(known) * self.n_bins
@@ -369,12 +336,6 @@ class EventsOf(_OfIndicator):
         """See `Term`."""
         assert isinstance(self.indicator, Workload)
         return of_count(self.indicator.at_most * UNITS)
-
-    @property
-    def change(self) -> str:
-        """See `Term`."""
-        assert isinstance(self.indicator, Workload)
-        return f"numbers of events by {self.indicator.at_most} in all"
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `Term`."""

@@ -357,9 +357,7 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
     is_choice = [isinstance(need, Choice) for need in needs]
     if may_be and is_choice != sorted(is_choice, reverse=True):
-        late = needs[is_choice.index(False) :]
-        names = ", ".join(need.name for need in late if isinstance(need, Choice))
-        raise AssertionError(f"chosen after a block is released: {names}; choose it before all")
+        raise AssertionError(f"a choice comes after a block: {[need.name for need in needs]}")
     passing = {need.name: delta * need.delta_share for need in may_be}
     divided = _divided(epsilon, delta, done, max(passing.values(), default=Fraction(0)))
     means = {

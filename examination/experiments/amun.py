@@ -53,7 +53,7 @@ from tracecloak.examination.experiments.grids import (
     numbers,
 )
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.statements import Statement, at_least, judged
+from tracecloak.examination.experiments.statements import Statement, at_least, judged, medians
 from tracecloak.examination.measure import measures, utility
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -464,17 +464,12 @@ class AmunGrid(Grid):
         self, rows: Sequence[Row], name: str, method: str, kind: str, advantage: str
     ) -> str | None:
         """Returns the threshold with the smallest median; None without any."""
-        medians = {
-            share: median
-            for share in self._pruning
-            if (
-                median := median_of(
-                    values_of(rows, name, arm=_arm(method, kind, share), level=advantage)
-                )
-            )
-            is not None
+        arms = ((share, _arm(method, kind, share)) for share in self._pruning)
+        median = medians(rows, name, None)
+        found = {
+            share: value for share, arm in arms if (value := median(arm, advantage)) is not None
         }
-        return min(medians, key=lambda share: medians[share]) if medians else None
+        return min(found, key=lambda share: found[share]) if found else None
 
     def _cost(self, rows: Sequence[Row], log_row: Row) -> Section:
         names = ("relative_cases", "mean_step_hours", "zero_steps")
