@@ -92,12 +92,16 @@ class _Repeats:
     def _judged(self, item: pytest.Item, own: int) -> tuple[str, bool]:
         """Returns what happened under other numbers, and whether that may be."""
         n_more, n_failed, seen, began = self._n_rated or N_MORE, 0, 0, time.monotonic()
+        first: int | None = None
         for number, holds in islice(_outcomes(item, own), n_more):
             seen, n_failed = seen + 1, n_failed + (not holds)
+            first = first or (None if holds else number)
             is_over = self._n_rated and time.monotonic() - began > self._seconds
             if number is None or is_over or (n_failed > MOST_FAILED and not self._n_rated):
                 break
         text = f"--keys {own}, and {n_failed} of {seen} other numbers fail"
+        if first is not None:
+            text += f", such as {first}"
         return text, n_failed <= MOST_FAILED * seen / N_MORE
 
     def pytest_runtest_logreport(self, report: Any) -> None:
