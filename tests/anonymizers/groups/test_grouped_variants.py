@@ -282,10 +282,14 @@ def test_a_chain_is_one_and_its_groups_come_as_they_were_counted(
     assert chain is not None
     assert chain.starts.sum() == pytest.approx(1)
     assert np.allclose(chain.steps.sum(axis=2), 1) and (chain.steps >= 0).all()
-    begins = np.bincount(sums.groups.codes, chain.starts)
-    assert begins[sums.groups.names.names.to_pylist().index("P")] > 0.95
+    begins, labels = (
+        np.bincount(sums.groups.codes, chain.starts),
+        sums.groups.names.names.to_pylist(),
+    )
+    # All 2,000 begin with P; four deviations of the noise that all groups have together.
+    noise = 4 * math.sqrt(len(labels)) * sums.by_bin[1][0, 0] / 2000
+    assert begins[labels.index("P")] > 1 - noise > 0.75
     if epsilon == 20:  # the fifth event is of P, and the sixth of Q, in every case
-        labels = sums.groups.names.names.to_pylist()
         is_q = np.append(sums.groups.codes == labels.index("Q"), False)
         come = chain.starts
         for bin_of in sums.cells.bins[1:6].tolist():
@@ -323,9 +327,9 @@ def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:
     made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
     rows = made.products.by_name["measures"].rows
     assert {row.of for row in rows(measures.GROUP)} == {*groups.items(), (OTHER, OTHER)}
-    steps = {row.of: row.value for row in rows(measures.STEP)}
-    assert steps["A", "B"] == pytest.approx(300, abs=40)
-    assert steps["▶", "A"] == pytest.approx(300, abs=40)
+    for row in rows(measures.STEP):
+        if row.of in (("A", "B"), ("▶", "A")):
+            assert row.value == pytest.approx(300, abs=4 * row.deviation) and row.deviation < 25
     assert len(rows(measures.GROUP_CLIP)) == len(rows(measures.STEP_NOT_SHOWN)) == 1
     assert [row.value for row in rows(measures.GROUP_POSITION)] == [0, 1, 2, 3, 4]
 
