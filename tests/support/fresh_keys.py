@@ -42,7 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--failure-rates", type=int, metavar="N", help="run each test under N more numbers"
     )
     group.addoption(
-        "--rate-seconds", type=float, default=60, metavar="S", help="but no longer than so much"
+        "--rate-seconds",
+        type=float,
+        default=60,
+        metavar="S",
+        help="but no longer than so much of the processor",
     )
 
 
@@ -91,12 +95,12 @@ class _Repeats:
 
     def _judged(self, item: pytest.Item, own: int) -> tuple[str, bool]:
         """Returns what happened under other numbers, and whether that may be."""
-        n_more, n_failed, seen, began = self._n_rated or N_MORE, 0, 0, time.monotonic()
+        n_more, n_failed, seen, began = self._n_rated or N_MORE, 0, 0, time.process_time()
         first: int | None = None
         for number, holds in islice(_outcomes(item, own), n_more):
             seen, n_failed = seen + 1, n_failed + (not holds)
             first = first or (None if holds else number)
-            is_over = self._n_rated and time.monotonic() - began > self._seconds
+            is_over = self._n_rated and time.process_time() - began > self._seconds
             if number is None or is_over or (n_failed > MOST_FAILED and not self._n_rated):
                 break
         text = f"--keys {own}, and {n_failed} of {seen} other numbers fail"
