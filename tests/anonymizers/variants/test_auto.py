@@ -106,7 +106,10 @@ def test_a_number_below_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None:
-    """Two independent skips: one of the four ways is too rare to be shown, and is made up."""
+    """Two independent skips: one of the four ways is too rare to be shown, and is made up.
+
+    That is so under every other key, as it is missing beside the noise of two scales.
+    """
     shown: dict[Variant, int] = {
         tuple("ABCDE"): 20_000,
         tuple("ACDE"): 900,
@@ -114,11 +117,15 @@ def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None
     }
     log = shown | {tuple("ACE"): 10} | {(name, "F"): 4 for name in NAMES}
     exact = histogram(log, VOCABULARY.names.to_pylist())
-    made = answer_of(AUTO, exact, Domain(VOCABULARY, 8, 1), 1, DELTA, randomness(4))
-    found = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
-    for variant, n_cases in shown.items():
-        assert found.pop(variant) == pytest.approx(n_cases, abs=12)
-    assert set(found) == {tuple("ACE")}
+    n_made = 0
+    for number in range(20):
+        made = answer_of(AUTO, exact, Domain(VOCABULARY, 8, 1), 1, DELTA, randomness(number))
+        found = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
+        for variant, n_cases in shown.items():
+            assert found.pop(variant) == pytest.approx(n_cases, abs=12)
+        assert set(found) <= {tuple("ACE")}
+        n_made += len(found)
+    assert n_made >= 3
 
 
 def test_where_nothing_is_missing_nothing_is_made_up_but_by_chance() -> None:
