@@ -104,7 +104,7 @@ class Instead:
 
     It gets the epsilon that the choices leave, and a delta of its own, which costs the sums little
     or nothing (`anonymizers.accounting.joint` has the proof, for which all choices come before all
-    blocks). It is not allowed where anything else gets noise, too.
+    blocks: see `Budget.check_order`). It is not allowed where anything else gets noise, too.
 
     Attributes:
         name: As in the plan and the manifest.
@@ -241,6 +241,21 @@ class Budget:
             f"delta {decimal_text(self.delta)} together"
         )
 
+    def check_order(self, needs: Iterable[Need]) -> None:
+        """Checks that all choices come first if something may be done in place of the blocks.
+
+        The proof that to choose it costs no delta needs that.
+
+        Args:
+            needs: In the order in which they are met.
+
+        Raises:
+            AssertionError: A choice comes after a block.
+        """
+        is_choice = [isinstance(need, Choice) for need in needs]
+        if self._ways() and is_choice != sorted(is_choice, reverse=True):
+            raise AssertionError("a choice comes after a block that it decides on")
+
     def spends(self) -> tuple[Spend, ...]:
         """Returns the parts, which add up to epsilon and delta.
 
@@ -341,13 +356,10 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     Args:
         epsilon: Of the release.
         delta: Of the release.
-        needs: Of distinct names, in the order in which they are met; choices have less than 1
-            together.
+        needs: Of distinct names; choices have less than 1 together.
 
     Raises:
         UsageError: Cells that nobody declared need a delta, or noise so wide cannot be drawn.
-        AssertionError: Something is done in place of sums, and a choice comes after a block: the
-            proof that such a choice costs no delta has all choices before what they decide.
     """
     done = tuple(need for need in needs if not isinstance(need, Instead))
     left = 1 - sum((need.share for need in done if isinstance(need, Choice)), Fraction(0))
@@ -355,9 +367,6 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     instead = [need for need in needs if isinstance(need, Instead)]
     is_joint = delta > 0 and _is_joint_only(done)
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
-    is_choice = [isinstance(need, Choice) for need in needs]
-    if may_be and is_choice != sorted(is_choice, reverse=True):
-        raise AssertionError(f"a choice comes after a block: {[need.name for need in needs]}")
     passing = {need.name: delta * need.delta_share for need in may_be}
     divided = _divided(epsilon, delta, done, max(passing.values(), default=Fraction(0)))
     means = {

@@ -77,13 +77,13 @@ class PartsDecision(contract.Decision):
 def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -> Budget:
     """Returns what the parts may spend of epsilon and delta.
 
-    The needs are in the order in which they are met: round by round, as `PartsMethod` decides.
-
     Raises:
         UsageError: See `budget_of`.
-        AssertionError: See `budget_of`.
+        AssertionError: See `Budget.check_order`, in the order in which `PartsMethod` decides.
     """
     parts = tuple(parts)
-    rounds = dict.fromkeys(part.round for part in parts)
-    in_order = (part for name in rounds for part in parts if part.round == name)
-    return budget_of(epsilon, delta, tuple(need for part in in_order for need in part.needs))
+    rounds = [part.round for part in parts]
+    in_order = sorted(parts, key=lambda part: rounds.index(part.round))
+    budget = budget_of(epsilon, delta, tuple(need for part in parts for need in part.needs))
+    budget.check_order(need for part in in_order for need in part.needs)
+    return budget

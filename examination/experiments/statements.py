@@ -50,13 +50,10 @@ def judged(source: str, text: str, holds: Iterable[bool | None], found: str) -> 
         holds: Whether each part of it holds; None: a figure that this needs is missing.
         found: See `Statement`.
     """
-    parts = list(holds)
-    if set(parts) <= {None}:
-        return Statement(source, text, "undecided", found or NO_FIGURES)
-    verdict: Verdict = (
-        "deviates" if False in parts else "undecided" if None in parts else "confirmed"
-    )
-    return Statement(source, text, verdict, found)
+    parts = list(holds) or [None]
+    unrefuted: Verdict = "undecided" if None in parts else "confirmed"
+    verdict = "deviates" if False in parts else unrefuted
+    return Statement(source, text, verdict, found or NO_FIGURES)
 
 
 def at_least(

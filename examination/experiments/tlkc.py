@@ -344,9 +344,8 @@ class TlkcGrid(Grid):
             for kind in self._kinds
             if reference is not None and (value := f_score(f"TLKC-EXT, {kind}", level)) is not None
         }
-        others = (
-            min(near["sequence"], near["relative"]) if {"sequence", "relative"} <= {*near} else None
-        )
+        both = {"sequence", "relative"} <= near.keys()
+        others = min(near["sequence"], near["relative"]) if both else None
         yield at_least(
             source,
             "with set and multiset the F-score is nearest to that of the log's own model",
