@@ -221,7 +221,7 @@ def test_a_choice_after_a_block_is_refused_where_it_decides_what_is_done() -> No
         ),
         (part_of("b", "two", sums, place, first),),
     ):
-        with pytest.raises(AssertionError, match="a choice comes after a block: "):
+        with pytest.raises(AssertionError, match="a choice comes after a block"):
             budget_of_parts(wrong, Fraction(1), DELTA)
         # Where nothing is done in place of the blocks, choices may come at any time.
         alone = [replace(p, needs=tuple(n for n in p.needs if n is not place)) for p in wrong]
