@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from tests.support import fresh_keys
+from tests.support.keys import Repeatable
 from tests.support.tiers import is_in_ci
 
 if TYPE_CHECKING:
     from tests.support.releasing import Commands
-
-T = TypeVar("T")
 
 # An example's time says more about the machine's load than about the code. Every run draws other
 # examples, so few in each of many runs find what many in one would; at night there are many.
@@ -49,10 +48,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    fresh_keys.pytest_addoption(parser)
     parser.addoption("--record-as", help="the tier whose last run docs/results/tiers.json keeps")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    fresh_keys.pytest_configure(config)
     if tier := config.getoption("--record-as"):
         from tests.support import tier_record
 
@@ -118,32 +119,13 @@ def commands() -> Iterator[Commands]:
         yield running
 
 
-class _Repeatable:
-    """What `secrets` offers, the same in every run of a test: what fails once fails again."""
-
-    def __init__(self, test: str) -> None:
-        self._random = random.Random(test)
-
-    def token_bytes(self, n_bytes: int) -> bytes:
-        return self._random.randbytes(n_bytes)
-
-    def token_hex(self, n_bytes: int) -> str:
-        return self._random.randbytes(n_bytes).hex()
-
-    def randbelow(self, limit: int) -> int:
-        return self._random.randrange(limit)
-
-    def choice(self, items: Sequence[T]) -> T:
-        return self._random.choice(items)
-
-
-@pytest.fixture(autouse=True)
-def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keys, coins and made-up cases that would come from the operating system are the test's own.
+@pytest.fixture(scope="session", autouse=True)
+def repeatable_keys() -> Iterator[Repeatable]:
+    """Keys, coins and made-up cases that would come from the operating system are of the tests.
 
     Other processes than the test's draw theirs as always.
     """
-    repeatable = _Repeatable(request.node.nodeid)
+    repeatable = Repeatable()
     with pytest.MonkeyPatch.context() as patch:
         for module in (
             "tracecloak.anonymizers.noise.release_key",
@@ -152,7 +134,21 @@ def repeatable_keys(request: pytest.FixtureRequest) -> Iterator[None]:
             "tracecloak.pipelines.keys.key_store",
         ):
             patch.setattr(f"{module}.secrets", repeatable)
-        yield
+        yield repeatable
+
+
+@pytest.fixture(autouse=True)
+def keys_of_a_test(request: pytest.FixtureRequest, repeatable_keys: Repeatable) -> None:
+    """Each test has its own, whatever ran before it."""
+    repeatable_keys.begin(request.node.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> None:
+    """And so has each fixture that tests share, whichever of them asks for it first."""
+    if fixturedef.scope != "function" and fixturedef.argname != "repeatable_keys":
+        repeatable = request.getfixturevalue("repeatable_keys")
+        repeatable.begin(f"{fixturedef.baseid}::{fixturedef.argname} {request.param_index}")
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ from tracecloak.anonymizers.indicators.terms import (
     coarse_grid,
     grid,
 )
-from tracecloak.anonymizers.indicators.weights import needs_cases, quantile_bins, weighed_terms
+from tracecloak.anonymizers.indicators.weights import quantile_bins, weighed_terms
 from tracecloak.anonymizers.noise.sums import onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means
 from tracecloak.schemas.calendar.time_texts import duration_text
@@ -229,14 +229,14 @@ class _Figures:
     def _histogram(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str
     ) -> Iterator[IndicatorRow]:
-        """The bins, none negative and together as many as there are cases."""
+        """The bins, none negative and together as many as cases were measured, by them or apart."""
         term = BinsOf(indicator, n_steps)
         first = (group * term.shape(self.known)[1] + step) * term.n_bins
         counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
         half = self.measuring.noise(self.number(term, first)).half_width
-        total = counts.sum()
-        if needs_cases(indicator, self.params):
-            total = self.cases(Population.of(indicator), group).value
+        total, population = counts.sum(), Population.of(indicator)
+        if isinstance(indicator, Throughput) and CasesOf(population).name in self.measured.values:
+            total = self.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = bounds_of(indicator, self.known.bought_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -134,11 +134,27 @@ def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     return (*parts, *(_quantiles_part(bins, params) for bins in chosen_bins(params)))
 
 
-_REALITY = (
-    "One case moves each sum by at most half of the distance of its public bounds, as numbers are "
-    "taken about their middle; exact discrete noise on every sum, also of groups that no case is "
-    "in, covers that. Means, shares and their intervals look at the noisy sums only."
-)
+def _reality(terms: Iterable[Term]) -> str:
+    changes = "; ".join(dict.fromkeys(map(_change, terms)))
+    return (
+        f"One case is in one group of an indicator, and changes at most: {changes}. Exact discrete "
+        "noise on all of these, also of groups that no case is in, covers that. Means, shares and "
+        "intervals are computed from the noisy numbers only."
+    )
+
+
+def _change(term: Term) -> str:
+    """What one case changes of a term at most, in words: its `changed`."""
+    if isinstance(term, SumOf):
+        return "each sum by half of the distance of its bounds, since their middle is taken off"
+    if isinstance(term, EventsOf):
+        return f"numbers of events by {term.changed.linf // term.units} in all"
+    if isinstance(term, BinsOf):
+        running = "the sums from which quantiles are read by the longest column of their matrix"
+        return running if term.is_running else "one bin of each histogram by 1"
+    if term.changed.linf < term.units:
+        return "each number of cases with a property by 1/2, since half of all cases is taken off"
+    return "each number of cases by 1"
 
 
 def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
@@ -158,8 +174,8 @@ def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
     counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
-    is_first = weighed == weighed_terms(params)[0]
-    reality = _REALITY if is_first else ""
+    terms = [weighed.term for weighed in weighed_terms(params)]
+    reality = _reality(terms) if term == terms[0] else ""
     return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
 
 

@@ -122,17 +122,12 @@ def weighed_terms(params: AskedParams) -> tuple[Weighed, ...]:
 
 def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
     """Returns whether the number of cases of its population is used for it."""
-    if isinstance(indicator, Cases | Workload):
-        return False
     if not isinstance(indicator, Measured):
-        return True
-    if indicator.quantiles:
+        return not isinstance(indicator, Cases | Workload)
+    if indicator.quantiles or indicator.of == "histogram":
         return False
-    if isinstance(indicator, Throughput):
-        return True
-    if indicator.of == "histogram":
-        return False
-    return CasesWith(indicator, params.n_steps_of(indicator)).is_centred
+    of_all = isinstance(indicator, Throughput)
+    return of_all or CasesWith(indicator, params.n_steps_of(indicator)).is_centred
 
 
 def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> list[Weighed]:

@@ -103,8 +103,8 @@ class Instead:
     """A part of what a release does in place of all sums, if a choice says so.
 
     It gets the epsilon that the choices leave, and a delta of its own, which costs the sums little
-    or nothing (`anonymizers.accounting.joint` has the proof). It is not allowed where anything else
-    gets noise, too.
+    or nothing (`anonymizers.accounting.joint` has the proof, for which all choices come before all
+    blocks: see `Budget.check_order`). It is not allowed where anything else gets noise, too.
 
     Attributes:
         name: As in the plan and the manifest.
@@ -240,6 +240,21 @@ class Budget:
             f"its share; with what is chosen, they spend epsilon {decimal_text(self.epsilon)}, "
             f"delta {decimal_text(self.delta)} together"
         )
+
+    def check_order(self, needs: Iterable[Need]) -> None:
+        """Checks that all choices come first if something may be done in place of the blocks.
+
+        The proof that to choose it costs no delta needs that.
+
+        Args:
+            needs: In the order in which they are met.
+
+        Raises:
+            AssertionError: A choice comes after a block.
+        """
+        is_choice = [isinstance(need, Choice) for need in needs]
+        if self._ways() and is_choice != sorted(is_choice, reverse=True):
+            raise AssertionError("a choice comes after a block that it decides on")
 
     def spends(self) -> tuple[Spend, ...]:
         """Returns the parts, which add up to epsilon and delta.

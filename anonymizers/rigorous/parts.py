@@ -79,5 +79,11 @@ def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -
 
     Raises:
         UsageError: See `budget_of`.
+        AssertionError: See `Budget.check_order`, in the order in which `PartsMethod` decides.
     """
-    return budget_of(epsilon, delta, tuple(need for part in parts for need in part.needs))
+    parts = tuple(parts)
+    rounds = [part.round for part in parts]
+    in_order = sorted(parts, key=lambda part: rounds.index(part.round))
+    budget = budget_of(epsilon, delta, tuple(need for part in parts for need in part.needs))
+    budget.check_order(need for part in in_order for need in part.needs)
+    return budget

@@ -9,7 +9,7 @@ what a callback answers about the ends of parallel and loop parts, so it costs n
 own.
 
 Two sets of rules. `published` is DPIM's: an activity or a cut is optional where its noisy count is
-clearly below the number of cases, wherever in the tree it stands; every loop is optional; the
+clearly below the number of cases, wherever in the tree it stands; every loop cut is optional; the
 parts of a parallel cut lose the pairs that were removed as loops. `structural` is the inductive
 miner's for relations: a part of a sequence is optional if a pair leads past it, a way back if a
 pair leads from an end to a start.
@@ -280,7 +280,8 @@ class _Builder:
         return flower(self.names[activity] for activity in place.part)
 
     def of_activity(self, activity: int) -> ProcessTree:
-        raise NotImplementedError
+        name = self.name(activity)
+        return loop(name, SILENT) if self.holds[activity, activity] else name
 
     def of_cut(self, operator: Operator, place: _Place, parts: list[Part]) -> ProcessTree:
         raise NotImplementedError
@@ -300,10 +301,8 @@ class _Published(_Builder):
     """Algorithms 3 and 4 of DPIM."""
 
     def of_activity(self, activity: int) -> ProcessTree:
-        name = self.name(activity)
-        if self.holds[activity, activity]:
-            return optional(loop(name, SILENT))  # "loops are always optional"
-        return optional(name) if self.is_rare((activity,)) else name
+        tree = super().of_activity(activity)
+        return optional(tree) if self.is_rare((activity,)) else tree
 
     def is_rare(self, part: Part) -> bool:
         """Whether activities begin fewer pairs than there are cases (DP-ActC and DP-ESize)."""
@@ -340,10 +339,6 @@ class _Published(_Builder):
 
 class _Structural(_Builder):
     """The inductive miner's rules for relations."""
-
-    def of_activity(self, activity: int) -> ProcessTree:
-        name = self.name(activity)
-        return loop(name, SILENT) if self.holds[activity, activity] else name
 
     def of_cut(self, operator: Operator, place: _Place, parts: list[Part]) -> ProcessTree:
         if operator == "parallel":

@@ -94,7 +94,7 @@ def run(given: Given) -> int:
     """Runs it, and writes its rows, its table and its page."""
     from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
-    from tracecloak.examination.experiments.statements import IN_WORDS, counted
+    from tracecloak.examination.experiments.statements import counted
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
@@ -145,7 +145,7 @@ def run(given: Given) -> int:
     for log, statements in stated.items():
         if statements:
             shown.append((f"on {log}", f"of the paper's statements: {counted(statements)}"))
-            shown += [(IN_WORDS[one.verdict], _statement_text(one)) for one in statements]
+            shown += [(one.verdict, _statement_text(one)) for one in statements]
     data = {
         "page": str(page),
         "charts": list(map(str, images)),

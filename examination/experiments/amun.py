@@ -53,7 +53,7 @@ from tracecloak.examination.experiments.grids import (
     numbers,
 )
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.statements import Statement, at_least, judged, untested
+from tracecloak.examination.experiments.statements import Statement, at_least, judged, medians
 from tracecloak.examination.measure import measures, utility
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -371,17 +371,14 @@ class AmunGrid(Grid):
             [*pairs("variants_lost", _OF_TIMES, (FILTERING,), (SAMPLING,)),
              *pairs("variants_lost", _OF_TIMES, (PRIPEL,), (FILTERING,))],
         )  # fmt: skip
-        lost = [
-            (advantage, most)
+        lost = {
+            advantage: max(most, default=None)
             for advantage in self._advantages
-            if (most := values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage))
-        ]
-        keeps = "oversampling loses no variant"
-        if not lost:
-            yield untested(figure_3, keeps)
-            return
-        figures = ", ".join(f"at most {max(most):.0f} at {advantage}" for advantage, most in lost)
-        yield judged(figure_3, keeps, not any(max(most) for _, most in lost), figures)
+            for most in [values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage)]
+        }
+        figures = ", ".join(f"at most {n:.0f} at {at}" for at, n in lost.items() if n is not None)
+        holds = [None if n is None else not n for n in lost.values()]
+        yield judged(figure_3, "oversampling loses no variant", holds, figures)
 
     def _described(self, log: Log, of_paper: Described | None) -> Section:
         """Returns Table 9."""
@@ -467,17 +464,12 @@ class AmunGrid(Grid):
         self, rows: Sequence[Row], name: str, method: str, kind: str, advantage: str
     ) -> str | None:
         """Returns the threshold with the smallest median; None without any."""
-        medians = {
-            share: median
-            for share in self._pruning
-            if (
-                median := median_of(
-                    values_of(rows, name, arm=_arm(method, kind, share), level=advantage)
-                )
-            )
-            is not None
+        arms = ((share, _arm(method, kind, share)) for share in self._pruning)
+        median = medians(rows, name, None)
+        found = {
+            share: value for share, arm in arms if (value := median(arm, advantage)) is not None
         }
-        return min(medians, key=lambda share: medians[share]) if medians else None
+        return min(found, key=lambda share: found[share]) if found else None
 
     def _cost(self, rows: Sequence[Row], log_row: Row) -> Section:
         names = ("relative_cases", "mean_step_hours", "zero_steps")

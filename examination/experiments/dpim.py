@@ -43,7 +43,6 @@ from tracecloak.examination.experiments.statements import (
     judged,
     medians,
     ordered,
-    untested,
 )
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
 from tracecloak.examination.measure.tree_quality import BASELINES, MEASURES, PatientJudge
@@ -177,18 +176,15 @@ class DpimGrid(Grid):
         of_log = _baselines(rows)
         miner = of_log.get(_MINER, {})
         away = [
-            (_TITLES[name], value - miner[name])
+            (_TITLES[name], None if value is None or beside is None else value - beside)
             for name in MEASURES
-            if miner.get(name) is not None
-            and (value := medians(rows, name)(_EVERY_PAIR, _NO_NOISE)) is not None
+            for value, beside in [(medians(rows, name)(_EVERY_PAIR, _NO_NOISE), miner.get(name))]
         ]
         near = f"without noise DPIM is within {_NEAR:.2f} of the inductive miner"
         correct, utility = "section VI, Figure 3", "section VI, Figure 4"
-        if away:
-            figures = ", ".join(f"{title} {value:+.3f}" for title, value in away)
-            yield judged(correct, near, all(abs(value) <= _NEAR for _, value in away), figures)
-        else:
-            yield untested(correct, near)
+        figures = ", ".join(f"{title} {value:+.3f}" for title, value in away if value is not None)
+        holds = [None if value is None else abs(value) <= _NEAR for _, value in away]
+        yield judged(correct, near, holds, figures)
 
         def pairs(name: str, other: str | float) -> list[tuple[str, float | None, float | None]]:
             beside = of_log.get(other, {}).get(name) if isinstance(other, str) else other

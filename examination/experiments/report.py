@@ -23,7 +23,7 @@ from tracecloak.examination.experiments.figures import NOTHING
 from tracecloak.examination.experiments.grids import THE_LOG, Boxes, Lines, Section, Table, Tree
 from tracecloak.examination.experiments.networks import Network, draw
 from tracecloak.examination.experiments.run import Experiment, rows_of
-from tracecloak.examination.experiments.statements import IN_WORDS, Statement, counted
+from tracecloak.examination.experiments.statements import Statement, counted
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages.page import Page, rendered
@@ -116,7 +116,7 @@ def _of_statements(statements: Sequence[Statement]) -> dict[str, Any]:
     """The last section of a log."""
     table = Table(
         ("the paper", "states", "here", "figures"),
-        [(one.source, one.text, IN_WORDS[one.verdict], one.found) for one in statements],
+        [(one.source, one.text, one.verdict, one.found) for one in statements],
     )
     return {
         "title": "What the paper states",

@@ -44,7 +44,7 @@ from tracecloak.examination.experiments.tlkc import TlkcGrid
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import require_pm4py
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -193,8 +193,9 @@ class Experiment:
         """Yields every row, and whether it was computed now or is one of those known.
 
         Rows of a log come together, each as soon as it is known. A release that was refused has
-        `refused` in place of figures, the reason, and its cell has no further rows. Where the time
-        is up, rows are missing; see `missing`.
+        `refused` in place of figures, the reason, and its cell has no further rows; `is_lost` is
+        that the promise cannot be kept, so that nothing of the log would be left. Where the time is
+        up, rows are missing; see `missing`.
         """
         known_rows = {_key(row): row for row in known if "experiment" in row}
         end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
@@ -309,7 +310,9 @@ class Experiment:
                 }
             except TracecloakError as error:
                 refused.add(id(step.cell))
-                yield {**step.identity, "refused": str(error)}, True
+                row = {**step.identity, "refused": str(error)}
+                # The method's promise cannot be kept, so all of the log would be lost.
+                yield {**row, "is_lost": True} if isinstance(error, GuaranteeError) else row, True
                 continue
             if self.grid.has_models and step.patience:
                 mined = partial(self._with_model, row, step, released)

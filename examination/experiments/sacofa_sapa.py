@@ -33,7 +33,6 @@ from tracecloak.examination.experiments.grids import (
 )
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.statements import (
-    NO_FIGURES,
     Statement,
     at_least,
     judged,
@@ -332,8 +331,8 @@ class SacofaSapa(Grid):
         yield judged(
             "section 5.3, Figure 10",
             "no general trend is seen in the thresholds of SaPa",
-            None if len(known) < 2 else not signs <= {1.0} and not signs <= {-1.0},
-            "; ".join(f"at {e}: {shown(a)} and {shown(b)}" for e, a, b in known) or NO_FIGURES,
+            [signs not in ({1.0}, {-1.0}) if 2 <= len(known) == len(ends) else None],
+            "; ".join(f"at {e}: {shown(a)} and {shown(b)}" for e, a, b in known),
         )
 
     @property
@@ -369,14 +368,10 @@ class SacofaSapa(Grid):
 
 
 def _near_one(source: str, text: str, places: Sequence[tuple[str, float | None]]) -> Statement:
-    """Whether each known figure is within a tenth of 1."""
-    known = [(place, value) for place, value in places if value is not None]
-    return judged(
-        source,
-        text,
-        all(abs(value - 1) <= 0.1 for _, value in known) if known else None,
-        ", ".join(f"{place} {shown(value)}" for place, value in known) or NO_FIGURES,
-    )
+    """Whether each figure is within a tenth of 1."""
+    holds = [None if value is None else abs(value - 1) <= 0.1 for _, value in places]
+    figures = (f"{place} {shown(value)}" for place, value in places if value is not None)
+    return judged(source, text, holds, ", ".join(figures))
 
 
 def _sizes(log: Log) -> tuple[int, int, int]:

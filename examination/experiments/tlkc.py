@@ -44,7 +44,6 @@ from tracecloak.examination.experiments.settings import (
     some_of,
 )
 from tracecloak.examination.experiments.statements import (
-    NO_FIGURES,
     Statement,
     at_least,
     judged,
@@ -345,12 +344,13 @@ class TlkcGrid(Grid):
             for kind in self._kinds
             if reference is not None and (value := f_score(f"TLKC-EXT, {kind}", level)) is not None
         }
-        others = [near[kind] for kind in ("sequence", "relative") if kind in near]
+        both = {"sequence", "relative"} <= near.keys()
+        others = min(near["sequence"], near["relative"]) if both else None
         yield at_least(
             source,
             "with set and multiset the F-score is nearest to that of the log's own model",
             [
-                (f"others against {kind}, how far away", min(others, default=None), near.get(kind))
+                (f"others against {kind}, how far away", others, near.get(kind))
                 for kind in ("set", "multiset")
             ],
         )
@@ -400,8 +400,8 @@ class TlkcGrid(Grid):
         yield judged(
             source,
             "with relative knowledge the bottlenecks are others",
-            None if relative is None else relative < 1,
-            NO_FIGURES if relative is None else f"slowest arc kept in {relative:.0%} of releases",
+            [None if relative is None else relative < 1],
+            "" if relative is None else f"slowest arc kept in {relative:.0%} of releases",
         )
 
     def _arms(self, log: Log, rows: Sequence[Row]) -> dict[Perspective, tuple[str, ...]]:

@@ -186,6 +186,8 @@ def parameters(name: str) -> tuple[Mapping[str, Any], ...]:
     ]
     if "max_cases_per_individual" in method.Params.model_fields:
         changes += [{"max_cases_per_individual": 1}, {"max_cases_per_individual": 3}]
+    if name == "private-indicators":  # of which the bins alone have the noise
+        changes.append({"indicators": ("throughput of=histogram n_bins=4 at_most=30d",)})
     if name == "private-log":
         changes += [{"variants": generator} for generator in GENERATORS]
     found: list[Mapping[str, Any]] = list(examples)

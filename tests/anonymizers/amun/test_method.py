@@ -413,7 +413,7 @@ def test_mirrored_noise_is_what_was_drawn_where_no_step_becomes_negative(number:
 
 @pytest.mark.usefixtures("same_noise_whatever_was_decided")
 def test_the_noise_of_a_copied_start_is_multiplied_by_its_copies_unless_only_steps_are() -> None:
-    traces = traces_of([(str(i), letter, i * DAY_US) for i in range(4) for letter in "AB"])
+    traces = traces_of([(str(i), letter, i * DAY_US) for i in range(40) for letter in "AB"])
 
     def scales(divided: str) -> tuple[np.ndarray, np.ndarray]:
         params = AmunParams(mode="oversampling", guessing_advantage=0.1, divided_epsilons=divided)
@@ -638,16 +638,18 @@ def test_a_deletion_may_take_a_copy() -> None:
 def test_no_two_draws_share_a_cell(mode: str) -> None:
     """Times and ids of one release: every (case, replica, event) has words of its own."""
     params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
-    traces = table_1()
-    run = run_rounds(traces, Amun(), params, release_key(), kind=Recording)
-    run.randomness.asked.clear()
-    for batch in traces:
-        Amun().apply(batch, run.decisions, params, run.randomness)
-    for purpose in ("amun/time", "amun/case-id"):
-        asked = run.randomness.asked[purpose]
-        blocks = [(a, b ^ counter) for a, b, counter in asked]
-        assert len(asked) > 1
-        assert len(set(blocks)) == len(asked)
+    traces, n_draws = table_1(), []
+    for number in range(20):  # of which some delete nearly all cases
+        run = run_rounds(traces, Amun(), params, release_key(number), kind=Recording)
+        run.randomness.asked.clear()
+        for batch in traces:
+            Amun().apply(batch, run.decisions, params, run.randomness)
+        for purpose in ("amun/time", "amun/case-id"):
+            asked = run.randomness.asked[purpose]
+            blocks = [(a, b ^ counter) for a, b, counter in asked]
+            assert len(set(blocks)) == len(asked)
+            n_draws.append(len(asked))
+    assert max(n_draws[::2]) > 1 and max(n_draws[1::2]) > 1
 
 
 def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:

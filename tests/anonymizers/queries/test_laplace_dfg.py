@@ -123,9 +123,11 @@ def test_a_released_count_is_the_noisy_one_if_it_is_above_0() -> None:
             noted.append(noisy)
 
     method = with_noise(METHOD, told=Noting())
-    made = anonymise([trace_batch(LOG)], method, params, release_key(3), "release", "config")
-    graph, [noisy] = made.products.by_name["dfg"], noted
-    assert (noisy < 0).any() and (noisy == 0).any()
+    # Of all noisy counts some are below 0, and some are 0.
+    for number in range(6):
+        made = anonymise([trace_batch(LOG)], method, params, release_key(number), "r", "config")
+    graph, noisy = made.products.by_name["dfg"], noted[-1]
+    assert any((one < 0).any() for one in noted) and any((one == 0).any() for one in noted)
     n_codes = pairs.vocabulary.end + 1
     found = dict(
         zip(

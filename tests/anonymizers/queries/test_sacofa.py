@@ -231,7 +231,7 @@ def test_the_chance_that_the_turned_rule_leaves(n_names: int, chance: float) -> 
     assert p_value(np.array([counted, n - counted]), expected) > ALPHA
     # Control: twice the probability.
     wrong = np.array([2 * chance, 1 - 2 * chance]) * n
-    assert p_value(np.array([counted, n - counted]), wrong) < ALPHA
+    assert p_value(np.array([counted, n - counted]), wrong) < 1e-3  # 1e-9 in the mean
 
 
 def chosen_law(violations: Sequence[int], largest: int, a: float) -> dict[Hashable, float]:
@@ -469,10 +469,10 @@ def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
     log = log_of({"BCAB": 7, "AB": 40})
     exact = [
         released(log, SacofaParams(**{**LOG_RULES, "max_prefix_length": 2}), number)["B", "C"]
-        for number in range(12)
+        for number in range(30)
     ]
     # Chosen it gets noise; the number that is drawn is 0 with probability 0.4 at least.
-    assert exact.count(7) >= 4
+    assert exact.count(7) >= 4  # fewer in one of 3,000 times
     noisy = [
         released(log, SacofaParams(**{**LOG_RULES, "max_prefix_length": 2, "profile": "paper"}), i)
         for i in range(12)

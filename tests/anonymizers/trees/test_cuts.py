@@ -221,9 +221,14 @@ def test_the_example_of_the_paper() -> None:
     assert {tuple(at): table[tuple(at)] for at in np.argwhere(table).tolist()} == rows
 
 
-def test_published_rules_make_rare_parts_and_all_loops_optional() -> None:
+def test_published_rules_make_rare_parts_and_all_loops_of_parts_optional() -> None:
+    """An activity that follows itself is a loop (line 9 of algorithm 4), optional only if rare."""
     rare = {tuple("AB"): 90, tuple("A"): 10}
     assert mined(rare, "AB", "published") == "->( 'A', X( tau, 'B' ) )"
+    itself = {tuple("ABB"): 60, tuple("AB"): 40}
+    assert mined(itself, "AB", "published") == "->( 'A', *( 'B', tau ) )"
+    of_some = {tuple("ABB"): 20, tuple("AB"): 20, tuple("A"): 60}
+    assert mined(of_some, "AB", "published") == "->( 'A', X( tau, *( 'B', tau ) ) )"
     looped = {tuple("ABCAB"): 10, tuple("AB"): 90}
     assert mined(looped, "ABC", "published").startswith("X( tau, *( ")
     assert not mined(looped, "ABC").startswith("X( tau")

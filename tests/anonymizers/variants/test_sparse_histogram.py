@@ -291,7 +291,7 @@ def test_the_release_of_a_tiny_domain_has_the_law_of_noise_on_every_sequence(a: 
         sample[min(made.get(("A",), 0), TOP), min(made.get((OTHER,), 0), TOP)] += 1
     assert p_value_of_law(sample, capped(tiny_law(a, 0))) > ALPHA
     if a:
-        assert p_value_of_law(sample, capped(broken_law(a))) < ALPHA
+        assert p_value_of_law(sample, capped(broken_law(a))) < 1e-3  # 1e-11 and more in the mean
 
 
 @pytest.mark.parametrize(("a", "other"), [(0, 0), (1, 0), (2, 1)])
@@ -343,7 +343,7 @@ def test_the_noise_of_a_variant_is_its_own() -> None:
     assert few[("A",)] == more[("A",)]
     assert few[("B", "A")] + 100 == more[("B", "A")]
     other_key = released({("A",): 100, ("B", "A"): 200}, of, 1, 1)
-    assert other_key != few and other_key.keys() >= few.keys()
+    assert other_key != few and other_key.keys() >= {("A",), ("B", "A")}
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 1, 100])
@@ -384,12 +384,12 @@ def test_a_junk_sequence_that_some_case_has_is_dropped() -> None:
     of = domain("A", 1)
     thresholds = Thresholds(2, 1, (1, 1), TINY_JUNK)
     hits = 0
-    for number in range(100):
+    for number in range(150):  # of which one in eighteen is a hit
         empty = released({}, of, 1, number, TINY_JUNK)
         one = released({("A",): 1}, of, 1, number, TINY_JUNK)
         assert empty.get((OTHER,)) == one.get((OTHER,))
         hits += ("A",) in empty and ("A",) not in one
-    assert thresholds.of(1) == 1 and hits > 3
+    assert thresholds.of(1) == 1 and hits > 0
 
 
 def test_sequences_are_without_replacement() -> None:
@@ -414,7 +414,8 @@ def test_as_a_method_it_releases_the_log_of_its_histogram() -> None:
     method = VariantLog(SparseHistogram())
     made = anonymise([trace_batch(log)], method, params, release_key(), "release", "config")
     variants = read(made.products.by_name["variants"])
-    assert variants.keys() == {("A", "B"), ("A", OTHER)}
+    junk = variants.keys() - {("A", "B"), ("A", OTHER)}  # which passes the threshold seldom
+    assert len(variants) - len(junk) == 2 and len(junk) <= 1
     assert abs(variants["A", "B"] - 200) < 30
     assert made.traces[0].n_cases == sum(variants.values())
     guarantee = method.guarantee(params)

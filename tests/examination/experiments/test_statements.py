@@ -22,7 +22,13 @@ from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.grids import Cell
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.run import GRIDS, Experiment, grid_named, release_of
-from tracecloak.examination.experiments.statements import at_least, counted, judged, ordered
+from tracecloak.examination.experiments.statements import (
+    at_least,
+    counted,
+    judged,
+    medians,
+    ordered,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -36,29 +42,42 @@ def _version(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- statements -----------------------------------------------------------------------------------
 
 
-def test_a_statement_is_confirmed_deviates_or_is_untested() -> None:
+def test_a_statement_is_confirmed_deviates_or_is_undecided() -> None:
+    """A missing figure hides neither that a part does not hold nor that the whole is unknown."""
     pairs = [("set", 0.9, 0.8), ("sequence", 0.5, 0.6), ("relative", None, 0.1)]
     assert at_least("s", "t", pairs[:1]).verdict == "confirmed"
+    assert at_least("s", "t", pairs[:2], 0.11).verdict == "confirmed"
     assert at_least("s", "t", pairs).verdict == "deviates"
-    assert at_least("s", "t", pairs, 0.11).verdict == "confirmed"
+    assert at_least("s", "t", pairs, 0.11).verdict == "undecided"
     assert at_least("s", "t", pairs[:1], -0.2).verdict == "deviates"
-    assert at_least("s", "t", pairs[2:]).verdict == "untested"
+    assert at_least("s", "t", pairs[2:]).verdict == at_least("s", "t", []).verdict == "undecided"
     assert at_least("s", "t", pairs).found == (
-        "set: 0.900 against 0.800; sequence: 0.500 against 0.600"
+        "set: 0.900 against 0.800; sequence: 0.500 against 0.600; relative: - against 0.100"
     )
+
+
+def test_a_release_that_would_lose_the_whole_log_counts_as_0() -> None:
+    rows = levels({("a", "strong"): 0.7}, "utility")
+    rows += [{"arm": arm, "level": "strong", "refused": "no", **lost}
+             for arm, lost in (("b", {"is_lost": True}), ("c", {}))]  # fmt: skip
+    median, error = medians(rows, "utility"), medians(rows, "utility", None)
+    assert [median(arm, "strong") for arm in "abc"] == [0.7, 0.0, None]
+    assert error("b", "strong") is None
+    found = at_least("s", "t", [("x", median("b", "strong"), median("a", "strong"))])
+    assert found.verdict == "deviates" and found.found == "x: 0.000 against 0.700"
 
 
 def test_figures_that_fall_are_ordered() -> None:
     falling = [("a", 0.9), ("b", None), ("c", 0.5), ("d", 0.55)]
-    assert ordered("s", "t", falling[:3]).verdict == "confirmed"
+    assert ordered("s", "t", falling[::2]).verdict == "confirmed"
     assert ordered("s", "t", falling).verdict == "deviates"
-    assert ordered("s", "t", falling, 0.06).verdict == "confirmed"
-    assert ordered("s", "t", falling[:2]).verdict == "untested"
+    assert ordered("s", "t", falling, 0.06).verdict == "undecided"
+    assert ordered("s", "t", falling[:2]).verdict == "undecided"
 
 
 def test_verdicts_are_counted() -> None:
-    found = [judged("s", "t", holds, "") for holds in (True, None, True, False)]
-    assert counted(found) == "2 confirmed, 1 deviates, 1 could not be tested"
+    found = [judged("s", "t", [holds], "") for holds in (True, None, True, False)]
+    assert counted(found) == "2 confirmed, 1 deviates, 1 undecided"
 
 
 def levels(figure: dict[tuple[str, str], float], name: str) -> list[dict[str, Any]]:
@@ -73,12 +92,16 @@ def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: s
 @pytest.mark.parametrize(("better", "expected"), [(0.9, "confirmed"), (0.3, "deviates")])
 def test_the_statements_on_sacofa_are_judged_by_its_medians(better: float, expected: str) -> None:
     grid = grid_named("sacofa-sapa", {"epsilons": "1"})
-    figure = {("SaCoFa", "1"): better, ("Laplace", "1"): 0.5, ("SaPa", "1"): 0.5}
+    figure = {("SaCoFa", "1"): better, ("Laplace", "1"): 0.5, ("SaPa", "1"): 0.5,
+              ("DF-Laplace", "1"): 0.4}  # fmt: skip
     own = {"sequence_entropy": 0.4}
     found = verdicts(grid, levels(figure, "f_score"), own, "highest F-score")
     assert found == [expected]
     # Epsilon 0.01 was not run.
-    assert verdicts(grid, levels(figure, "relative_size"), own, "many times") == ["untested"]
+    assert verdicts(grid, levels(figure, "relative_size"), own, "many times") == ["undecided"]
+    del figure["DF-Laplace", "1"]  # half-done: what is left may refute the statement, no more
+    held = "undecided" if expected == "confirmed" else expected
+    assert verdicts(grid, levels(figure, "f_score"), own, "highest F-score") == [held]
 
 
 def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
@@ -88,22 +111,29 @@ def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
               ("TLKC-EXT, sequence", "strong"): 0.2, ("TLKC, sequence", "strong"): 0.2}  # fmt: skip
     rows = levels(figure, "data_utility")
     assert verdicts(grid, rows, {}, "considerably more") == ["deviates"]
-    assert verdicts(grid, rows[:2], {}, "considerably more") == ["confirmed"]
-    assert verdicts(grid, rows, {}, "no less data utility") == ["confirmed"]
-    assert verdicts(grid, rows, {}, "about the data utility") == ["untested"]
+    assert verdicts(grid, rows[:2], {}, "considerably more") == ["undecided"]
+    assert verdicts(grid, rows, {}, "no less data utility") == ["undecided"]
+    others = {(f"{arm}, {kind}", "strong"): 0.3 for arm in ("TLKC-EXT", "TLKC")
+              for kind in ("set", "relative")}  # fmt: skip
+    whole = rows + levels(others, "data_utility")
+    assert verdicts(grid, whole, {}, "no less data utility") == ["confirmed"]
+    whole[2]["data_utility"] = 0.25
+    assert verdicts(grid, whole, {}, "considerably more") == ["confirmed"]
+    assert verdicts(grid, rows, {}, "about the data utility") == ["undecided"]
 
 
 @pytest.mark.parametrize(("lost", "expected"), [(0, "confirmed"), (2, "deviates")])
 def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: str) -> None:
     grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
     figure = {("Amun, sampling", "0.2"): 0.2, ("Amun, filtering", "0.2"): 0.3,
-              ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
+              ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9,
+              ("SaCoFa at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
     rows = levels(figure, "jaccard_distance")
     assert verdicts(grid, rows, {}, "smallest Jaccard distance") == ["confirmed"]
     assert verdicts(grid, rows, {}, "second smallest") == ["confirmed"]
     rows[1]["jaccard_distance"] = 0.95
     assert verdicts(grid, rows, {}, "second smallest") == ["deviates"]
-    assert verdicts(grid, rows, {}, "nearer to the log than PRIPEL") == ["untested"]
+    assert verdicts(grid, rows, {}, "nearer to the log than PRIPEL") == ["undecided"]
     rows = levels({("Amun, oversampling", "0.2"): 0}, "variants_lost")
     rows += levels({("Amun, oversampling", "0.2"): lost}, "variants_lost")
     assert verdicts(grid, rows, {}, "loses no variant") == [expected]
@@ -136,7 +166,7 @@ def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> Non
 def test_every_experiment_says_something_of_rows_that_are_missing() -> None:
     for name in GRIDS:
         found = list(grid_named(name, {}).statements(log_of(), [], {}))
-        assert found and all(one.verdict == "untested" for one in found)
+        assert found and all(one.verdict == "undecided" for one in found)
         assert len({(one.source, one.text) for one in found}) == len(found)
 
 
@@ -148,7 +178,7 @@ def test_the_command_says_at_its_end_which_statements_hold(
     assert command("sacofa-sapa", path, *flags, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert data["missing"] == 0
-    assert {one["verdict"] for one in data["statements"]} <= {"confirmed", "deviates", "untested"}
+    assert {one["verdict"] for one in data["statements"]} <= {"confirmed", "deviates", "undecided"}
     assert {one["log"] for one in data["statements"]} == {"hospital"}
     page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
     last = page.split("<h3>")[-1]
