@@ -48,7 +48,7 @@ from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
-from tracecloak.transforms.publish.times_data import times_data, work_rows
+from tracecloak.transforms.publish.times_data import times_data
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 from tracecloak.transforms.sources import EventSource
 
@@ -139,7 +139,6 @@ class _Shown:
     map: dict[str, Any] | None = None
     variants: dict[str, Any] | None = None
     times: dict[str, Any] | None = None
-    work: tuple[tuple[str, str, str], ...] = ()
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -158,7 +157,6 @@ class _Shown:
             shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
             if has_times(body):
                 shown.times = times_data(times, true_times)
-                shown.work = work_rows(times, released.vocabulary)
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
@@ -212,7 +210,6 @@ def _page(
         "has_variants": shown.variants is not None,
         "has_times": shown.times is not None,
         "has_week": shown.times is not None and shown.times["week"] is not None,
-        "work": shown.work,
         "curve_repetitions": REPETITIONS,
         "curve": curve,
         "kinds": _KINDS,
