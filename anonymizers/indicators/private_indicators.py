@@ -33,7 +33,7 @@ class PrivateIndicators(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-indicators"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     summary: ClassVar[str] = "performance indicators and rules, each with its error"
     Params: ClassVar[type[IndicatorParams]] = IndicatorParams
     operations: ClassVar[tuple[Operation, ...]] = (

@@ -26,15 +26,19 @@ def choose_quantile(
     max_units: int,
     randomness: Randomness,
     purpose: str,
+    most_lost: int | None = None,
 ) -> int:
     """Returns the place on a public grid that about a share `quantile` of the cases reaches.
+
+    Of a large log it is the place that all but `most_lost` cases reach, if that is further.
 
     Permute-and-flip. The score of g is 0 if #{values below g's bucket} <= quantile n <=
     #{values <= g}, and else minus the number of cases that it lacks to that. With
     -|#{values <= g} - quantile n| in its place, every g above a value that most cases share would
     be as good as any other, up to the largest of the grid. One case more changes each of the two
-    differences, and so their maximum with 0, by at most max(quantile, 1 - quantile). Spends epsilon
-    and no delta.
+    differences, and so their maximum with 0, by at most max(quantile, 1 - quantile); with
+    `most_lost`, where one case more raises the goal by up to 1, by at most 1. Spends epsilon and no
+    delta.
 
     Args:
         cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
@@ -43,14 +47,17 @@ def choose_quantile(
         max_units: Cases of one unit.
         randomness: The release's.
         purpose: What the choice is for; one of its own for each.
+        most_lost: See above; public. None: the share is all that counts.
     """
     q, scale = quantile.numerator, quantile.denominator
     reached = scale * np.cumsum(cases[:-1])
     before = np.concatenate([[0], reached[:-1]])
-    goal = q * int(cases.sum())
+    n = int(cases.sum())
+    goal = q * n if most_lost is None else max(q * n, scale * (n - most_lost))
     scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
-    changed = of_count(max(q, scale - q)).of_cases(max_units)
+    of_one = max(q, scale - q) if most_lost is None else scale
+    changed = of_count(of_one).of_cases(max_units)
     return select(stream, scores, epsilon, Fraction(changed.linf))
 
 
