@@ -109,12 +109,6 @@ def _with_neighbours(row: np.ndarray) -> np.ndarray:
     return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
 
 
-def all_time_us(measures: ReleasedMeasures) -> float:
-    """Returns about how long all cases take together, in microseconds; 0 if nobody knows."""
-    durations = _Durations.of(measures, 0)
-    return 0.0 if durations is None else durations.mean().value * durations.n_cases
-
-
 def time_figures(
     measures: ReleasedMeasures, variants: VariantHistogram, times: LogTimes
 ) -> Iterator[Figure]:
