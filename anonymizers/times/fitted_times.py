@@ -46,6 +46,9 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.measures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
 
+SpansOf = Callable[[np.ndarray], np.ndarray]
+"""How long cases take, by what the weights of their steps come to."""
+
 # Of a large log about so many events are made; of a small one, whose sums are noisy anyhow, so few.
 _MOST_EVENTS, _LEAST_EVENTS = 50_000, 10_000
 # What the histograms of single steps say weighs as much as so many cases whose time is added up.
@@ -161,7 +164,7 @@ class _Fit:
         """Returns int64[n_cases], what the weights of each case's steps come to."""
         return sums_of_steps(self.weights(), self._steps, len(self._is_single))
 
-    def rake(self, spans_of: Callable[[np.ndarray], np.ndarray]) -> None:
+    def rake(self, spans_of: SpansOf) -> None:
         """Moves the factors towards the noisy sums.
 
         A pair whose steps are expected to take less in all than the noise keeps its factor, unless
@@ -192,10 +195,7 @@ class _Fit:
                 return
 
     def note_kept(
-        self,
-        spans_of: Callable[[np.ndarray], np.ndarray],
-        vocabulary: ActivityVocabulary,
-        randomness: Randomness,
+        self, spans_of: SpansOf, vocabulary: ActivityVocabulary, randomness: Randomness
     ) -> None:
         """Notes the share of the time that the clip keeps, by pair and of all.
 
@@ -213,7 +213,7 @@ class _Fit:
         shares = np.where(whole > 0, np.minimum(kept / np.where(whole > 0, whole, 1), 1), 1)
         note(randomness, TIME_KEPT, lambda: [*pairs, ()][: len(shares)], shares, 0.0)
 
-    def _wanted(self, spans_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _wanted(self, spans_of: SpansOf) -> np.ndarray:
         """int64[n_cases], how long the made cases take."""
         return np.where(self._is_single, 0, spans_of(self.sums()))
 

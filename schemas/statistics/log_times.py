@@ -113,8 +113,13 @@ class LogTimes:
 
     def medians_s(self) -> dict[tuple[int, int], float]:
         """Returns about the median time in seconds of each (source, target) that occurs."""
-        medians = _medians_s(self.steps, self.step_counts)
-        return {(pair >> _CODE_BITS, pair & _CODES): middle for pair, middle in medians.items()}
+        sources, targets, bins = self.of_steps()
+        begins = np.flatnonzero(np.diff(self.steps >> _BIN_BITS, prepend=-1))
+        ends = pairwise(np.append(begins, len(bins)).tolist())
+        return {
+            (int(sources[a]), int(targets[a])): middle_of(bins[a:b], self.step_counts[a:b])
+            for a, b in ends
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogTimes) and all(
@@ -123,16 +128,6 @@ class LogTimes:
         )
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
-
-
-def _medians_s(keys: np.ndarray, counts: np.ndarray) -> dict[int, float]:
-    """About the median in seconds for each of what the keys have above their bins."""
-    of_bins, bins = keys >> _BIN_BITS, keys & ((1 << _BIN_BITS) - 1)
-    borders = np.append(np.flatnonzero(np.diff(of_bins, prepend=-1)), len(keys)).tolist()
-    return {
-        int(of_bins[first]): middle_of(bins[first:last], counts[first:last])
-        for first, last in pairwise(borders)
-    }
 
 
 def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:
