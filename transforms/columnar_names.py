@@ -10,7 +10,7 @@ from typing import Any
 from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED = frozenset({"case-spans", "longest-steps", "propensities", "step-durations"})
+REMOVED = frozenset({"case-spans", "longest-steps", "log-times", "propensities", "step-durations"})
 """Names that columnar classes had once; none is given again."""
 
 COLUMNAR: Plugins[type[Any]] = Plugins(
@@ -68,7 +68,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "kept-counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
         "kept-variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
         "known-cases": "tracecloak.schemas.statistics.background_knowledge:KnownCases",
-        "log-times": "tracecloak.schemas.statistics.log_times:LogTimes",
+        "times-of-log": "tracecloak.schemas.statistics.log_times:LogTimes",
         "measured-variants": (
             "tracecloak.anonymizers.groups.joint_variants_log:MeasuredVariantsDecision"
         ),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
-from tracecloak.anonymizers.logs.time_figures import all_time_us, time_figures
+from tracecloak.anonymizers.logs.time_figures import time_figures
 from tracecloak.anonymizers.logs.wait_figures import wait_figures
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figures import ReleasedFigures
@@ -53,7 +53,7 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
     flow = list(flow_figures(measures, log.variants, log.names))
     times = time_figures(measures, log.times)
     paths = (figure for figure in flow if figure.name == "path")
-    waits = wait_figures(measures, paths, all_time_us(measures), log.times, log.names)
+    waits = wait_figures(measures, paths, log.times, log.names)
     figures = {"figures": ReleasedFigures.of([*flow, *times, *waits])}
     if not measures.rows(GROUP):
         return {**figures}

@@ -300,7 +300,8 @@ class PrivateLogParams(GroupedParams):
         """Returns how many bins times are counted in, for a noisy number of cases."""
         means = self.spending.means
         steps, spans = (
-            n_bins_of(n_cases, means[name], self.max_units) for name in ("durations", "spans")
+            n_bins_of(n_cases, means[name], self.max_units, is_of_cases=name == "spans")
+            for name in ("durations", "spans")
         )
         return TimeBins(self.n_duration_bins or steps, spans)
 

@@ -74,11 +74,6 @@ class _Durations:
         return np.where(is_wide, (high - low) / logs, self.first)
 
     @property
-    def total_us(self) -> float:
-        """About how long all cases take together."""
-        return float((self.counts * self._middles).sum())
-
-    @property
     def _from(self) -> tuple[np.ndarray, np.ndarray]:
         """float64[k] twice: cases in each bin or a longer one, and the variance of that."""
         places = np.arange(len(self.noisy), 0, -1)
@@ -116,12 +111,6 @@ class _Durations:
 def _with_neighbours(row: np.ndarray) -> np.ndarray:
     """Each number plus the one before it and the one after it, where there is one."""
     return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
-
-
-def all_time_us(measures: ReleasedMeasures) -> float:
-    """Returns about how long all cases take together, in microseconds; 0 if nobody knows."""
-    durations = _Durations.of(measures)
-    return 0.0 if durations is None else durations.total_us
 
 
 def time_figures(measures: ReleasedMeasures, times: LogTimes) -> Iterator[Figure]:

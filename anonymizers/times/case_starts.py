@@ -12,6 +12,7 @@ to: what the two histograms say of each other, and no more, is not kept.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -25,6 +26,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.times.time_bins import is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.events.traces import TraceBatch
@@ -139,8 +141,9 @@ def decide_starts(
     by_date = [days // length for length in _BUCKET_DAYS]
     level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
     buckets, domain, noisy = _noisy_shares(
-        counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness
-    )
+        counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness,
+        has_ends=True,
+    )  # fmt: skip
 
     def dates() -> list[tuple[str, ...]]:
         ends = time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level])
@@ -151,8 +154,9 @@ def decide_starts(
     fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
     labels = by_hour[fineness]
     cells, _, _ = _noisy_shares(
-        counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness
-    )
+        counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness,
+        has_ends=False,
+    )  # fmt: skip
     open_cells = np.bincount(labels, open_hours, len(cells))
     rates = np.divide(cells, open_cells, out=np.zeros(len(cells)), where=open_cells > 0)
     return StartsDecision(time, _BUCKET_DAYS[level], buckets, len(cells), rates[labels])
@@ -194,6 +198,8 @@ def _noisy_shares(
     noise: SumNoise,
     purpose: str,
     randomness: Randomness,
+    *,
+    has_ends: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shares of the cells of the first labelling, from counts with noise.
 
@@ -204,6 +210,8 @@ def _noisy_shares(
         noise: On each wanted cell that has working time.
         purpose: What the noise is for.
         randomness: The release's.
+        has_ends: Whether the first cells and the last are empty as far as all of them could be
+            noise; see `_inner`.
 
     Returns:
         float64[n_cells], the shares; int64[m], the cells that have working time; and float64[m],
@@ -214,10 +222,15 @@ def _noisy_shares(
     open_cells = np.bincount(wanted, open_us, n_cells)
     domain = np.flatnonzero(open_cells)
     sums = np.bincount(wanted, counts, n_cells)[domain].astype(np.int64) * noise.units
-    noisy = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
+    drawn = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
     variance = variance_of(noise)
 
     shares = open_cells[domain] / open_cells.sum()
+    has_time, noisy = domain, drawn
+    if has_ends:
+        inner = _inner(drawn, math.sqrt(variance), shares)
+        domain, noisy, shares = (values[inner] for values in (domain, drawn, shares))
+        shares = shares / shares.sum()
     within = np.zeros((len(labels), n_cells), np.int64)
     within[:, wanted] = labels  # cells of a labelling lie within those of the coarser ones
     for coarser in within[::-1, domain]:
@@ -230,7 +243,19 @@ def _noisy_shares(
         shares = shares / np.bincount(group, shares)[group] * of_groups[group]
     dense = np.zeros(n_cells)
     dense[domain] = shares
-    return dense, domain, noisy
+    return dense, has_time, drawn
+
+
+def _inner(noisy: np.ndarray, deviation: float, shares: np.ndarray) -> np.ndarray:
+    """bool[n], cells between the first and the last that have cases beyond noise; else all.
+
+    Noise puts few cases into the years of a range before the first case and after the last, but
+    these are years off.
+    """
+    last, first = (
+        is_reached(noisy[None, ::way], deviation, shares[None, ::way])[0, ::way] for way in (1, -1)
+    )
+    return first & last if (first & last).any() else np.ones(len(noisy), np.bool_)
 
 
 def sample_starts(

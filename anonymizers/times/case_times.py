@@ -29,6 +29,7 @@ from tracecloak.anonymizers.times.agreeing_tables import NoisySums, agreeing_tab
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
 from tracecloak.anonymizers.times.case_starts import Periods
+from tracecloak.anonymizers.times.time_bins import is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
@@ -204,7 +205,9 @@ def decide_times(
     n_classes, width = tables.by_span.shape
     shares_of_all = np.append(_of_wide(np.diff(of_all.reached, prepend=0), of_all), 0)
     sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
-    of_class = sums.reshape(n_classes, width) + shares_of_all
+    may_be = is_reached(tables.by_span, tables.deviation, np.tile(shares_of_all, (n_classes, 1)))
+    of_class = sums.reshape(n_classes, width) + np.where(may_be, shares_of_all, 0.0)
+    of_class[~of_class.any(axis=1)] = shares_of_all
     of_class /= of_class.sum(axis=1, keepdims=True)
     of_period = np.diff(periods.ranks)
     used = np.flatnonzero(classes.sizes)
@@ -278,34 +281,35 @@ def _bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.nda
     return np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right") - rows * k
 
 
-def ranks_among_all(
-    decision: CaseTimes,
-    of_all: SpansDecision,
-    classes: np.ndarray,
-    periods: np.ndarray,
-    ranks: np.ndarray,
+def wide_bins_at(
+    decision: CaseTimes, classes: np.ndarray, periods: np.ndarray, ranks: np.ndarray
 ) -> np.ndarray:
-    """Returns float64[m] in [0, 1), the ranks among all cases of those with ranks in their classes.
-
-    Class and period decide the wide bin, and the rank within them the rank within the bin; where in
-    the bin that is, all cases say, of whom there are more.
+    """Returns int64[m], the wide bins of the times of cases with these ranks in their classes.
 
     Args:
         decision: How long cases of each class take.
-        of_all: How long all do.
         classes: int64[m].
         periods: int64[m].
         ranks: float64[m] in [0, 1), among the cases of the class and period.
     """
     n_classes, n_periods, k = decision.spans.shape
     reached = decision.spans.reshape(n_classes * n_periods, k)
-    rows = classes * n_periods + periods
-    bins = _bins_at(reached, rows, ranks)
-    before = np.where(bins > 0, reached[rows, bins - 1], 0.0)
-    share = reached[rows, bins] - before
-    within = np.clip((ranks - before) / np.where(share > 0, share, 1), 0, 1 - 1e-9)
+    return _bins_at(reached, classes * n_periods + periods, ranks)
+
+
+def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Returns float64[m] in [0, 1), the ranks among all cases of those with ranks in wide bins.
+
+    A wide bin can reach from nothing to a week. Where in it the cases of a class lie was not
+    counted, so that is decided among all cases of the bin.
+
+    Args:
+        of_all: How long all cases take.
+        bins: int64[m], wide ones.
+        ranks: float64[m] in [0, 1), among all cases of the bin.
+    """
     shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
-    return (np.cumsum(shares) - shares)[bins] + within * shares[bins]
+    return (np.cumsum(shares) - shares)[bins] + np.minimum(ranks, 1 - 1e-9) * shares[bins]
 
 
 def tables_part(params: TimedParams, share: Fraction) -> Part:

@@ -16,12 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import spans_at
-from tracecloak.anonymizers.times.case_times import decide_times, ranks_among_all, sample_periods
+from tracecloak.anonymizers.times.case_times import (
+    decide_times,
+    ranks_among_all,
+    sample_periods,
+    wide_bins_at,
+)
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
 from tracecloak.anonymizers.times.split_times import (
     LARGEST_LOG,
@@ -31,13 +37,17 @@ from tracecloak.anonymizers.times.split_times import (
     weights_of,
 )
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import decide_step_sums
+from tracecloak.anonymizers.times.step_sums import sums_by_class_and_bin
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.measures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
+
+SpansOf = Callable[[np.ndarray], np.ndarray]
+"""How long cases take, by what the weights of their steps come to."""
 
 # Of a large log about so many events are made; of a small one, whose sums are noisy anyhow, so few.
 _MOST_EVENTS, _LEAST_EVENTS = 50_000, 10_000
@@ -79,7 +89,7 @@ def fitted(
     )  # fmt: skip
 
     def of_all(sums: np.ndarray) -> np.ndarray:
-        return spans_at(spans, _ranks(sums, is_single.astype(np.int64)))
+        return spans_at(spans, ranks_in(sums, is_single.astype(np.int64)))
 
     fit.rake(of_all)
     bins = spans.wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
@@ -88,18 +98,26 @@ def fitted(
     times = decide_times(tables, spans, periods, classes, (case_classes, expected))
     begun = sample_periods(times, case_classes, is_single, numbers, randomness)
 
+    def bins_of(sums: np.ndarray) -> np.ndarray:
+        return wide_bins_at(
+            times, case_classes, begun, ranks_in(sums, case_classes * 2 + is_single)
+        )
+
     def of_classes(sums: np.ndarray) -> np.ndarray:
-        ranks = _ranks(sums, case_classes * 2 + is_single)
-        return spans_at(spans, ranks_among_all(times, spans, case_classes, begun, ranks))
+        bins = bins_of(sums)
+        return spans_at(spans, ranks_among_all(spans, bins, ranks_in(sums, bins * 2 + is_single)))
 
     fit.rake(of_classes)
-    several = np.flatnonzero(~is_single)
-    by_class = decide_step_sums(fit.sums()[several], case_classes[several], classes.size)
+    fit.note_kept(of_classes, vocabulary, randomness)
+    several, sums = np.flatnonzero(~is_single), fit.sums()
+    by_class = sums_by_class_and_bin(
+        sums[several], case_classes[several], bins_of(sums)[several], (classes.size, spans.n_wide)
+    )
     return {"step sums": by_class, "case times": times, "pair factors": fit.factors}
 
 
-def _ranks(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """float64[n] in (0, 1), the rank of each sum within its class; the middle of its place."""
+def ranks_in(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Returns float64[n] in (0, 1), the rank of each sum in its class; the middle of its place."""
     order = np.lexsort((sums, classes))
     sizes = np.bincount(classes)
     places = np.empty(len(sums), np.int64)
@@ -134,6 +152,7 @@ class _Fit:
         # Most pairs of many activities never follow each other, and keep the factor of 1.
         self._there, self._places = distinct_places(steps.pairs)
         self._pulls = np.zeros(len(self._there))
+        self._is_told: np.ndarray | None = None
         is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
         self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)
 
@@ -145,8 +164,12 @@ class _Fit:
         """Returns int64[n_cases], what the weights of each case's steps come to."""
         return sums_of_steps(self.weights(), self._steps, len(self._is_single))
 
-    def rake(self, spans_of: Callable[[np.ndarray], np.ndarray]) -> None:
+    def rake(self, spans_of: SpansOf) -> None:
         """Moves the factors towards the noisy sums.
+
+        A pair whose steps are expected to take less in all than the noise keeps its factor, unless
+        its sum is clearly above the noise: else half of all pairs whose steps take no time would
+        get what noise says.
 
         Args:
             spans_of: How long cases take, by what the weights of their steps come to.
@@ -154,18 +177,45 @@ class _Fit:
         there = self._there
         block = NoisySums((0,), self._measured.sums[there], self._measured.deviation)
         for _ in range(_ROUNDS if len(there) else 0):
-            wanted = np.where(self._is_single, 0, spans_of(self.sums()))
+            wanted = self._wanted(spans_of)
             expected = self._expected(divided(wanted, self.weights(), self._steps))
+            if self._is_told is None:
+                least = _LEAST_DEVIATIONS * block.deviation
+                self._is_told = (expected >= block.deviation) | (block.sums > least)
             total = float(np.cumsum(expected)[-1])
             if not total:
                 return
             step = log_factors(expected, block, self._pulls, total, _WORTH)
+            step = np.where(self._is_told, step, 0.0)
             step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
             self._pulls -= step * (_WORTH / total)
             logs = self.factors.logs
             logs[there] = np.clip(logs[there] + step, -LARGEST_LOG, LARGEST_LOG)
             if float(np.abs(step).max()) < _LEAST_STEP:
                 return
+
+    def note_kept(
+        self, spans_of: SpansOf, vocabulary: ActivityVocabulary, randomness: Randomness
+    ) -> None:
+        """Notes the share of the time that the clip keeps, by pair and of all.
+
+        Args:
+            spans_of: As for `rake`.
+            vocabulary: The activities.
+            randomness: The release's.
+        """
+        times = divided(self._wanted(spans_of), self.weights(), self._steps)
+        kept = self._expected(times)
+        whole = np.bincount(self._places, times, len(kept)) * (self._share / self._measured.clip)
+        kept, whole = (np.append(values, np.cumsum(values)[-1:]) for values in (kept, whole))
+        labels, n = vocabulary.labels, len(vocabulary)
+        pairs = [(labels[a], labels[b]) for a, b in (divmod(p, n) for p in self._there.tolist())]
+        shares = np.where(whole > 0, np.minimum(kept / np.where(whole > 0, whole, 1), 1), 1)
+        note(randomness, TIME_KEPT, lambda: [*pairs, ()][: len(shares)], shares, 0.0)
+
+    def _wanted(self, spans_of: SpansOf) -> np.ndarray:
+        """int64[n_cases], how long the made cases take."""
+        return np.where(self._is_single, 0, spans_of(self.sums()))
 
     def _expected(self, times: np.ndarray) -> np.ndarray:
         """float64, the clipped sums of the pairs that there are, in clips, over released cases."""

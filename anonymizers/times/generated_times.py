@@ -10,10 +10,15 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
-from tracecloak.anonymizers.times.case_times import CaseTimes, ranks_among_all, sample_periods
+from tracecloak.anonymizers.times.case_times import (
+    CaseTimes,
+    ranks_among_all,
+    sample_periods,
+    wide_bins_at,
+)
 from tracecloak.anonymizers.times.split_times import PairFactors, divided, sums_of_steps, weights_of
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
+from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of
 from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -30,7 +35,7 @@ class Timing:
         spans: How long cases take.
         times: In which period cases of each class start, and how long they take.
         durations: How long steps take.
-        sums: What the times of such steps come to, by class.
+        sums: What the times of such steps come to, by class, then by wide bin.
         factors: By what the times of the steps of each pair are multiplied.
     """
 
@@ -50,11 +55,12 @@ def timed(
 ) -> TraceBatch:
     """Returns the same cases with stamps on the grid, in its range and in its working time.
 
-    A case's class decides in which period it begins, and with it how long it takes; of the cases of
-    a class that whose steps come to the most takes longest, and so on (`step_sums`). That time is
-    divided among its steps (`split_times`), by which the events follow each other. All is added up
-    in working time, so stamps do not decrease within a case. A case that would outlast the range
-    begins as much earlier.
+    A case's class decides in which period it begins, and with it in which wide bin its time lies;
+    of the cases of a class that whose steps come to the most takes longest, and so on, and likewise
+    within a bin of those of all classes (`step_sums`). That time is divided among its steps
+    (`split_times`), by which the events follow each other. All is added up in working time, so
+    stamps do not decrease within a case. A case that would outlast the range begins as much
+    earlier.
 
     A case's stamps depend on its number and its activities alone, not on the other cases of the
     batch.
@@ -74,7 +80,10 @@ def timed(
     weights = weights_of(taken, steps, timing.factors)
     sums = sums_of_steps(weights, steps, traces.n_cases)
     ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
-    ranks = ranks_among_all(timing.times, timing.spans, classes, periods, ranks)
+    bins = wide_bins_at(timing.times, classes, periods, ranks)
+    of_bins = len(timing.times.spans) + bins  # they come after the classes
+    places = ranks_of(timing.sums, sums, of_bins, case_numbers, randomness, IN_BIN)
+    ranks = ranks_among_all(timing.spans, bins, places)
     wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
     taken = divided(wanted, weights, steps)
     since_start = np.zeros(traces.n_events, np.int64)

@@ -51,6 +51,7 @@ from tracecloak.anonymizers.times.time_bins import (
     largest_noise,
     time_borders,
     times_at,
+    without_longest,
 )
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
@@ -273,7 +274,8 @@ def decide_durations(
     becomes m + m² / (m² + s²) (x - m), as for a normal prior of mean and deviation m and noise of
     deviation s. So what the coarser level takes for empty stays so, unless x itself is beyond what
     noise reaches in any of the N cells of its level, s times the root of 2 ln N (Donoho and
-    Johnstone, 1994); then it is taken as it is.
+    Johnstone, 1994); then it is taken as it is. And where the longest times that the coarser level
+    has are clearly missing, none is taken to be so long (`without_longest`).
 
     Args:
         counted: What `StepDurations` counts, exactly.
@@ -296,21 +298,22 @@ def decide_durations(
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
     is_large = targets > largest_noise(targets.size) * deviation_of_targets
     of_log = _shares_of_log(targets, deviation_of_targets, is_large)
-    of_targets = estimated_shares(targets, deviation_of_targets, of_log, is_large)
+    coarser = without_longest(targets, deviation_of_targets, of_log)
+    of_targets = estimated_shares(targets, deviation_of_targets, coarser, is_large)
     is_idle = _idle_pairs(pairs.reshape(n * n, k), deviation, of_log)
     # One target after the other: memory for one copy of the cells is enough.
     reached = np.empty((n * n + len(places), k))
     for target in range(n):
         rows = pairs[:, target]
         is_large = rows > largest_noise(pairs.size) * deviation
-        reached[target : n * n : n] = estimated_shares(
-            rows, deviation, of_targets[target], is_large
-        )
+        coarser = without_longest(rows, deviation, of_targets[target])
+        reached[target : n * n : n] = estimated_shares(rows, deviation, coarser, is_large)
     reached[: n * n][is_idle] = np.eye(1, k)
     is_large = places > largest_noise(max(places.size, 2)) * deviation
     pair_of_place = classes.pairs(n)
     is_large[is_idle[pair_of_place]] = False  # what their coarser level has none of stays so
-    reached[n * n :] = estimated_shares(places, deviation, reached[pair_of_place], is_large)
+    coarser = without_longest(places, deviation, reached[pair_of_place])
+    reached[n * n :] = estimated_shares(places, deviation, coarser, is_large)
     np.cumsum(reached, axis=1, out=reached)
     reached /= reached[:, -1:]
     return DurationsDecision(borders, reached, is_idle, n, n_ticks)

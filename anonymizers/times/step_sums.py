@@ -6,6 +6,9 @@ what they say of how long a variant takes would be lost. So it is drawn with the
 of the case's steps has among all such sums. The times of cases are distributed as if drawn by
 chance, and are as near to the sums as that permits.
 
+Which wide bin of times a case falls into depends on its class, and where in it on all cases there.
+So sums are kept by class and by wide bin.
+
 The sums are those of some cases that are made for this. All is computed from what has noise.
 """
 
@@ -22,6 +25,9 @@ from tracecloak.schemas.arrays.merging import offsets_of, ranges
 
 # So many sums are kept of a class, evenly by rank.
 _MOST_SUMS = 255
+
+IN_BIN = "place of a case in its bin"
+"""What ranks among the cases of a wide bin are for."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,28 @@ def decide_step_sums(sums: np.ndarray, classes: np.ndarray, n_classes: int) -> S
     return StepSums(sums[order[place]], offsets)
 
 
+def sums_by_class_and_bin(
+    sums: np.ndarray, classes: np.ndarray, bins: np.ndarray, sizes: tuple[int, int]
+) -> StepSums:
+    """Keeps the sums of drawn cases by class, and once more by wide bin, numbered from there on.
+
+    Args:
+        sums: int64[n], of cases with a step.
+        classes: int64[n], from 0.
+        bins: int64[n], wide bins of the cases' times, from 0.
+        sizes: How many classes there are, and how many wide bins.
+    """
+    groups = np.concatenate([classes, sizes[0] + bins])
+    return decide_step_sums(np.tile(sums, 2), groups, sum(sizes))
+
+
 def ranks_of(
     decision: StepSums,
     sums: np.ndarray,
     classes: np.ndarray,
     case_numbers: np.ndarray,
     randomness: Randomness,
+    purpose: str = "span of a case",
 ) -> np.ndarray:
     """Draws the ranks of sums among those of their class that were kept; by chance where none are.
 
@@ -76,6 +98,7 @@ def ranks_of(
         classes: int64[m], the class of each case.
         case_numbers: int64[m], distinct over the release; decide between equal sums.
         randomness: The release's.
+        purpose: What the ranks are for; one of its own for each.
 
     Returns:
         float64[m] in [0, 1).
@@ -86,6 +109,6 @@ def ranks_of(
         sums_kept = decision.sums[decision.offsets[number] : decision.offsets[number + 1]]
         below[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="left")
         upto[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="right")
-    chance = uniform(randomness.words("span of a case", cell_numbers(case_numbers))[:, 0])
+    chance = uniform(randomness.words(purpose, cell_numbers(case_numbers))[:, 0])
     n_kept = np.diff(decision.offsets)[classes]
     return (below + chance * (upto - below + 1)) / (n_kept + 1)

@@ -32,6 +32,11 @@ _BELOW_A_SECOND = 1 / 3
 # A log gets more bins only while each has so many cases, in deviations of the noise of one case's
 # count.
 _CASES_OF_BIN = 8
+# Of times of whole cases there are more than MOST_BINS, as many as this, if each still has so many
+# cases: a step that always takes a month is then not spread over two.
+_MOST_SPANS, _CASES_OF_NARROW = 200, 32
+# What is fewer deviations of its noise above 0 than this, or from another number, may be equal.
+_LEAST_DEVIATIONS = 3
 
 
 @dataclass(frozen=True)
@@ -49,20 +54,23 @@ class TimeBins(contract.Decision):
     spans: int
 
 
-def n_bins_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
+def n_bins_of(
+    n_cases: int, allowance: Allowance, max_units: int, *, is_of_cases: bool = False
+) -> int:
     """Returns how many bins the noise leaves something of: 12 to 48, by the size of the log.
 
     As many as the number of cases is times eight deviations of the noise of a count that each case
-    changes by 1.
+    changes by 1. Of the times of whole cases there are up to 200, where it is so many times 32.
 
     Args:
         n_cases: Noisy, and paid for.
         allowance: What the counts may spend.
         max_units: Cases of one unit.
+        is_of_cases: Whether they are of the times of whole cases.
     """
-    noise = allowance.noise(of_one_cell(max_units))
-    worth = n_cases / (_CASES_OF_BIN * math.sqrt(variance_of(noise)))
-    return min(max(int(worth), _FEWEST_BINS), MOST_BINS)
+    worth = n_cases / math.sqrt(variance_of(allowance.noise(of_one_cell(max_units))))
+    n_bins = min(max(int(worth / _CASES_OF_BIN), _FEWEST_BINS), MOST_BINS)
+    return max(n_bins, min(int(worth / _CASES_OF_NARROW), _MOST_SPANS)) if is_of_cases else n_bins
 
 
 def bins_text(n_bins: int | None) -> str:
@@ -124,6 +132,44 @@ def estimated_shares(
     estimates = np.maximum(np.where(is_large, rows, expected + trust * (rows - expected)), 0)
     sums = estimates.sum(axis=1, keepdims=True)
     return np.where(sums > 0, estimates / np.where(sums > 0, sums, 1), shares)
+
+
+def without_longest(rows: np.ndarray, deviation: float, shares: np.ndarray) -> np.ndarray:
+    """Returns float64[m, k], shares of a coarser level, 0 of the longest times if a row has none.
+
+    Noise on a bin of months that no step takes would outlast all that the others take. So from some
+    bin on a row is taken to be empty if all of these bins together, each weighed by its share (the
+    matched filter), are below what noise makes of nothing, and lack as much to what the coarser
+    level leads one to expect of them. No later bins of it may stand out of the noise.
+
+    Args:
+        rows: float64[m, k], noisy counts; the bins ascend.
+        deviation: Of the noise of each.
+        shares: float64[k] or float64[m, k], the coarser level's.
+    """
+    shares = np.broadcast_to(shares, rows.shape)
+    totals = np.where(shares > 0, rows, 0.0).sum(axis=1, keepdims=True)
+    lacks = _beyond_noise(totals * shares - rows, deviation, shares)
+    kept = np.where(
+        np.logical_or.accumulate(lacks & ~is_reached(rows, deviation, shares), axis=1), 0.0, shares
+    )
+    return np.where(kept.any(axis=1, keepdims=True), kept, shares)
+
+
+def is_reached(rows: np.ndarray, deviation: float, shares: np.ndarray) -> np.ndarray:
+    """Returns bool[m, k], whether a row has times of a bin or of a later one, beyond noise."""
+    return np.logical_or.accumulate(_beyond_noise(rows, deviation, shares)[:, ::-1], axis=1)[
+        :, ::-1
+    ]
+
+
+def _beyond_noise(rows: np.ndarray, deviation: float, shares: np.ndarray) -> np.ndarray:
+    """bool[m, k], whether a bin and all later ones, weighed by their shares, are above noise."""
+    together, squares = (
+        np.cumsum(values[:, ::-1], axis=1)[:, ::-1] for values in (shares * rows, shares**2)
+    )
+    least = max(_LEAST_DEVIATIONS, largest_noise(max(rows.shape[1], 1)))
+    return together > least * deviation * np.sqrt(squares)
 
 
 def times_at(

@@ -5,11 +5,13 @@ counted, so every month from 1970 on lacks just a few cases to such a quantile, 
 budget that is worth giving falls on any of them. What can be bought is where most cases are. So a
 window is chosen that holds two thirds of the cases, first its length, of which there are few, then
 its place, where a wrong one lacks nearly all cases; and it is widened to twice its length. If cases
-arrive evenly, two thirds of them take two thirds of the time.
+arrive evenly, two thirds of them take two thirds of the time. Where the budget tells apart lengths
+that hold more, of a large log or at a large epsilon, the window holds all cases but as few as that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,10 +50,16 @@ _EPSILON_SHARE = Fraction(5, 100)
 # do as well.
 _SHARE = Fraction(2, 3)
 _WIDENED = 2
+# A choice among all lengths with epsilon misses its goal by more than so many cases over epsilon in
+# one of twenty releases: 2 ln(18 / .05), as of permute-and-flip (McKenna and Sheldon, 2020).
+_MOST_LOST = 12
 # A window begins at every eighth of its length.
 _PLACES = 8
-# Its length in months: 1, 2, 3, 4, 6, 8, 12, …, the grid.
-_LENGTHS = (1, *sorted(m << k for m in (2, 3) for k in range(10)), N_MONTHS)
+# Its length in months: 1, 2, 3, 4, 6, 8, 12, …, 384, the grid.
+_LENGTHS = (1, *sorted(m << k for m in (2, 3) for k in range(8)), N_MONTHS)
+# The share of epsilon for the length: the next longer ones hold hardly more cases than the right
+# one, and a wrong place holds hardly any.
+_OF_LENGTH = Fraction(2, 3)
 
 
 @dataclass(frozen=True)
@@ -231,9 +239,9 @@ def choose_time_range(
 ) -> TimeRangeDecision:
     """Chooses a range of whole months about where the cases are; see the module.
 
-    Half of epsilon chooses the length, with the largest number of cases that any window of each
-    length holds: it does not fall with the length, and one case more raises it by 0 or 1, which is
-    what `choose_quantile` asks of its cumulative counts. The other half chooses the place by
+    Two thirds of epsilon choose the length, with the largest number of cases that any window of
+    each length holds: it does not fall with the length, and one case more raises it by 0 or 1,
+    which is what `choose_quantile` asks of its cumulative counts. The rest chooses the place by
     permute-and-flip on the numbers of cases, all of which one case more raises by 0 or 1. Spends
     epsilon and no delta.
 
@@ -252,11 +260,14 @@ def choose_time_range(
     most = [counted.within(length).max() for length in _LENGTHS]
     cases = np.diff(most, prepend=0, append=counted.counts.sum())
     purpose = f"{TIME_RANGE} length"
-    length = _LENGTHS[choose_quantile(cases, epsilon / 2, _SHARE, max_units, randomness, purpose)]
+    own = epsilon * _OF_LENGTH
+    lost = math.ceil(_MOST_LOST * max_units / own)
+    chosen = choose_quantile(cases, own, _SHARE, max_units, randomness, purpose, lost)
+    length = _LENGTHS[chosen]
     scores = counted.within(length)
     stream = CellStream(randomness, f"{TIME_RANGE} place", cell_numbers(np.arange(len(scores))))
     changed = of_one_cell(max_units)  # of the cases in a window
-    place = select(stream, scores, epsilon / 2, Fraction(changed.linf), monotone=True)
+    place = select(stream, scores, epsilon - own, Fraction(changed.linf), monotone=True)
     begin = place * -(-length // _PLACES)
     margin = -(-length * (_WIDENED - 1) // 2)
     first, last = max(begin - margin, 0), min(begin + length + margin, N_MONTHS)

@@ -19,13 +19,13 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
-from tracecloak.anonymizers.times.case_times import times_of_all
+from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
 from tracecloak.anonymizers.times.detail import Detail
-from tracecloak.anonymizers.times.fitted_times import some_of
+from tracecloak.anonymizers.times.fitted_times import ranks_in, some_of
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision
 from tracecloak.anonymizers.times.split_times import PairFactors, sums_of_steps, weights_of
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import decide_step_sums
+from tracecloak.anonymizers.times.step_sums import sums_by_class_and_bin
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -61,11 +61,14 @@ def fitted_of_all(
     sums = sums_of_steps(weights_of(taken, steps, factors), steps, some.n_cases)
     n_several = int(variants.counts[np.diff(variants.offsets) > 1].sum())
     spans = agreeing_spans(decisions["spans"], decisions["pair times"], n_several)
-    is_several = some.lengths > 1
+    is_several, times = some.lengths > 1, times_of_all(spans)
+    bins = wide_bins_at(times, alike, alike, ranks_in(sums, is_several.astype(np.int64)))
     return {
         "spans": spans,
-        "step sums": decide_step_sums(sums[is_several], alike[is_several], classes.size),
-        "case times": times_of_all(spans),
+        "step sums": sums_by_class_and_bin(
+            sums[is_several], alike[is_several], bins[is_several], (classes.size, spans.n_wide)
+        ),
+        "case times": times,
         "pair factors": factors,
     }
 

@@ -48,7 +48,7 @@ from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.map_data import graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
-from tracecloak.transforms.publish.times_data import NO_TIMES, times_data, work_rows
+from tracecloak.transforms.publish.times_data import NO_TIMES, times_data
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 from tracecloak.transforms.sources import EventSource
 
@@ -138,7 +138,6 @@ class _Shown:
     map: dict[str, Any] | None = None
     variants: dict[str, Any] | None = None
     times: dict[str, Any] | None = None
-    work: tuple[tuple[str, str, str], ...] = ()
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -157,7 +156,6 @@ class _Shown:
             shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
             if is_timed:
                 shown.times = times_data(times, LogTimes.from_traces(original))
-                shown.work = work_rows(times, released.vocabulary)
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
@@ -214,7 +212,6 @@ def _page(
         "has_times": shown.times is not None,
         "no_times": no_times,
         "has_week": shown.times is not None and shown.times["week"] is not None,
-        "work": shown.work,
         "curve_repetitions": REPETITIONS,
         "curve": curve,
         "kinds": _KINDS,

@@ -70,6 +70,10 @@ cases of two events or more, within the released range of dates."""
 TIME_OF_PAIR = "time of pair"
 """Of two activities, in microseconds: what cases spend between the two, which were clipped."""
 
+TIME_KEPT = "share of time kept"
+"""Of two activities, or of all of them: what clipping leaves of the time that cases spend between
+the two, in cases that were drawn like the released ones."""
+
 START = "cases by start"
 """Of the first and the last local date."""
 

@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.guided_search import n_at_most
 from tracecloak.schemas.arrays.merging import joined, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.service_times import IntervalTimes, has_step
+from tracecloak.schemas.statistics.service_times import has_step
 
 _SECOND_US = 1_000_000
 _HOUR_US = 3600 * _SECOND_US
@@ -63,15 +63,9 @@ class LogTimes:
         day_counts: int64[n_days], cases, all positive.
         hours: int64[n_hours], ascending: hours of the week in UTC, 0 is Monday from midnight on.
         hour_counts: int64[n_hours], events, all positive.
-        service: int64[n_service], ascending: activity and bin of the time that it is worked on, of
-            events whose start is known, see `service_times`.
-        service_counts: int64[n_service], events, all positive.
-        waits: int64[n_waits], ascending: activity and bin of its waiting time, of events whose
-            waiting time is known.
-        wait_counts: int64[n_waits], events, all positive.
     """
 
-    wire_name: ClassVar[str] = "log-times"
+    wire_name: ClassVar[str] = "times-of-log"
 
     steps: np.ndarray
     step_counts: np.ndarray
@@ -81,10 +75,6 @@ class LogTimes:
     day_counts: np.ndarray
     hours: np.ndarray
     hour_counts: np.ndarray
-    service: np.ndarray
-    service_counts: np.ndarray
-    waits: np.ndarray
-    wait_counts: np.ndarray
 
     @classmethod
     def from_traces(cls, traces: TraceBatch) -> LogTimes:
@@ -92,16 +82,11 @@ class LogTimes:
         later = np.flatnonzero(has_step(traces))
         activities = traces.activities.astype(np.int64)
         ends = traces.times[traces.offsets[1:] - 1]
-        work = IntervalTimes.of(traces)
-        served = np.flatnonzero(work.is_known)
-        waited = np.flatnonzero(work.has_wait)
         return cls(
             *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
             *_counted_small(_bins_of(ends - traces.starts)),
             *distinct_counts(traces.starts // _DAY_US),
             *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
-            *distinct_counts(activities[served] << _BIN_BITS | _bins_of(work.service_us[served])),
-            *distinct_counts(activities[waited] << _BIN_BITS | _bins_of(work.waiting_us[waited])),
         )
 
     @classmethod
@@ -128,17 +113,13 @@ class LogTimes:
 
     def medians_s(self) -> dict[tuple[int, int], float]:
         """Returns about the median time in seconds of each (source, target) that occurs."""
-        medians = _medians_s(self.steps, self.step_counts)
-        return {(pair >> _CODE_BITS, pair & _CODES): middle for pair, middle in medians.items()}
-
-    def work_medians_s(self) -> dict[int, tuple[float, float | None]]:
-        """Returns about the median service and waiting time in seconds by activity.
-
-        Of those with a known start; no waiting time where all begin their cases.
-        """
-        service = _medians_s(self.service, self.service_counts)
-        waits = _medians_s(self.waits, self.wait_counts)
-        return {activity: (middle, waits.get(activity)) for activity, middle in service.items()}
+        sources, targets, bins = self.of_steps()
+        begins = np.flatnonzero(np.diff(self.steps >> _BIN_BITS, prepend=-1))
+        ends = pairwise(np.append(begins, len(bins)).tolist())
+        return {
+            (int(sources[a]), int(targets[a])): middle_of(bins[a:b], self.step_counts[a:b])
+            for a, b in ends
+        }
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LogTimes) and all(
@@ -147,16 +128,6 @@ class LogTimes:
         )
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
-
-
-def _medians_s(keys: np.ndarray, counts: np.ndarray) -> dict[int, float]:
-    """About the median in seconds for each of what the keys have above their bins."""
-    of_bins, bins = keys >> _BIN_BITS, keys & ((1 << _BIN_BITS) - 1)
-    borders = np.append(np.flatnonzero(np.diff(of_bins, prepend=-1)), len(keys)).tolist()
-    return {
-        int(of_bins[first]): middle_of(bins[first:last], counts[first:last])
-        for first, last in pairwise(borders)
-    }
 
 
 def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:

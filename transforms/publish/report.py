@@ -146,7 +146,6 @@ class _Shown:
     variants_told: str = ""
     times: dict[str, Any] | None = None
     times_told: str = ""
-    work: tuple[tuple[str, str, str], ...] = ()
     tree: list[dict[str, Any]] | None = None
     tree_told: str = ""
     tree_text: str = ""
@@ -218,10 +217,9 @@ class _Shown:
 
             shown.times_told = NO_TIMES
         elif log is not None and len(log.times.spans):
-            from tracecloak.transforms.publish.times_data import times_data, work_rows
+            from tracecloak.transforms.publish.times_data import times_data
 
             shown.times = times_data(log.times)
-            shown.work = work_rows(log.times, log.names)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
         if tree is not None:
             shown.tree = tree_data(tree)
@@ -246,7 +244,6 @@ class _Shown:
             "has_times": self.times is not None,
             "times_told": " ".join([self.times_told, *time_caveats]),
             "has_week": self.times is not None and self.times["week"] is not None,
-            "work": self.work,
         }
 
     def sections(self) -> tuple[tuple[str, str], ...]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import sum_by_key
 from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 NO_TIMES = (
     "Times are not part of this release. Its log has the order of the events of each case in "
@@ -47,34 +44,6 @@ def times_data(times: LogTimes, original: LogTimes | None = None) -> dict[str, A
         "week": None if is_dates else week.tolist(),
         "median_s": middle_of(times.spans, times.span_counts) if len(times.spans) else None,
     }
-
-
-def work_rows(times: LogTimes, names: ActivityVocabulary) -> tuple[tuple[str, str, str], ...]:
-    """Returns activity, service and waiting time as texts, of activities whose starts are known.
-
-    In the order of the names; medians, see `LogTimes.work_medians_s`.
-    """
-    labels = names.labels
-    rows = (
-        (labels[code], _span_text(service), "" if waiting is None else _span_text(waiting))
-        for code, (service, waiting) in times.work_medians_s().items()
-    )
-    return tuple(sorted(rows))
-
-
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-
-
-def _span_text(seconds: float) -> str:
-    """About how long, such as 2.5 h."""
-    for length, unit in _UNITS:
-        if seconds >= length:
-            return (
-                f"{seconds / length:.2g} {unit}"
-                if seconds < 100 * length
-                else (f"{seconds / length:,.0f} {unit}")
-            )
-    return f"{seconds:.2g} s"
 
 
 def _spans(times: LogTimes, original: LogTimes | None, both: LogTimes) -> list[dict[str, Any]]:

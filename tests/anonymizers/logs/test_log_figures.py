@@ -38,7 +38,7 @@ NAMES = ("A", "B", "C", "D", "E")
 VOCABULARY = ActivityVocabulary.public(NAMES)
 SECOND, HOUR = 1_000_000, 3_600_000_000
 ZEROS = np.zeros(0, np.int64)
-NO_TIMES = LogTimes(*(ZEROS,) * 12)
+NO_TIMES = LogTimes(*(ZEROS,) * 8)
 
 
 def variants(log: dict[Variant, int]) -> VariantHistogram:
@@ -182,7 +182,7 @@ def test_without_noise_a_quantile_lies_in_its_bin() -> None:
         *(Measure(sums.DURATION, (str(low), str(high)), n, 1e-9) for low, high, n in bins),
     ]
     spans = np.searchsorted(BIN_EDGES_US, [0, 1.5 * HOUR, 5 * HOUR], side="right")
-    times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), *(ZEROS,) * 8)
+    times = LogTimes(ZEROS, ZEROS, spans, np.array([5, 80, 15]), *(ZEROS,) * 4)
     made = {(f.name, f.of): f for f in time_figures(ReleasedMeasures.of(rows), times)}
     median = made["median_duration_us", ()]
     assert (median.low, median.high) == (HOUR, 2 * HOUR)
@@ -220,7 +220,7 @@ def test_durations_of_the_original_lie_within() -> None:
     borders = np.concatenate([[0], 60 * SECOND * 2.0 ** np.arange(21)]).astype(np.int64)
     exact = np.histogram(truth, borders)[0]
     bins, cases = np.unique(np.searchsorted(BIN_EDGES_US, truth, side="right"), return_counts=True)
-    times = LogTimes(ZEROS, ZEROS, bins, cases, *(ZEROS,) * 8)
+    times = LogTimes(ZEROS, ZEROS, bins, cases, *(ZEROS,) * 4)
     ends = [str(border) for border in borders]
     quantiles = {"0.25": 0.25, "0.75": 0.75, "0.9": 0.9}
     within, narrow = [], []

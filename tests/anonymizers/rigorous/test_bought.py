@@ -63,9 +63,11 @@ def permute_and_flip_law(scores: list[int], rate: Fraction) -> dict[int, float]:
     return law
 
 
-def scores_of(cases: Sequence[int], quantile: Fraction) -> list[int]:
+def scores_of(cases: Sequence[int], quantile: Fraction, most_lost: int | None = None) -> list[int]:
     """How far each grid point is from being a quantile, in parts of a case; 0 is one."""
     goal = quantile * sum(cases)
+    if most_lost is not None:
+        goal = max(goal, Fraction(sum(cases) - most_lost))
     scores = []
     for j in range(len(cases) - 1):
         below, reached = sum(cases[:j]), sum(cases[: j + 1])
@@ -113,20 +115,37 @@ def test_a_quantile_follows_the_law_of_permute_and_flip(
     st.lists(st.integers(0, 20), min_size=5, max_size=5),
     st.integers(0, 4),
     st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1, 1000), Fraction(999, 1000)]),
+    st.none() | st.integers(0, 30),
 )
 def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
-    cases: list[int], bucket: int, quantile: Fraction
+    cases: list[int], bucket: int, quantile: Fraction, most_lost: int | None
 ) -> None:
     """Exact laws of neighbours; the scores are those of the definition."""
     laws = []
     more = [count + (j == bucket) for j, count in enumerate(cases)]
+    changed = max(quantile, 1 - quantile) if most_lost is None else Fraction(1)
     for counts in (cases, more):
-        fine = scores_of(counts, quantile)
-        rate = 1 / (2 * max(quantile, 1 - quantile) * quantile.denominator)
+        fine = scores_of(counts, quantile, most_lost)
+        rate = 1 / (2 * changed * quantile.denominator)
         laws.append(permute_and_flip_law(fine, rate))
     for j in range(4):
         if min(laws[0][j], laws[1][j]) > 1e-12:
             assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
+
+
+def test_where_few_may_be_lost_the_law_is_that_of_the_further_goal() -> None:
+    """Of 12 cases 3 may be lost, so 9 is the goal; the control has the noise of a share alone."""
+    cases, epsilon, quantile = (4, 3, 2, 1, 2), Fraction(2), Fraction(1, 3)
+    found = Counter(
+        choose_quantile(np.array(cases), epsilon, quantile, 1, randomness(number), "any", 3)
+        for number in range(N_CHOICES)
+    )
+    fine = scores_of(cases, quantile, 3)
+    assert fine.index(0) == 2
+    law = permute_and_flip_law(fine, epsilon / (2 * quantile.denominator))
+    assert p_value_of_law(found, law) > ALPHA
+    wrong = permute_and_flip_law(fine, epsilon / (2 * 2))
+    assert p_value_of_law(found, wrong) < ALPHA
 
 
 def test_with_many_cases_it_is_the_quantile() -> None:

@@ -270,7 +270,9 @@ def test_coarser_counts_help_where_there_is_much_noise():
 
     def error(labels: list[np.ndarray]) -> float:
         found = [
-            case_starts._noisy_shares(counts, open_us, labels, noise, "test", randomness(i))[0]
+            case_starts._noisy_shares(
+                counts, open_us, labels, noise, "test", randomness(i), has_ends=False
+            )[0]
             for i in range(20)
         ]
         return float(np.mean([np.abs(shares - truth).sum() / 2 for shares in found]))
@@ -545,3 +547,29 @@ def test_periods_of_little_time(n):
         periods = periods_of(decided, n)
         assert periods.size == 1 and periods.ranks.tolist() == [0, 1]
         assert periods.of(np.array([5, 10**9])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("has_ends", "most"), [(True, 0.002), (False, 0.05)])
+def test_years_without_a_case_before_the_first_and_after_the_last_have_none(
+    has_ends: bool, most: float
+) -> None:
+    """Of 20 years of days the log has one, of 20 cases a day; the control keeps what noise has."""
+    counts = np.zeros(20 * 364, np.int64)
+    counts[8 * 364 : 9 * 364] = 20
+    cells = np.arange(len(counts))
+    labels, noise = [cells, cells // 7, cells // 364], SumNoise((5, 1), 1, True)
+    outside = []
+    for number in range(20):
+        shares, domain, noisy = case_starts._noisy_shares(
+            counts,
+            np.ones(len(counts)),
+            labels,
+            noise,
+            "test",
+            randomness(number),
+            has_ends=has_ends,
+        )
+        assert len(domain) == len(noisy) == len(counts)  # all are released
+        assert shares.sum() == pytest.approx(1)
+        outside.append(1 - shares[8 * 364 : 9 * 364].sum())
+    assert (sorted(outside)[-2] < most) == has_ends, outside

@@ -34,6 +34,7 @@ from tracecloak.anonymizers.times.case_times import (
     n_periods_of,
     ranks_among_all,
     sample_periods,
+    wide_bins_at,
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
@@ -303,16 +304,19 @@ def test_the_number_of_a_case_decides_and_nothing_else():
     assert decode(encode(times)).spans.tolist() == times.spans.tolist()
 
 
-def test_even_ranks_in_classes_have_their_bins_and_all_cases_say_where_in_them():
+def test_ranks_in_classes_have_their_bins_and_ranks_in_bins_say_where_in_them():
     of_all = spans_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.1], 100)
     rows = np.array([[0, 0, 1, 0, 0, 0], [0.5, 0, 0, 0, 0.25, 0.25]])
     decided = CaseTimes(np.ones((4, 1)), np.cumsum(rows, axis=1)[:, None])
     n = 1000
     even = (np.arange(n) + 0.5) / n
     none = np.zeros(n, np.int64)
-    in_one = ranks_among_all(decided, of_all, none, none, even)
-    assert in_one == pytest.approx(0.3 + 0.3 * even)
-    found = ranks_among_all(decided, of_all, none + 1, none, even)
-    bins = np.searchsorted(of_all.reached, found, side="right")
+    in_one = wide_bins_at(decided, none, none, even)
+    assert in_one.tolist() == [2] * n
+    assert ranks_among_all(of_all, in_one, even) == pytest.approx(0.3 + 0.3 * even)
+    bins = wide_bins_at(decided, none + 1, none, even)
     assert np.bincount(bins, minlength=N_BINS).tolist() == [500, 0, 0, 0, 250, 250]
-    assert (np.diff(found) > 0).all()
+    # Those of one class that take the least of all in a bin are the first of it.
+    found = ranks_among_all(of_all, bins, even / 4)
+    assert np.array_equal(np.searchsorted(of_all.reached, found, side="right"), bins)
+    assert found[:500].max() < 0.1 / 4 and found[500:].min() >= 0.8

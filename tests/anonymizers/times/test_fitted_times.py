@@ -16,6 +16,7 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
 from tests.support.timed_logs import decided_on, timing_from, variants_of
+from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
@@ -28,6 +29,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.measures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 DAY = 24 * 60 * MINUTE
@@ -248,11 +250,29 @@ def test_a_single_case_is_one_to_make_others_from():
     cases: list[Case] = [("AB", 5 * DAY, [3 * HOUR])]
     known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
     found = fitted(known, WORDS, randomness())
-    assert np.diff(found["step sums"].offsets)[0] == len(found["step sums"].sums) > 100
+    n_kept = np.diff(found["step sums"].offsets)
+    assert n_kept[0] == n_kept[1:].sum() > 100  # of the class, and of its one wide bin
     made = timed(
         log_of(cases), np.arange(1), timing_from(known | found, LOG_TIME, WORDS), randomness()
     )
     assert spans_of(made)[0] == pytest.approx(3, rel=0.4)
+
+
+def test_the_share_that_the_clip_keeps_is_that_of_the_made_cases():
+    """Steps A B and B A of one hour and one of three days, clipped to a norm of a day."""
+    cases: list[Case] = [("ABA", i * HOUR, [HOUR, HOUR]) for i in range(300)]
+    cases += [("CB", i * HOUR, [72 * HOUR]) for i in range(300)]
+    known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
+    known["pair times"] = replace(known["pair times"], clip=24 * 3600)
+    noting = Noting()
+    fitted(known, WORDS, randomness(3).with_noise(noting))
+    kept = {row.of: (row.value, row.deviation) for row in noting.measures.rows(TIME_KEPT)}
+    assert kept.keys() == {("A", "B"), ("B", "A"), ("C", "B"), ()}
+    assert {deviation for _, deviation in kept.values()} == {0.0}
+    assert kept["A", "B"][0] == pytest.approx(1, abs=0.02)
+    assert kept["B", "A"][0] == pytest.approx(1, abs=0.02)
+    assert kept["C", "B"][0] == pytest.approx(1 / 3, rel=0.25)  # its bin is so wide
+    assert kept[()][0] == pytest.approx((2 + 24) / (2 + 72), rel=0.25)
 
 
 @pytest.mark.parametrize("n_cases", [0, 20])
@@ -262,7 +282,8 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     known = decided_on(log_of(drifting(n_cases)), LOG_TIME, N_PERIODS, empty)
     found = fitted(known, WORDS, randomness())
     check_chances(found, len(WORDS), known["periods"].size, known["spans"].n_wide)
-    assert found["step sums"].offsets.tolist() == [0] * (len(WORDS) + 1)
+    n_groups = len(WORDS) + known["spans"].n_wide
+    assert found["step sums"].offsets.tolist() == [0] * (n_groups + 1)
     timing = timing_from(known | found, LOG_TIME, WORDS)
     assert timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
     # A case of whatever class has times all the same.

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.times.step_durations import (
     decide_durations,
     sample_durations,
 )
-from tracecloak.anonymizers.times.step_sums import StepSums, ranks_of
+from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of
 from tracecloak.anonymizers.times.time_bins import time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.local_time import HOUR_US
@@ -60,8 +60,18 @@ GRIDS = {
     for name, calendar in CALENDARS.items()
     for granularity in GRANULARITIES
 }
-# Cases are of the class of their last activity, which are two; ranks by chance.
-EVEN = StepSums(np.zeros(0, np.int64), np.zeros(3, np.int64))
+# Cases are of the class of their last activity, which are two, and at most twelve bins.
+N_CLASSES, N_BINS = 2, 12
+
+
+def sums_of(*groups: np.ndarray) -> StepSums:
+    """Of the classes, then of the bins; of those that are not given none, so ranks by chance."""
+    sizes = [len(group) for group in groups] + [0] * (N_CLASSES + N_BINS - len(groups))
+    values = np.concatenate([np.zeros(0, np.int64), *groups]).astype(np.int64)
+    return StepSums(values, np.cumsum([0, *sizes]).astype(np.int64))
+
+
+EVEN = sums_of()
 
 
 def traces_of(lengths: list[int]) -> TraceBatch:
@@ -156,8 +166,19 @@ def test_stamps_are_in_order_in_the_range_on_the_grid_and_in_working_hours(
     ticks = grid.ticks(made.times)
     took = ticks[made.offsets[1:] - 1] - ticks[made.offsets[:-1]]
     none = np.zeros(len(lengths), np.int64)
-    wanted = spans_at(spans, ranks_of(EVEN, none, none, numbers, randomness()))
+    wanted = spans_at(spans, ranks_by(EVEN, spans, none, none, numbers))
     assert np.array_equal(took, np.where(traces.lengths > 1, wanted, 0))
+
+
+def ranks_by(
+    sums: StepSums, spans: SpansDecision, of: np.ndarray, classes: np.ndarray, numbers: np.ndarray
+) -> np.ndarray:
+    """Ranks among all cases: that in the class says which bin, that in the bin says where in it."""
+    in_class = ranks_of(sums, of, classes, numbers, randomness())
+    bins = np.searchsorted(spans.reached, np.minimum(in_class, 1 - 1e-9), side="right")
+    in_bin = ranks_of(sums, of, N_CLASSES + bins, numbers, randomness(), IN_BIN)
+    before = np.concatenate([[0.0], spans.reached])[bins]
+    return before + in_bin * (spans.reached[bins] - before)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +191,7 @@ def test_stamps_are_those_of_a_loop(name):
     durations = durations_of(grid.n_ticks, 0, *range(12))
     spans = spans_of(grid.n_ticks, 0, *range(3, 12))
     kept = np.geomspace(1, 1000 * grid.n_ticks, 40).astype(np.int64)
-    sums = StepSums(np.concatenate([kept[::2], kept]), np.array([0, 20, 60]))
+    sums = sums_of(kept[::2], kept, *(kept[i::5] for i in range(9)))
     timing = timing_of(grid, durations, spans, sums)
     made = timed(traces, numbers, timing, randomness())
     begun = grid.ticks(sample_starts(timing.starts, numbers, randomness()))
@@ -181,7 +202,7 @@ def test_stamps_are_those_of_a_loop(name):
         steps = Steps.of(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
         weights = weights_of(taken, steps, timing.factors)
-        ranks = ranks_of(sums, weights.sum(keepdims=True), classes, own, randomness())
+        ranks = ranks_by(sums, spans, weights.sum(keepdims=True), classes, own)
         [span] = spans_at(spans, ranks)
         since = np.zeros(1, np.int64)
         if len(taken):
@@ -247,7 +268,7 @@ def test_stamps_do_not_depend_on_the_number_of_pieces(lengths, n_pieces, first, 
         grid,
         durations_of(grid.n_ticks, 0, 4, 7, 8, 9),
         spans_of(grid.n_ticks, 0, 5, 7, 9, 11),
-        StepSums(sums, np.array([0, 0, len(sums)])),
+        sums_of(sums[:0], sums, sums[::3], sums[1::3]),
     )
     whole = timed(traces, numbers, timing, randomness())
     for piece in range(n_pieces):

@@ -50,7 +50,12 @@ from tracecloak.anonymizers.times.step_durations import (
     sample_durations,
     whole_norm,
 )
-from tracecloak.anonymizers.times.time_bins import MOST_BINS, TimeBins, time_borders
+from tracecloak.anonymizers.times.time_bins import (
+    MOST_BINS,
+    TimeBins,
+    time_borders,
+    without_longest,
+)
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -416,7 +421,9 @@ def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
         for place, (source, target) in {1: (0, 1), 3: (1, 0), 4: (0, 2)}.items():
             counts = noisy[(3 * 4 + place) * k :][:k]
             # Shares come from differences, so what is 0 is so but for rounding.
-            shares = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
+            of_pair = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
+            [shares] = without_longest(counts[None], deviation, of_pair)
+            ways["shorter"] += int((shares < of_pair).sum())
             # What its pair has none of, a place has none of, if the pair's steps take no time.
             is_idle = decided.is_idle[source * 3 + target]
             ways["idle"] += is_idle
@@ -435,6 +442,7 @@ def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
     assert (
         min(ways[way] for way in ("as it is", "between", "none")) > 100 and ways["its pair's"] > 2
     )
+    assert ways["shorter"] > 2
 
 
 def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_their_target_s():

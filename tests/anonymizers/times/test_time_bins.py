@@ -17,10 +17,12 @@ from tracecloak.anonymizers.times.time_bins import (
     MIN_BINS,
     MOST_BINS,
     estimated_shares,
+    is_reached,
     largest_noise,
     n_bins_of,
     time_borders,
     times_at,
+    without_longest,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -99,6 +101,9 @@ def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
         cases = [0, 12.9 * own, 13.1 * own, 30.5 * own, 48.5 * own, 10**9]
         found = [n_bins_of(int(n), allowance, max_units) for n in cases]
         assert found == [12, 12, 13, 30, MOST_BINS, 48]
+        cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
+        found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
+        assert found == [13, 48, 48, 70, 200]
 
 
 @pytest.mark.parametrize("n_cells", [10, 500, 10**6])
@@ -165,6 +170,46 @@ def test_little_noise_leaves_a_row_its_own_and_much_leaves_it_the_coarser_shares
     assert estimated_shares(-row, 1.0, shares, none)[0].tolist() == shares.tolist()
     below = np.array([[-100.0, 60, 0, 0]])
     assert estimated_shares(below, 20.0, shares, none)[0].tolist() == shares.tolist()
+
+
+def naive_without_longest(row: list[float], deviation: float, shares: list[float]) -> list[float]:
+    """From the first bin on from which nothing is above noise, and what is expected is missed."""
+    kept = []
+
+    def beyond(values: list[float], first: int) -> bool:
+        squares = sum(share**2 for share in shares[first:])
+        together = sum(s * x for s, x in zip(shares[first:], values[first:], strict=True))
+        return together > 3 * deviation * math.sqrt(squares)
+
+    total = sum(x for x, share in zip(row, shares, strict=True) if share > 0)
+    missed = [total * share - x for x, share in zip(row, shares, strict=True)]
+    is_empty = False
+    for d, share in enumerate(shares):
+        is_last = not any(beyond(row, later) for later in range(d, len(row)))
+        is_empty = is_empty or (is_last and beyond(missed, d))
+        kept.append(0.0 if is_empty else share)
+    return kept if any(kept) else shares
+
+
+@given(noisy_rows())
+def test_the_longest_times_are_those_of_a_loop(drawn):
+    rows, deviation, shares, _ = drawn
+    found = without_longest(rows, deviation, shares)
+    for i, row in enumerate(rows.tolist()):
+        assert found[i].tolist() == naive_without_longest(row, deviation, shares.tolist())
+    assert np.array_equal(without_longest(rows, deviation, np.tile(shares, (len(rows), 1))), found)
+
+
+def test_a_row_without_long_times_has_none_and_one_that_says_nothing_keeps_the_coarser_ones():
+    """A tenth of all steps takes a month: of 700 that are instant none does, of 7 nobody knows."""
+    shares = np.array([0.8, 0.1, 0.0, 0.06, 0.04])
+    rows = np.array([[700.0, 2, 3, 1, 2], [600, 70, 1, 45, 30], [7, 0, 1, 2, -1]])
+    found = without_longest(rows, 2.0, shares)
+    assert found[0].tolist() == [0.8, 0, 0, 0, 0]
+    assert found[1:].tolist() == [shares.tolist()] * 2
+    assert is_reached(rows, 2.0, np.tile(shares, (3, 1))).tolist() == [
+        [True, False, False, False, False], [True] * 5, [True, False, False, False, False],
+    ]  # fmt: skip
 
 
 # --- draws ----------------------------------------------------------------------------------------

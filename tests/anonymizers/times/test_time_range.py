@@ -164,7 +164,7 @@ class Seen:
         self.epsilons: list[Fraction] = []
 
         def quantile(cases: Any, epsilon: Fraction, quantile: Any, max_units: int, *_: Any) -> int:
-            self.cases, self.units = cases, max_units
+            self.cases, self.units, self.most_lost = cases, max_units, _[-1]
             self.epsilons.append(epsilon)
             return length
 
@@ -177,7 +177,7 @@ class Seen:
         monkeypatch.setattr(time_range, "select", flip)
 
 
-@pytest.mark.parametrize("length", [0, 3, 9, 20])
+@pytest.mark.parametrize("length", [0, 3, 9, 17])
 def test_one_case_raises_every_score_by_0_or_1(monkeypatch, length):
     """Every case of few months beside every small log; the scores where the choices are made."""
     seen = Seen(monkeypatch, length)
@@ -203,6 +203,7 @@ def test_units_of_several_cases_are_covered(monkeypatch):
     seen = Seen(monkeypatch, 4)
     choose_time_range(counted([(0, 1)]), Fraction(1, 2), 3, ALWAYS, randomness())
     assert (seen.sensitivity, seen.units, sum(seen.epsilons)) == (3, 3, Fraction(1, 2))
+    assert seen.most_lost == 12 * 3 * 3
 
 
 def is_whole_months(span: TimeRange) -> bool:
@@ -237,6 +238,22 @@ def test_a_log_of_a_thousand_cases_is_found_with_a_twentieth():
     assert sum(wide >= 4 for _, wide in good) <= 2
     blind = found(Fraction(1, 10**6))
     assert np.mean([covered > 0.95 and wide < 4 for covered, wide in blind]) < 0.5
+
+
+def test_a_large_budget_cuts_hardly_a_case_of_a_log_whose_first_cases_are_years_before_the_rest():
+    """One in twenty begins in the ten years before: of 50 keys all keep 99 %, at 1/20 none does."""
+    cases = [(12 * 30 + i % 12, 12 * 42) for i in range(100)] + [(12 * 42, 12 * 42 + 2)] * 1900
+    begin = at("2000-01-01")
+
+    def n_kept(epsilon: Fraction) -> int:
+        spans = (
+            choose_time_range(counted(cases), epsilon, 1, ALWAYS, randomness(number)).time_range
+            for number in range(50)
+        )
+        return sum(span.first_us <= begin for span in spans)
+
+    assert n_kept(Fraction(1)) == 50
+    assert n_kept(Fraction(1, 20)) == 0
 
 
 @given(spans_of_months, st.integers(0, 50))

@@ -63,7 +63,8 @@ def test_both_drivers_and_all_shards_make_the_same_bytes(
     assert starts.null_count < len(starts) / 10 and str(starts.type) == "timestamp[us, tz=UTC]"
     both = zip(starts.to_pylist(), times.to_pylist(), strict=True)
     assert all(start is None or start <= time for start, time in both)
-    assert "How long is worked, and waited for" in (memory / "report.html").read_text()
+    page = (memory / "report.html").read_text()
+    assert "waited for" not in page  # its numbers are drawn, and nothing says how far off they are
     assert tracecloak("verify", memory) == 0
 
 

@@ -76,10 +76,7 @@ FIELDS = {
     "kept-counts": "counts measured",
     "kept-variants": "counted fresh measured measured_fresh",
     "known-cases": "rows counts n_sensitive",
-    "log-times": (
-        "steps step_counts spans span_counts days day_counts hours hour_counts service "
-        "service_counts waits wait_counts"
-    ),
+    "times-of-log": "steps step_counts spans span_counts days day_counts hours hour_counts",
     "released-groups": "activities groups graph",
     "released-measures": "what offsets texts values deviations",
     "service-times": "borders unknown reached places",

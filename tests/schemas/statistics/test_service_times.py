@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +60,6 @@ def test_an_end_that_is_not_known_is_not_made_up():
     assert times.has_wait.tolist() == [False, False, False, True, False, False]
     assert (times.waiting_us / HOUR).tolist() == [0, 0, 0, 1, 0, 0]
     counted = LogTimes.from_traces(log)
-    assert counted.service_counts.sum() == 4 and counted.wait_counts.sum() == 1
     pairs = list(zip(*counted.of_steps()[:2], strict=True))
     assert pairs == [(2, 0)]  # of the steps, the one between two completions
 
@@ -111,16 +109,3 @@ def test_a_released_start_is_never_after_its_event():
     traces = intervals([[("A", 5 * HOUR, 5 * HOUR)]])
     late = {"start_timestamp": pa.array([6 * HOUR], pa.timestamp("us", "UTC"))}
     assert starts_of(replace(traces, attributes=late))[1].tolist() == [5 * HOUR]
-
-
-def test_medians_by_activity():
-    case = [("A", 0, HOUR), ("B", 2 * HOUR, 4 * HOUR)]
-    log = intervals([case, case, [("B", None, 0)]])
-    pieces = [LogTimes.from_traces(log.take(np.array([i]))) for i in range(3)]
-    merged = LogTimes.merge(pieces)
-    assert merged == LogTimes.from_traces(log)
-    medians = merged.work_medians_s()
-    [(service_a, waiting_a), (service_b, waiting_b)] = (medians[0], medians[1])
-    assert abs(service_a / 3600 - 1) < 0.05 and waiting_a is None
-    assert waiting_b is not None
-    assert abs(service_b / 7200 - 1) < 0.05 and abs(waiting_b / 3600 - 1) < 0.05
