@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.pipelines.planning.verdict import CLEAR_NOISE, READABLE_ERROR
+from tracecloak.pipelines.planning.verdict import GOOD
 from tracecloak.pipelines.planning.worth import percent
 
 _USES = {
@@ -40,7 +40,7 @@ def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
         `sentence`; `bounds`, the largest errors of `good` and `rough`; and `uses`, one for each
         measure that was computed: `use`, `measure`, `error` and `grade`.
     """
-    bounds = {"good": CLEAR_NOISE, "rough": READABLE_ERROR}
+    bounds = {"good": GOOD["tree"], "rough": GOOD["graph"]}
     uses: list[dict[str, Any]] = []
     for name, use in _USES.items():
         error = _error(name, report, report)
