@@ -2,11 +2,14 @@
 
 Every case's vector of directly-follows counts, START and END included, is scaled down to a public
 or privately chosen L2 norm and put on an integer lattice; the sums of all possible pairs get
-discrete Gaussian noise, those below a threshold become zero, and the rest is made a flow: nothing
-negative, as much into each activity as out of it. With delta 0, cases are cut off at a public
-length instead, and the noise is discrete Laplace. Optionally pairs are counted once more by public
-bins of the time since the predecessor, and each count is spread over them. Intervals allow for what
-scaling down takes from the sums, which is counted as well (`count_intervals`).
+discrete Gaussian noise, those below a threshold are not shown, and the others are fitted in their
+intervals: as much into each activity as out of it, up to what is not shown. With delta 0, cases are
+cut off at a public length instead, and the noise is discrete Laplace. Where there are very few
+activities, cases are scaled down to an L1 norm, with Laplace noise; where nearly all cases are of a
+few variants, as three noisy numbers say, the graph is that of a noisy histogram of these.
+Optionally pairs are counted once more by public bins of the time since the predecessor, and each
+count is spread over them. Intervals allow for what scaling down takes from the sums, which is
+counted as well (`count_intervals`).
 
 The domain of pairs is that of a public vocabulary, so which pairs occur is protected as well.
 Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2018) for its scale.
@@ -16,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -30,9 +33,17 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_clipped_flows,
     of_count,
     of_directly_follows,
+    of_one_cell,
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
+from tracecloak.anonymizers.graphs.graph_kinds import (
+    OF_LOST,
+    SHOWN_PAIRS_OF_NAME,
+    ClipsDecision,
+    GraphDecision,
+    clips_part,
+)
 from tracecloak.anonymizers.graphs.noisy_graph import (
     NoisyCells,
     released_durations,
@@ -46,6 +57,8 @@ from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
     Budget,
     Means,
+    Need,
+    Pure,
     Sums,
     budget_of,
 )
@@ -54,30 +67,21 @@ from tracecloak.anonymizers.rigorous.cells import (
     most_names_of_pairs,
     possible_pairs,
 )
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import (
-    CLIP_SENTENCE,
-    NormsOfCases,
-    choose_clip,
     clipped_need,
-    norm_grid,
-    ranks_need,
+    largest_clip,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Given, Part, budget_of_parts
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.durations import ReleasedDurations
-    from tracecloak.schemas.published.figures import ReleasedFigures
-    from tracecloak.schemas.published.graph import ReleasedGraph
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
 # clip takes away.
@@ -86,10 +90,9 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
-# How much an error by noise weighs against one by clipping when the clip is chosen. It weighs less
-# here than in methods without intervals, since an interval must allow for what clipping takes from
-# many cells at once.
-_WEIGHTS_OF_NOISE = {"edges": 3 / 5, "durations": 1.0}
+# A case of any number of these has an L2 norm of a third of its L1 norm, or more, and discrete
+# Gaussian noise at a usual epsilon is three times as wide as Laplace noise or more.
+_FEW_PAIRS = 10
 
 
 class PrivateDfgParams(ListedParams):
@@ -125,7 +128,7 @@ class PrivateDfgParams(ListedParams):
     def shares(self) -> dict[str, Fraction]:
         """What each sum of the graph has of the budget, by the name of its need."""
         left = 1 - VOCABULARY_SHARE * (self.vocabulary is None)
-        if self.is_whole:
+        if self.is_whole or self.is_short:
             return {"edges": left}
         return _shares(left, durations=self.durations, buys_clip=self.l2_clip is None)
 
@@ -162,6 +165,26 @@ class PrivateDfgParams(ListedParams):
         except UsageError:  # spends says which noise cannot be drawn
             return False
         return laplace_variance ** len(others) * self.n_bins <= math.prod(others)
+
+    @property
+    def may_choose(self) -> bool:
+        """Whether there is another kind of noise than that of pairs clipped in L2.
+
+        Not where their vocabulary or their clip is no choice, or bins are counted as well.
+        """
+        chosen = self.vocabulary is None or self.l2_clip is not None
+        return not (self.is_whole or chosen or self.durations)
+
+    @cached_property
+    def is_short(self) -> bool:
+        """Whether pairs are clipped in L1, with Laplace noise.
+
+        That is where there are so few activities that the pairs which are usual, two of each, make
+        the L2 norm of a case a third of its L1 norm at least: Laplace noise for the one errs by
+        less than Gaussian noise for the other.
+        """
+        names = self.n_words
+        return self.may_choose and names is not None and names * SHOWN_PAIRS_OF_NAME <= _FEW_PAIRS
 
     @property
     def buys_clip(self) -> bool:
@@ -210,6 +233,8 @@ class PrivateDfgParams(ListedParams):
         """
         if self.is_whole:  # the L1 norm is the number of pairs of a case
             return of_directly_follows(clip_units - 1, self.max_units)
+        if self.is_short:
+            return of_count(clip_units).of_cases(self.max_units)
         return of_clipped_flows(clip_units, self.max_units)
 
     def sensitivity_beyond(self, clip_units: int) -> Sensitivity:
@@ -243,39 +268,6 @@ class PrivateDfgParams(ListedParams):
 
 
 @dataclass(frozen=True)
-class GraphDecision(contract.Decision):
-    """What is released.
-
-    Attributes:
-        graph: The directly-follows graph.
-        durations: Its counts by duration, or None.
-        figures: Totals, and the limit of what is not shown; None in a release that began before
-            there were any.
-    """
-
-    wire_name: ClassVar[str] = "graph"
-
-    graph: ReleasedGraph
-    durations: ReleasedDurations | None
-    figures: ReleasedFigures | None = None
-
-
-@dataclass(frozen=True)
-class ClipsDecision(contract.Decision):
-    """The clips that were bought.
-
-    Attributes:
-        edges: Of the vectors of pairs, in lattice steps.
-        durations: Of those of pairs and durations, or None.
-    """
-
-    wire_name: ClassVar[str] = "graph-clips"
-
-    edges: int
-    durations: int | None = None
-
-
-@dataclass(frozen=True)
 class Flows:
     """Sums of the cases' clipped vectors; the cell after all others has what clipping takes.
 
@@ -297,8 +289,11 @@ class Flows:
         cells = cells_of_flows(
             in_vocabulary(traces, decisions), params.borders_us if has_bins else None
         )
+        if params.is_short:  # the square of the L1 norm, to which cases are scaled down then
+            norms = sum_groups(cells.cases, cells.counts, len(cells.squares))
+            cells = replace(cells, squares=norms**2)
         clipped = ClippedCells.of_cases(cells, clip, params.units)
-        if params.is_whole:
+        if params.is_whole or params.is_short:
             return clipped
         each = np.ones(len(cells.squares), np.int64)
         beyond = norms_beyond(cells.squares, each, clip, UNITS)
@@ -340,6 +335,7 @@ class PrivateDfg(PartsMethod):
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("condensation", "event", "concept:name"),
     )
+    version: ClassVar[int] = 2
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -353,6 +349,7 @@ class PrivateDfg(PartsMethod):
         },
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "max_trace_length": 3},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
+        {"epsilon": "9", "vocabulary": ("A", "B", "C", "D", "E")},
     )
 
     def moves_by_case(self, params: PrivateDfgParams) -> bool:
@@ -376,44 +373,16 @@ class PrivateDfg(PartsMethod):
         return contract.Products(products)
 
 
-def clips_part(params: PrivateDfgParams) -> Part:
-    """Returns the part that buys the clips."""
-    counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
-    if params.durations:
-        counters["durations"] = NormsOfCases(params.n_duration_bins)
-
-    def chosen(name: str, given: Given) -> int:
-        n_names = len(known_vocabulary(params.words, given.decisions))
-        n_bins = params.n_duration_bins if name == "durations" else 1
-        noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
-        n_cells = n_names * (n_names + 2) * n_bins
-        of_clip = noise.width / noise.units
-        rank = rank_of_clip(of_clip, n_cells, n_names, _WEIGHTS_OF_NOISE[name], n_bins)
-        cases = given.statistics[name].histogram(len(norm_grid()))
-        allowance, purpose = given.means[f"{name} clip"], f"{name} clip"
-        square = choose_clip(
-            cases, allowance, rank, params.max_units, given.randomness, purpose, 0.0
-        )
-        return math.isqrt(square * UNITS**2)
-
-    def decide(given: Given) -> ClipsDecision:
-        return ClipsDecision(*(chosen(name, given) for name in counters))
-
-    needs = tuple(
-        ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
-        for name in counters
-    )
-    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")
-
-
 def edges_part(params: PrivateDfgParams) -> Part:
     """Returns the part that the sums of pairs are."""
     clip, shares = params.public_clip_units, params.shares  # None while it is to be bought
     counters: dict[str, contract.Counter] = {
         name: Flows(params, name) for name in ("edges", "durations") if name in shares
     }
-    needs = [
-        clipped_need(name, shares[name], clip, changed, params.units)
+    needs: list[Need] = [
+        Pure(name, shares[name], largest=changed(largest_clip() * UNITS))
+        if params.is_short
+        else clipped_need(name, shares[name], clip, changed, params.units)
         for name, changed in (
             ("edges", params.sensitivity),
             ("edges beyond", params.sensitivity_beyond),
@@ -438,6 +407,9 @@ def edges_part(params: PrivateDfgParams) -> Part:
         from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
         from tracecloak.schemas.published.figures import ReleasedFigures
 
+        clips: ClipsDecision | None = given.decisions.get("clip")
+        if clips is not None and clips.released is not None:
+            return clips.released
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
         if params.is_whole:
@@ -462,11 +434,18 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
 
 def _reality(params: PrivateDfgParams) -> str:
-    noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
+    noise = "discrete Laplace" if params.is_whole or params.is_short else "discrete Gaussian"
+    instead = (
+        " Or, in place of all of this, a case changes the count of one variant by one, with exact "
+        "Laplace noise, and variants of one unit alone reach the threshold with a probability that "
+        "delta covers; which it is follows from three numbers with exact Laplace noise, of which a "
+        "case counts in one."
+    )
     return (
         "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
-        f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation and "
-        "rounding look at the noisy sums only."
+        f"exact {noise} noise on every possible pair covers it. Threshold, intervals and the fit "
+        "of the counts in them look at the noisy sums only."
+        f"{instead * (params.may_choose and not params.is_short)}"
     )
 
 
@@ -494,6 +473,11 @@ def _clipped_cells(
     noise = given.means[name].noise(params.sensitivity(clip), UNITS)
     purpose = "edge sum" if name == "edges" else "duration sum"
     noisy = noisy_sums(sums[:-1], noise, purpose, domain, given.randomness, vocabulary.names)
+    if params.is_short:
+        lost, n_pairs = float(given.decisions["clip"].lost), clip / UNITS
+        of_lengths = given.means["edges clip"].noise(of_one_cell(params.max_units))
+        doubt = OF_LOST * of_lengths.deviation * n_pairs
+        return NoisyCells.measured(domain, noisy, noise, lost + doubt, n_pairs, lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
     most = (int(lost) + of_norms.width) / UNITS
