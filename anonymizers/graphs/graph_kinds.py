@@ -1,11 +1,13 @@
-"""Which clip, or which kind of graph, `private-dfg` releases: chosen by public numbers or by noise.
+"""Which clip, and which kind of graph, `private-dfg` releases: chosen by noisy numbers.
 
-Three ways compete. Gaussian noise on pairs that are clipped in L2 is the usual one. Where there are
-very few activities, cases repeat their pairs, and Laplace noise on pairs that are clipped in L1 is
-less: that is a matter of public numbers. Where nearly all cases are of a few variants, the graph
-of a histogram of variants is nearer than both (`variant_graph`): three noisy numbers say so, which
-are drawn before anything else of the release, so that the choice costs its epsilon and no delta
-(`accounting.joint`).
+Three kinds compete. Gaussian noise on pairs that are clipped in L2 is the usual one. Where cases
+repeat their pairs, the L2 norm of a case is not much less than its L1 norm, and Laplace noise on
+pairs that are clipped in L1 is less: of each activity about one pair as large as the threshold of
+the noise is lost or wrong, so the two kinds err equally where the norms have the ratio of these
+thresholds at a clip of one, and the longer cases vote. Where nearly all cases are of a few
+variants, the graph of a histogram of variants is nearer than both (`variant_graph`). The numbers
+that choose are drawn before anything else of the release, so that the choice costs its epsilon and
+no delta (`accounting.joint`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.sums import noisy_sums
+from tracecloak.anonymizers.graphs.noisy_graph import shown_from
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
 from tracecloak.anonymizers.rigorous.budget import (
@@ -35,6 +38,7 @@ from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
     NormsOfCases,
     choose_clip,
+    largest_clip,
     norm_grid,
     ranks_need,
 )
@@ -46,15 +50,13 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures
     from tracecloak.schemas.published.graph import ReleasedGraph
 
-# About how many pairs of each activity are shown: most lead on, some come back or leave.
-SHOWN_PAIRS_OF_NAME = 2
-# Shares of epsilon: for the numbers of cases by length from which a clip in L1 is chosen, and for
-# those from which it follows whether a histogram of variants is nearer.
-_OF_LENGTHS, _OF_KIND = Fraction(1, 10), Fraction(1, 20)
-# By how many clips a case is longer in the middle of the next two buckets of lengths, each wider by
-# the root of 2; and the deviation of what they lose, in those of a bucket.
-_LONGER = (0.2, 0.7)
-OF_LOST = 0.73
+# Shares of epsilon: for the numbers of cases from which it follows whether a histogram of variants
+# is nearer, and for the votes of cases, which are many or do not matter.
+_OF_KIND, _OF_VOTES = Fraction(1, 20), Fraction(1, 40)
+# Of what they leave: for the numbers of cases by length from which a clip in L1 is chosen.
+_OF_LENGTHS = Fraction(1, 8)
+# Lengths are counted in buckets of which so many double the length, up to 2 to this power.
+_BUCKETS, _LARGEST_POWER = 3, 10
 # The histogram's share of delta, as in `auto-variants`: at 1e-6 it costs the other noise nothing.
 _OF_DELTA = Fraction(1, 4)
 
@@ -86,6 +88,7 @@ class ClipsDecision(contract.Decision):
         durations: Of those of pairs and durations, or None.
         released: The graph of the variants, where that is released in place of all sums.
         lost: About how many occurrences a clip in L1 takes; of the others this is counted later.
+        most_lost: A likely upper limit of that; None where the clip is not in L1.
     """
 
     wire_name: ClassVar[str] = "graph-clips"
@@ -94,6 +97,12 @@ class ClipsDecision(contract.Decision):
     durations: int | None = None
     released: GraphDecision | None = None
     lost: int = 0
+    most_lost: int | None = None
+
+    @property
+    def is_l1(self) -> bool:
+        """Whether cases are clipped in L1, and get Laplace noise."""
+        return self.most_lost is not None
 
 
 def clips_part(params: Any) -> Part:
@@ -102,8 +111,6 @@ def clips_part(params: Any) -> Part:
     Args:
         params: `PrivateDfgParams`, which lead here and so are not imported.
     """
-    if params.is_short:
-        return _lengths_part(params)
     counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
     if params.durations:
         counters["durations"] = NormsOfCases(params.n_duration_bins)
@@ -113,10 +120,7 @@ def clips_part(params: Any) -> Part:
         n_bins = params.n_duration_bins if name == "durations" else 1
         noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
         n_cells = n_names * (n_names + 2) * n_bins
-        # One occurrence more of the clip moves the counts of all pairs that are shown by so much,
-        # and as many cases by one occurrence. Half as many, since an interval must allow for what
-        # clipping takes from many cells at once.
-        rank = noise.mean_size * min(n_cells, SHOWN_PAIRS_OF_NAME * n_names) / 2
+        rank = n_names * shown_from(noise, n_cells)
         if name == "durations":
             rank = rank_of_clip(noise.width / noise.units, n_cells, n_names, 1.0, n_bins)
         cases = given.statistics[name].histogram(len(norm_grid()))
@@ -128,9 +132,9 @@ def clips_part(params: Any) -> Part:
 
     def decide(given: Given) -> ClipsDecision:
         if params.may_choose:
-            released = _graph_of_variants(params, given)
-            if released is not None:
-                return ClipsDecision(UNITS, None, released)
+            instead = _instead(params, given)
+            if instead is not None:
+                return instead
         edges = chosen("edges", given)
         return ClipsDecision(edges, chosen("durations", given) if params.durations else None)
 
@@ -141,50 +145,89 @@ def clips_part(params: Any) -> Part:
     if params.may_choose:
         from tracecloak.anonymizers.variants.generator import VariantsWithin
 
-        counters["variants"] = VariantsWithin()
-        histogram = Instead(
-            "variants", "variant-histogram", Fraction(1), tuple(params.shares), None, _OF_DELTA
+        counters |= {"variants": VariantsWithin(), "lengths": LengthsOfCases()}
+        blocks, largest = tuple(params.shares), params.sensitivity_beyond(largest_clip() * UNITS)
+        needs = (
+            *(Choice("kind", _OF_KIND), Choice("votes", _OF_VOTES), *needs),
+            Instead("variants", "variant-histogram", Fraction(1), blocks, None, _OF_DELTA),
+            Instead("lengths", "laplace", _OF_LENGTHS, blocks),
+            Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
         )
-        needs = (Choice("kind", _OF_KIND), *needs, histogram)
 
     def sentence(means: Means) -> str:
         if not params.may_choose:
             return CLIP_SENTENCE
         least = least_cases(means["variants"], of_one_cell(params.max_units))
         return (
-            f"{CLIP_SENTENCE}; or, where about all cases are of variants of at least {least:,} "
-            "cases, counts these with Laplace noise, and releases their graph"
+            f"{CLIP_SENTENCE}; or, where most long cases repeat their pairs, scales them down to a "
+            "number of pairs, with Laplace noise; or, where about all cases are of variants of at "
+            f"least {least:,} cases, counts these with Laplace noise, and releases their graph"
         )
 
     return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
 
 
-def _lengths_part(params: Any) -> Part:
-    """The part that buys a clip in L1: the pairs of cases in the last bucket that stands out."""
-    grid = np.unique(np.rint(elementary.power(math.sqrt(2), np.arange(1, 21))).astype(np.int64))
-
-    def decide(given: Given) -> ClipsDecision:
-        cases = given.statistics["lengths"].histogram(grid)[:-1]
-        noise = given.means["edges clip"].noise(of_one_cell(params.max_units))
-        noisy = noisy_sums(cases, noise, "edges clip", np.arange(len(grid)), given.randomness)
-        # Of empty buckets one or more are as large with a probability of 1/20.
-        clear = np.flatnonzero(noisy >= noise.width * math.log(10 * len(grid)))
-        last = int(clear[-1] if len(clear) else noisy.argmax())
-        n_pairs = int(grid[last]) + 1
-        longer = np.append(noisy[last + 1 :], [0, 0])[:2]
-        lost = max(_LONGER[0] * int(longer[0]) + _LONGER[1] * int(longer[1]), 0.0)
-        return ClipsDecision(n_pairs * UNITS, lost=round(lost * n_pairs))
-
-    needs, counters = (Choice("edges clip", _OF_LENGTHS),), {"lengths": LengthsOfCases()}
-    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")
-
-
-def _graph_of_variants(params: Any, given: Given) -> GraphDecision | None:
-    """The graph of the variants that are frequent, where hardly a case is of another; else None."""
-    allowance, changed = given.means["variants"], of_one_cell(params.max_units)
-    vocabulary = params.words
-    if not allowance.epsilon or vocabulary is None:
+def _instead(params: Any, given: Given) -> ClipsDecision | None:
+    """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
+    vocabulary, means = params.words, given.means
+    if not means["variants"].epsilon or vocabulary is None:
         return None
+    n_names, one = vocabulary.start, params.sensitivity_beyond(UNITS)
+    n_cells = n_names * (n_names + 2)
+    of_sums = shown_from(means["edges"].noise(params.sensitivity(UNITS), UNITS), n_cells)
+    # A case of n pairs has a norm of the root of n at least: noise for it costs each pair that is
+    # shown as much, and leaving it out costs n occurrences. The root is taken to be 2.
+    released = _graph_of_variants(params, given, n_names * of_sums / 2)
+    if released is not None:
+        return ClipsDecision(UNITS, None, released)
+    of_pairs = shown_from(means["pairs"].noise(one, UNITS), n_cells)
+    from tracecloak.anonymizers.graphs.variant_graph import votes
+
+    noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
+    ratio = of_pairs / of_sums
+    cast = votes(given.statistics["variants"], vocabulary, ratio, _LARGEST_POWER)
+    noisy = noisy_sums(cast, noise, "votes", places, given.randomness)
+    clear = np.flatnonzero(np.abs(noisy) >= _clear_of(noise, _LARGEST_POWER))
+    vote = noisy[clear[-1] if len(clear) else np.abs(noisy).argmax()]
+    return _l1_clip(params, given, n_names * of_pairs) if vote > 0 else None
+
+
+def _clear_of(noise: SumNoise, n: int) -> float:
+    """The size that one or more of so many Laplace noises have with a probability of 1/20."""
+    return noise.width * math.log(20 * n)
+
+
+def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
+    """A clip in L1 of which noise costs about as much as what it takes.
+
+    Args:
+        params: `PrivateDfgParams`.
+        given: What is given.
+        rank: What noise costs, by pair of the clip.
+    """
+    powers = np.arange(_BUCKETS * _LARGEST_POWER + 1) / _BUCKETS
+    grid = np.unique(np.rint(elementary.power(2.0, powers)).astype(np.int64))
+    cases = given.statistics["lengths"].histogram(grid)[:-1]
+    noise = given.means["lengths"].noise(of_one_cell(params.max_units))
+    noisy = noisy_sums(cases, noise, "lengths", np.arange(len(grid)), given.randomness)
+    # Beyond the last that is clear of the noise, those of up to twice its length count.
+    clear = np.flatnonzero(noisy >= _clear_of(noise, len(grid)))
+    n_counted = int(clear[-1] if len(clear) else noisy.argmax()) + 1 + _BUCKETS
+    counted = np.maximum(noisy, 0) * (np.arange(len(grid)) < n_counted)
+    clips = grid + 1
+    usual = (clips + np.append(2, clips[:-1] + 1)) / 2
+    taken = np.maximum(usual - clips[:, None], 0)
+    losses = (taken * counted).sum(axis=1)
+    best = int((rank * clips + losses).argmin())
+    unknown = taken[best, : max(n_counted, best + 1 + _BUCKETS)]
+    doubt = noise.deviation * math.sqrt((unknown**2).sum())
+    lost = losses[best]
+    return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), round(lost + doubt))
+
+
+def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
+    """The graph of the frequent variants, where no more cases are of others; else None."""
+    allowance, changed = given.means["variants"], of_one_cell(params.max_units)
     from tracecloak.anonymizers.graphs.variant_graph import (
         VariantGraph,
         missing_cases,
@@ -199,12 +242,8 @@ def _graph_of_variants(params: Any, given: Given) -> GraphDecision | None:
         numbered_cases(counted, threshold), noise, "kind", np.arange(3), given.randomness
     )
     missing = missing_cases(numbered, threshold)
-    # A case of n pairs has a norm of the root of n at least: noise for it costs each pair that is
-    # shown as much, and leaving it out costs n occurrences. The root is taken to be 2.
-    sums = given.means["edges"].noise(params.sensitivity(UNITS), UNITS)
-    most = sums.mean_size * SHOWN_PAIRS_OF_NAME * len(vocabulary) / 2
-    if missing > min(most, float(numbered[1:].sum())):
+    if missing > min(most_missing, float(numbered[1:].sum())):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
-    made = VariantGraph(seen, allowance.noise(changed), missing, noise, vocabulary)
+    made = VariantGraph(seen, allowance.noise(changed), missing, noise, params.words)
     return GraphDecision(made.graph(), None, ReleasedFigures.of(made.figures()))

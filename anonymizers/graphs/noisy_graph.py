@@ -79,13 +79,8 @@ class NoisyCells:
         return NoisyCells(pairs, np.minimum(values, MAX_COUNT), scales, self.noise, self.beyond)
 
     def least(self, n_cells: int) -> np.ndarray:
-        """Returns float64[n], from what on each is taken for more than noise among so many.
-
-        Laplace noise is larger more often, and gets half as much again: then about as many empty
-        cells reach it as with Gaussian noise, fewer than the fourth root of their number.
-        """
-        factor = self.noise.threshold(n_cells) / self.noise.width
-        return self.scales * (factor * _LAPLACE_FACTOR if self.noise.is_laplace else factor)
+        """Returns float64[n], from what on each is taken for more than noise among so many."""
+        return self.scales * shown_from(self.noise, n_cells) / (self.noise.width / self.noise.units)
 
     @property
     def variances(self) -> np.ndarray:
@@ -121,6 +116,16 @@ class NoisyCells:
         middles = np.clip((expected[0] + expected[1]) / 2, *limits)
         numbers = self.values[at], self.variances[at], least[at]
         return fitted_counts(ends, totals, *numbers, is_shown, limits, middles), *limits
+
+
+def shown_from(noise: SumNoise, n_cells: int) -> float:
+    """Returns from how many occurrences on one of so many sums is taken for more than noise.
+
+    Laplace noise is larger more often, and gets half as much again: then about as many empty cells
+    reach it as with Gaussian noise, fewer than the fourth root of their number.
+    """
+    factor = _LAPLACE_FACTOR if noise.is_laplace else 1
+    return noise.threshold(n_cells) / noise.units * factor
 
 
 def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> ReleasedGraph:

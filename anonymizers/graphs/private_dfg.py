@@ -4,9 +4,9 @@ Every case's vector of directly-follows counts, START and END included, is scale
 or privately chosen L2 norm and put on an integer lattice; the sums of all possible pairs get
 discrete Gaussian noise, those below a threshold are not shown, and the others are fitted in their
 intervals: as much into each activity as out of it, up to what is not shown. With delta 0, cases are
-cut off at a public length instead, and the noise is discrete Laplace. Where there are very few
-activities, cases are scaled down to an L1 norm, with Laplace noise; where nearly all cases are of a
-few variants, as three noisy numbers say, the graph is that of a noisy histogram of these.
+cut off at a public length instead, and the noise is discrete Laplace. Where most long cases repeat
+their pairs, cases are scaled down to an L1 norm, with Laplace noise; where nearly all cases are of
+a few variants, the graph is that of a noisy histogram of these: noisy numbers choose.
 Optionally pairs are counted once more by public bins of the time since the predecessor, and each
 count is spread over them. Intervals allow for what scaling down takes from the sums, which is
 counted as well (`count_intervals`).
@@ -33,13 +33,10 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_clipped_flows,
     of_count,
     of_directly_follows,
-    of_one_cell,
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
 from tracecloak.anonymizers.graphs.graph_kinds import (
-    OF_LOST,
-    SHOWN_PAIRS_OF_NAME,
     ClipsDecision,
     GraphDecision,
     clips_part,
@@ -58,7 +55,6 @@ from tracecloak.anonymizers.rigorous.budget import (
     Budget,
     Means,
     Need,
-    Pure,
     Sums,
     budget_of,
 )
@@ -69,7 +65,6 @@ from tracecloak.anonymizers.rigorous.cells import (
 )
 from tracecloak.anonymizers.rigorous.clips import (
     clipped_need,
-    largest_clip,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
@@ -90,9 +85,6 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
-# A case of any number of these has an L2 norm of a third of its L1 norm, or more, and discrete
-# Gaussian noise at a usual epsilon is three times as wide as Laplace noise or more.
-_FEW_PAIRS = 10
 
 
 class PrivateDfgParams(ListedParams):
@@ -128,7 +120,7 @@ class PrivateDfgParams(ListedParams):
     def shares(self) -> dict[str, Fraction]:
         """What each sum of the graph has of the budget, by the name of its need."""
         left = 1 - VOCABULARY_SHARE * (self.vocabulary is None)
-        if self.is_whole or self.is_short:
+        if self.is_whole:
             return {"edges": left}
         return _shares(left, durations=self.durations, buys_clip=self.l2_clip is None)
 
@@ -175,17 +167,6 @@ class PrivateDfgParams(ListedParams):
         chosen = self.vocabulary is None or self.l2_clip is not None
         return not (self.is_whole or chosen or self.durations)
 
-    @cached_property
-    def is_short(self) -> bool:
-        """Whether pairs are clipped in L1, with Laplace noise.
-
-        That is where there are so few activities that the pairs which are usual, two of each, make
-        the L2 norm of a case a third of its L1 norm at least: Laplace noise for the one errs by
-        less than Gaussian noise for the other.
-        """
-        names = self.n_words
-        return self.may_choose and names is not None and names * SHOWN_PAIRS_OF_NAME <= _FEW_PAIRS
-
     @property
     def buys_clip(self) -> bool:
         """Whether the clip is chosen on the log, and paid for."""
@@ -226,19 +207,17 @@ class PrivateDfgParams(ListedParams):
         return duration_borders(self.n_duration_bins)
 
     def sensitivity(self, clip_units: int) -> Sensitivity:
-        """How far one unit moves the sums.
+        """How far one unit moves the sums, if they are not clipped in L1.
 
         Args:
             clip_units: Largest norm of a case in lattice steps: L2, or L1 where they are whole.
         """
         if self.is_whole:  # the L1 norm is the number of pairs of a case
             return of_directly_follows(clip_units - 1, self.max_units)
-        if self.is_short:
-            return of_count(clip_units).of_cases(self.max_units)
         return of_clipped_flows(clip_units, self.max_units)
 
     def sensitivity_beyond(self, clip_units: int) -> Sensitivity:
-        """How far one unit moves what clipping takes.
+        """How far one unit moves what clipping takes, or sums that are clipped in L1.
 
         Args:
             clip_units: Largest norm of a case in lattice steps.
@@ -289,11 +268,12 @@ class Flows:
         cells = cells_of_flows(
             in_vocabulary(traces, decisions), params.borders_us if has_bins else None
         )
-        if params.is_short:  # the square of the L1 norm, to which cases are scaled down then
+        is_l1 = not params.is_whole and params.buys_clip and decisions["clip"].is_l1
+        if is_l1:  # the square of the L1 norm, to which cases are scaled down then
             norms = sum_groups(cells.cases, cells.counts, len(cells.squares))
             cells = replace(cells, squares=norms**2)
         clipped = ClippedCells.of_cases(cells, clip, params.units)
-        if params.is_whole or params.is_short:
+        if params.is_whole or is_l1:
             return clipped
         each = np.ones(len(cells.squares), np.int64)
         beyond = norms_beyond(cells.squares, each, clip, UNITS)
@@ -380,9 +360,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         name: Flows(params, name) for name in ("edges", "durations") if name in shares
     }
     needs: list[Need] = [
-        Pure(name, shares[name], largest=changed(largest_clip() * UNITS))
-        if params.is_short
-        else clipped_need(name, shares[name], clip, changed, params.units)
+        clipped_need(name, shares[name], clip, changed, params.units)
         for name, changed in (
             ("edges", params.sensitivity),
             ("edges beyond", params.sensitivity_beyond),
@@ -434,18 +412,19 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
 
 def _reality(params: PrivateDfgParams) -> str:
-    noise = "discrete Laplace" if params.is_whole or params.is_short else "discrete Gaussian"
+    noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or, in place of all of this, a case changes the count of one variant by one, with exact "
-        "Laplace noise, and variants of one unit alone reach the threshold with a probability that "
-        "delta covers; which it is follows from three numbers with exact Laplace noise, of which a "
-        "case counts in one."
+        " Or, in place of all of this, the vector has a bounded L1 norm and Laplace noise, or a "
+        "case changes the count of one variant by one, with exact Laplace noise, and variants of "
+        "one unit alone reach the threshold with a probability that delta covers; which it is "
+        "follows from three numbers with exact Laplace noise, of which a case counts in one, and "
+        "from one more that it changes by at most one."
     )
     return (
         "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
         f"exact {noise} noise on every possible pair covers it. Threshold, intervals and the fit "
         "of the counts in them look at the noisy sums only."
-        f"{instead * (params.may_choose and not params.is_short)}"
+        f"{instead * params.may_choose}"
     )
 
 
@@ -470,14 +449,15 @@ def _clipped_cells(
     counted: ClippedCells = given.statistics[name]
     sums = counted.dense(np.concatenate([domain, beyond]))
     clip = clip_of(given.decisions, params, name)
-    noise = given.means[name].noise(params.sensitivity(clip), UNITS)
-    purpose = "edge sum" if name == "edges" else "duration sum"
-    noisy = noisy_sums(sums[:-1], noise, purpose, domain, given.randomness, vocabulary.names)
-    if params.is_short:
-        lost, n_pairs = float(given.decisions["clip"].lost), clip / UNITS
-        of_lengths = given.means["edges clip"].noise(of_one_cell(params.max_units))
-        doubt = OF_LOST * of_lengths.deviation * n_pairs
-        return NoisyCells.measured(domain, noisy, noise, lost + doubt, n_pairs, lost)
+    purpose, clips = "edge sum" if name == "edges" else "duration sum", given.decisions.get("clip")
+    is_l1 = clips is not None and clips.is_l1
+    changed = params.sensitivity_beyond(clip) if is_l1 else params.sensitivity(clip)
+    noise = given.means["pairs" if is_l1 else name].noise(changed, UNITS)
+    own = (purpose, domain, given.randomness, vocabulary.names)
+    if is_l1:
+        limits = float(clips.most_lost), clip / UNITS, float(clips.lost)
+        return NoisyCells.measured(domain, noisy_sums(sums[:-1], noise, *own), noise, *limits)
+    noisy = noisy_sums(sums[:-1], noise, *own)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
     most = (int(lost) + of_norms.width) / UNITS

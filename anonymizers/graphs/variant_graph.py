@@ -17,6 +17,7 @@ import numpy as np
 
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import DERIVED
 from tracecloak.schemas.published.figures import Figure
@@ -44,6 +45,41 @@ def missing_cases(numbered: np.ndarray, threshold: int) -> float:
     return float(numbered[0] - n_shown * (threshold - 1))
 
 
+def votes(
+    counted: VariantHistogram, vocabulary: ActivityVocabulary, ratio: float, n_buckets: int
+) -> np.ndarray:
+    """Returns int64[n_buckets], how many more cases have an L2 norm above a part of their L1 norm.
+
+    Than below; the norms are of a case's numbers of each pair. In the first are cases of up to 2
+    pairs, in each other one those of up to twice as many, and in the last all longer ones as well.
+
+    Args:
+        counted: Cases by variant.
+        vocabulary: What the codes mean.
+        ratio: The part.
+        n_buckets: See above.
+    """
+    variants, sources, targets = _steps(counted, vocabulary)
+    side = vocabulary.end + 1
+    rows, times = np.unique((variants * side + sources) * side + targets, return_counts=True)
+    squares = np.bincount(rows // side**2, times**2, counted.n_variants)
+    pairs = np.bincount(variants, minlength=counted.n_variants)
+    signs = np.where(squares > (ratio * pairs) ** 2, 1, -1)
+    buckets = np.searchsorted(2 ** np.arange(1, n_buckets), pairs)
+    return sum_groups(buckets, signs * counted.counts, n_buckets)
+
+
+def _steps(
+    seen: VariantHistogram, vocabulary: ActivityVocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """int64[n] three times: variants with their pairs, START and END included."""
+    offsets, codes = seen.offsets, seen.codes.astype(np.int64)
+    lengths = np.diff(offsets)
+    sources = np.insert(codes, offsets[:-1], vocabulary.start)
+    targets = np.insert(codes, offsets[1:], vocabulary.end)
+    return np.repeat(np.arange(len(lengths)), lengths + 1), sources, targets
+
+
 @dataclass(frozen=True)
 class VariantGraph:
     """What is released of noisy variants.
@@ -64,7 +100,7 @@ class VariantGraph:
 
     def graph(self) -> ReleasedGraph:
         """Returns the graph, of the pairs that the variants have."""
-        variants, sources, targets = self._steps()
+        variants, sources, targets = _steps(self.seen, self.vocabulary)
         side = self.vocabulary.end + 1
         cells, numbers = np.unique(sources * side + targets, return_inverse=True)
         starts, ends = (codes.astype(np.int32) for codes in np.divmod(cells, side))
@@ -73,7 +109,7 @@ class VariantGraph:
 
     def figures(self) -> list[Figure]:
         """Returns the figures of `graph_figures.figures_of_graph`."""
-        variants, _, targets = self._steps()
+        variants, _, targets = _steps(self.seen, self.vocabulary)
         start, names = self.vocabulary.start, self.vocabulary.names.to_pylist()
         is_event = targets < start
         every = np.zeros(len(variants), np.int64)
@@ -95,14 +131,6 @@ class VariantGraph:
     @property
     def _most_missing(self) -> int:
         return int(np.ceil(max(self.missing, 0.0))) + self.of_missing.half_width
-
-    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """int64[n] three times: variants with their pairs, START and END included."""
-        offsets, codes = self.seen.offsets, self.seen.codes.astype(np.int64)
-        lengths = np.diff(offsets)
-        sources = np.insert(codes, offsets[:-1], self.vocabulary.start)
-        targets = np.insert(codes, offsets[1:], self.vocabulary.end)
-        return np.repeat(np.arange(len(lengths)), lengths + 1), sources, targets
 
     def _summed(
         self, variants: np.ndarray, numbers: np.ndarray, n: int
