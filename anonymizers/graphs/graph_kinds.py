@@ -21,6 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.graphs import variant_graph
 from tracecloak.anonymizers.graphs.noisy_graph import shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
@@ -38,17 +39,16 @@ from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
     NormsOfCases,
     choose_clip,
-    largest_clip,
     norm_grid,
     ranks_need,
 )
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.published.figures import ReleasedFigures
+from tracecloak.schemas.published.graph import ReleasedGraph
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
-    from tracecloak.schemas.published.figures import ReleasedFigures
-    from tracecloak.schemas.published.graph import ReleasedGraph
 
 # Shares of epsilon: for the numbers of cases from which it follows whether a histogram of variants
 # is nearer, and for the votes of cases, which are many or do not matter.
@@ -99,11 +99,6 @@ class ClipsDecision(contract.Decision):
     lost: int = 0
     most_lost: int | None = None
 
-    @property
-    def is_l1(self) -> bool:
-        """Whether cases are clipped in L1, and get Laplace noise."""
-        return self.most_lost is not None
-
 
 def clips_part(params: Any) -> Part:
     """Returns the part that buys the clips, or releases the graph of the variants instead.
@@ -120,23 +115,20 @@ def clips_part(params: Any) -> Part:
         n_bins = params.n_duration_bins if name == "durations" else 1
         noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
         n_cells = n_names * (n_names + 2) * n_bins
-        rank = n_names * shown_from(noise, n_cells)
+        # Half as many as for the counts alone, since an interval must allow for what clipping takes
+        # from many cells at once.
+        rank = n_names * shown_from(noise, n_cells) / 2
         if name == "durations":
             rank = rank_of_clip(noise.width / noise.units, n_cells, n_names, 1.0, n_bins)
         cases = given.statistics[name].histogram(len(norm_grid()))
-        allowance, purpose = given.means[f"{name} clip"], f"{name} clip"
-        square = choose_clip(
-            cases, allowance, rank, params.max_units, given.randomness, purpose, 0.0
-        )
+        allowance, own = given.means[f"{name} clip"], (given.randomness, f"{name} clip")
+        square = choose_clip(cases, allowance, rank, params.max_units, *own, 0.0)
         return math.isqrt(square * UNITS**2)
 
     def decide(given: Given) -> ClipsDecision:
-        if params.may_choose:
-            instead = _instead(params, given)
-            if instead is not None:
-                return instead
-        edges = chosen("edges", given)
-        return ClipsDecision(edges, chosen("durations", given) if params.durations else None)
+        instead = _instead(params, given) if params.may_choose else None
+        durations = chosen("durations", given) if params.durations else None
+        return instead or ClipsDecision(chosen("edges", given), durations)
 
     needs: tuple[Need, ...] = tuple(
         ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
@@ -146,7 +138,8 @@ def clips_part(params: Any) -> Part:
         from tracecloak.anonymizers.variants.generator import VariantsWithin
 
         counters |= {"variants": VariantsWithin(), "lengths": LengthsOfCases()}
-        blocks, largest = tuple(params.shares), params.sensitivity_beyond(largest_clip() * UNITS)
+        blocks = tuple(params.shares)
+        largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)
         needs = (
             *(Choice("kind", _OF_KIND), Choice("votes", _OF_VOTES), *needs),
             Instead("variants", "variant-histogram", Fraction(1), blocks, None, _OF_DELTA),
@@ -159,9 +152,9 @@ def clips_part(params: Any) -> Part:
             return CLIP_SENTENCE
         least = least_cases(means["variants"], of_one_cell(params.max_units))
         return (
-            f"{CLIP_SENTENCE}; or, where most long cases repeat their pairs, scales them down to a "
-            "number of pairs, with Laplace noise; or, where about all cases are of variants of at "
-            f"least {least:,} cases, counts these with Laplace noise, and releases their graph"
+            f"{CLIP_SENTENCE}; or chooses Laplace noise: for pairs, where most long cases repeat "
+            "theirs, and for variants, whose graph is released, where about all cases are of those "
+            f"of at least {least:,} cases"
         )
 
     return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
@@ -169,26 +162,23 @@ def clips_part(params: Any) -> Part:
 
 def _instead(params: Any, given: Given) -> ClipsDecision | None:
     """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
-    vocabulary, means = params.words, given.means
-    if not means["variants"].epsilon or vocabulary is None:
-        return None
-    n_names, one = vocabulary.start, params.sensitivity_beyond(UNITS)
-    n_cells = n_names * (n_names + 2)
-    of_sums = shown_from(means["edges"].noise(params.sensitivity(UNITS), UNITS), n_cells)
-    # A case of n pairs has a norm of the root of n at least: noise for it costs each pair that is
-    # shown as much, and leaving it out costs n occurrences. The root is taken to be 2.
-    released = _graph_of_variants(params, given, n_names * of_sums / 2)
-    if released is not None:
-        return ClipsDecision(UNITS, None, released)
-    of_pairs = shown_from(means["pairs"].noise(one, UNITS), n_cells)
-    from tracecloak.anonymizers.graphs.variant_graph import votes
-
+    means, n_names = given.means, params.words.start
+    of_sums, of_pairs = (
+        shown_from(means[name].noise(changed(UNITS), UNITS), n_names * (n_names + 2))
+        for name, changed in (("edges", params.sensitivity), ("pairs", params.sensitivity_beyond))
+    )
     noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
-    ratio = of_pairs / of_sums
-    cast = votes(given.statistics["variants"], vocabulary, ratio, _LARGEST_POWER)
+    of_ratio = params.words, of_pairs / of_sums, _LARGEST_POWER
+    cast = variant_graph.votes(given.statistics["variants"], *of_ratio)
     noisy = noisy_sums(cast, noise, "votes", places, given.randomness)
     clear = np.flatnonzero(np.abs(noisy) >= _clear_of(noise, _LARGEST_POWER))
-    vote = noisy[clear[-1] if len(clear) else np.abs(noisy).argmax()]
+    most = int(np.abs(noisy).argmax())
+    # A case of n pairs has a norm of the root of n at least: noise for it costs each activity as
+    # much as the threshold for that, and leaving it out costs n occurrences.
+    released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2 ** (most + 1)))
+    if released is not None:
+        return ClipsDecision(UNITS, None, released)
+    vote = noisy[clear[-1] if len(clear) else most]
     return _l1_clip(params, given, n_names * of_pairs) if vote > 0 else None
 
 
@@ -206,7 +196,8 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
         rank: What noise costs, by pair of the clip.
     """
     powers = np.arange(_BUCKETS * _LARGEST_POWER + 1) / _BUCKETS
-    grid = np.unique(np.rint(elementary.power(2.0, powers)).astype(np.int64))
+    lengths = np.rint(elementary.power(2.0, powers)).astype(np.int64)
+    grid = np.unique(np.minimum(lengths, params.max_trace_length or 2**_LARGEST_POWER))
     cases = given.statistics["lengths"].histogram(grid)[:-1]
     noise = given.means["lengths"].noise(of_one_cell(params.max_units))
     noisy = noisy_sums(cases, noise, "lengths", np.arange(len(grid)), given.randomness)
@@ -220,30 +211,23 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
     losses = (taken * counted).sum(axis=1)
     best = int((rank * clips + losses).argmin())
     unknown = taken[best, : max(n_counted, best + 1 + _BUCKETS)]
-    doubt = noise.deviation * math.sqrt((unknown**2).sum())
-    lost = losses[best]
+    lost, doubt = losses[best], noise.deviation * math.sqrt((unknown**2).sum())
     return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), round(lost + doubt))
 
 
 def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
     """The graph of the frequent variants, where no more cases are of others; else None."""
     allowance, changed = given.means["variants"], of_one_cell(params.max_units)
-    from tracecloak.anonymizers.graphs.variant_graph import (
-        VariantGraph,
-        missing_cases,
-        numbered_cases,
-    )
     from tracecloak.anonymizers.variants.stable_variants import stable_variants
-    from tracecloak.schemas.published.figures import ReleasedFigures
 
     counted, threshold = given.statistics["variants"], allowance.threshold(changed)
     noise = given.means["kind"].noise(changed)
-    numbered = noisy_sums(
-        numbered_cases(counted, threshold), noise, "kind", np.arange(3), given.randomness
-    )
-    missing = missing_cases(numbered, threshold)
+    exact = variant_graph.numbered_cases(counted, threshold)
+    numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
+    missing = variant_graph.missing_cases(numbered, threshold)
     if missing > min(most_missing, float(numbered[1:].sum())):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
-    made = VariantGraph(seen, allowance.noise(changed), missing, noise, params.words)
+    of_count = allowance.noise(changed)
+    made = variant_graph.VariantGraph(seen, of_count, missing, noise, params.words)
     return GraphDecision(made.graph(), None, ReleasedFigures.of(made.figures()))

@@ -140,20 +140,14 @@ class PrivateDfgParams(ListedParams):
         whole = of_directly_follows(self.max_trace_length, self.max_units)
         clip = math.isqrt((self.max_trace_length + 1) * UNITS**2)
         clipped = of_clipped_flows(clip, self.max_units)
-        one = Fraction(1)
-        shares = _shares(one, durations=self.durations, buys_clip=True)
-        needs = tuple(
-            Sums(name, share, clipped, UNITS, is_l2=True) for name, share in shares.items()
-        )
+        shares = _shares(Fraction(1), durations=self.durations, buys_clip=True)
+        needs = (Sums(name, share, clipped, UNITS, is_l2=True) for name, share in shares.items())
+        sums = [name for name in ("edges", "durations") if name in shares]
         try:
-            laplace = budget_of(epsilon, Fraction(0), (Sums("edges", one, whole),))
-            gaussian = budget_of(epsilon, delta, needs)
-            laplace_variance = variance_of(laplace.means["edges"].noise(whole))
-            others = [
-                variance_of(gaussian.means[name].noise(clipped, UNITS))
-                for name in ("edges", "durations")
-                if name in shares
-            ]
+            laplace = budget_of(epsilon, Fraction(0), (Sums("edges", Fraction(1), whole),)).means
+            gaussian = budget_of(epsilon, delta, tuple(needs)).means
+            laplace_variance = variance_of(laplace["edges"].noise(whole))
+            others = [variance_of(gaussian[name].noise(clipped, UNITS)) for name in sums]
         except UsageError:  # spends says which noise cannot be drawn
             return False
         return laplace_variance ** len(others) * self.n_bins <= math.prod(others)
@@ -268,7 +262,7 @@ class Flows:
         cells = cells_of_flows(
             in_vocabulary(traces, decisions), params.borders_us if has_bins else None
         )
-        is_l1 = not params.is_whole and params.buys_clip and decisions["clip"].is_l1
+        is_l1 = params.buys_clip and decisions["clip"].most_lost is not None
         if is_l1:  # the square of the L1 norm, to which cases are scaled down then
             norms = sum_groups(cells.cases, cells.counts, len(cells.squares))
             cells = replace(cells, squares=norms**2)
@@ -391,13 +385,13 @@ def edges_part(params: PrivateDfgParams) -> Part:
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
         if params.is_whole:
-            bins = _whole_cells(params, given, vocabulary)
+            bins = _cells(params, given, vocabulary, "edges", params.n_bins)
             arcs = bins.over_bins(params.n_bins)
         else:
             # The durations come first: an audit looks at the first of the sums.
             if borders is not None:
-                bins = _clipped_cells(params, given, vocabulary, "durations", params.n_bins)
-            arcs = _clipped_cells(params, given, vocabulary, "edges", 1)
+                bins = _cells(params, given, vocabulary, "durations", params.n_bins)
+            arcs = _cells(params, given, vocabulary, "edges", 1)
         graph = released_graph(arcs, vocabulary)
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
@@ -414,11 +408,10 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or, in place of all of this, the vector has a bounded L1 norm and Laplace noise, or a "
-        "case changes the count of one variant by one, with exact Laplace noise, and variants of "
-        "one unit alone reach the threshold with a probability that delta covers; which it is "
-        "follows from three numbers with exact Laplace noise, of which a case counts in one, and "
-        "from one more that it changes by at most one."
+        " Or the vector has a bounded L1 norm and exact Laplace noise; or a case changes the count "
+        "of one variant by one, with exact Laplace noise, and delta covers variants of one unit "
+        "alone that reach the threshold. Which it is follows from numbers of cases with exact "
+        "Laplace noise, before all else."
     )
     return (
         "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
@@ -428,37 +421,24 @@ def _reality(params: PrivateDfgParams) -> str:
     )
 
 
-def _whole_cells(
-    params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary
-) -> NoisyCells:
-    domain = possible_pairs(vocabulary, params.n_bins)
-    clip = params.public_clip_units
-    assert clip is not None
-    noise = given.means["edges"].noise(params.sensitivity(clip), params.units)
-    sums, of_cells = given.statistics["edges"].dense(domain), (domain, given.randomness)
-    noisy = noisy_sums(sums, noise, "edge sum", *of_cells, vocabulary.names)
-    return NoisyCells.measured(domain, noisy, noise)
-
-
-def _clipped_cells(
+def _cells(
     params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary, name: str, n_bins: int
 ) -> NoisyCells:
-    """The noisy sums of clipped vectors, and what clipping takes from them."""
-    domain = possible_pairs(vocabulary, n_bins)
-    beyond = np.array([(vocabulary.end + 1) ** 2 * n_bins])
-    counted: ClippedCells = given.statistics[name]
-    sums = counted.dense(np.concatenate([domain, beyond]))
-    clip = clip_of(given.decisions, params, name)
-    purpose, clips = "edge sum" if name == "edges" else "duration sum", given.decisions.get("clip")
-    is_l1 = clips is not None and clips.is_l1
+    """The noisy sums, and what clipping takes from them."""
+    domain, clip = possible_pairs(vocabulary, n_bins), clip_of(given.decisions, params, name)
+    clips: ClipsDecision = given.decisions.get("clip", ClipsDecision(clip))
+    is_l1 = clips.most_lost is not None
     changed = params.sensitivity_beyond(clip) if is_l1 else params.sensitivity(clip)
-    noise = given.means["pairs" if is_l1 else name].noise(changed, UNITS)
-    own = (purpose, domain, given.randomness, vocabulary.names)
-    if is_l1:
-        limits = float(clips.most_lost), clip / UNITS, float(clips.lost)
-        return NoisyCells.measured(domain, noisy_sums(sums[:-1], noise, *own), noise, *limits)
-    noisy = noisy_sums(sums[:-1], noise, *own)
+    noise = given.means["pairs" if is_l1 else name].noise(changed, params.units)
+    purpose = "edge sum" if name == "edges" else "duration sum"
+    beyond = np.array([(vocabulary.end + 1) ** 2 * n_bins])
+    sums = given.statistics[name].dense(np.append(domain, beyond))
+    own = domain, given.randomness, vocabulary.names
+    measured = domain, noisy_sums(sums[:-1], noise, purpose, *own), noise
+    if params.is_whole:
+        return NoisyCells.measured(*measured)
+    if clips.most_lost is not None:
+        return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    most = (int(lost) + of_norms.width) / UNITS
-    return NoisyCells.measured(domain, noisy, noise, most, clip / UNITS)
+    return NoisyCells.measured(*measured, (int(lost) + of_norms.width) / UNITS, clip / UNITS)

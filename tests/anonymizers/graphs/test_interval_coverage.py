@@ -75,14 +75,9 @@ def params_of(traces: TraceBatch, epsilon: str, *, durations: bool) -> PrivateDf
     return PrivateDfgParams(epsilon=epsilon, vocabulary=tuple(names), durations=durations)
 
 
-def widest(params: PrivateDfgParams) -> float:
-    """How wide intervals are at most, in those of noise alone.
-
-    What a clip in L1 takes is known from the lengths that a tenth of epsilon is for.
-    """
-    return 2.5 if params.is_short else 1.5
-
-
+# How wide intervals are at most, in those of noise alone, where a clip in L1 may be taken: what
+# that takes is known from the lengths that an eighth of epsilon is for.
+WIDEST = 2.5
 LOGS = [flower, mixture, line]
 EPSILONS = ["0.5", "1", "4"]
 
@@ -125,7 +120,7 @@ def test_intervals_hold_of_two_hundred_releases(
     for seen in intervals_of(traces, params, 200).values():
         if seen.n:
             assert seen.coverage >= 0.93
-            assert seen.mean_width <= widest(params)
+            assert seen.mean_width <= WIDEST
 
 
 @pytest.mark.slow
@@ -155,4 +150,4 @@ def test_intervals_hold_of_real_logs(logs_folder: Path, file: str, epsilon: str)
     params = params_of(traces, epsilon, durations=False)
     found = intervals_of(traces, params, 200)["edges"]
     assert found.coverage >= 0.93
-    assert found.mean_width <= widest(params)
+    assert found.mean_width <= WIDEST

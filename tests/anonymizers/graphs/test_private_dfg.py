@@ -27,6 +27,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
+from tracecloak.anonymizers.graphs import graph_kinds, variant_graph
 from tracecloak.anonymizers.graphs.private_dfg import (
     ClipsDecision,
     PrivateDfg,
@@ -166,7 +167,7 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "truncated": ({"vocabulary": ("A", "B"), "l2_clip": "4", "max_trace_length": 3}, {}),
     "whole": ({"vocabulary": ("A", "B"), "max_trace_length": 3}, {}),
-    "short": ({"vocabulary": ("A", "B")}, {"clip": ClipsDecision(3 * UNITS + 100)}),
+    "short": ({"vocabulary": ("A", "B")}, {"clip": ClipsDecision(3 * UNITS + 100, most_lost=0)}),
     "chosen": ({"vocabulary": ("A", "B", *"MNO")}, {"clip": ClipsDecision(1800)}),
     "pure": ({"vocabulary": ("A", "B"), "delta": "0", "max_trace_length": 3}, {}),
     "pure bins": (
@@ -199,18 +200,27 @@ def shares_of(params: PrivateDfgParams) -> dict[str, Fraction]:
     return {name: left * Fraction(share) / total_ for name, share in table.items()}
 
 
-def calibrated(params: PrivateDfgParams, norm: int, name: str = "edges") -> tuple[int, int]:
+def is_short(decisions: Mapping[str, Any]) -> bool:
+    """Whether pairs are clipped in L1, with Laplace noise."""
+    return "clip" in decisions and decisions["clip"].most_lost is not None
+
+
+def calibrated(
+    params: PrivateDfgParams, norm: int, name: str = "edges", *, short: bool = False
+) -> tuple[int, int]:
     """The scale for a norm of one unit, by the parts that the release has."""
     epsilon, delta = params.budget
-    if params.is_whole or params.is_short:
-        left = Fraction(9, 10) if params.is_short else 1
+    if params.is_whole or short:
+        left = Fraction(37, 40) * Fraction(7, 8) if short else 1
         return laplace_scale(epsilon * left, of_count(norm))
     unseen = ()
     if params.vocabulary is None:
         passing = params.spending.means["vocabulary"].delta
         assert 0 < passing < delta
         unseen = (Unseen(Fraction(15, 100), passing),)
-    choices, instead = ((epsilon / 20,), delta / 4) if params.may_choose else ((), Fraction(0))
+    choices, instead = (), Fraction(0)
+    if params.may_choose:
+        choices, instead = (epsilon / 20, epsilon / 40), delta / 4
     deviation = joint_deviation(epsilon, delta, choices, unseen, instead)
     return block_scale(deviation, shares_of(params)[name], norm)
 
@@ -224,7 +234,7 @@ def test_one_case_moves_the_sums_by_no_more_than_the_noise_was_made_for(name: st
     """
     given_, decisions = CONFIGURATIONS[name]
     params = params_of(**given_)
-    method = Silent()
+    method, short = Silent(), is_short(decisions)
     others = small_log([("A", 0), ("B", 5)], [("B", 0), ("B", 0), ("X", MINUTE)])
     before = method.sums(trace_batch(others, "ABX"), params, decisions)
     clip = clip_of(decisions, params, "edges")
@@ -232,17 +242,18 @@ def test_one_case_moves_the_sums_by_no_more_than_the_noise_was_made_for(name: st
     for case in units_of(params):
         log = [*others, *(("new", activity, time) for activity, time in case)]
         after = method.sums(trace_batch(log, "ABX"), params, decisions)
-        for block, norm in norms_moved(after, before, params.is_whole or params.is_short).items():
+        for block, norm in norms_moved(after, before, params.is_whole or short).items():
             assert norm <= clip
             largest[block] = max(largest[block], norm)
-    assert method.scales == {block: {calibrated(params, clip, block)} for block in before}
+    scales = {block: {calibrated(params, clip, block, short=short)} for block in before}
+    assert method.scales == scales
     kinds = ("edges", "durations") if params.durations and not params.is_whole else ("edges",)
     assert params.is_whole == (name in ("whole", "pure", "pure bins"))
-    assert params.is_short == (name == "short")
+    assert short == (name == "short")
     assert params.may_choose == (name in ("short", "chosen"))
-    if params.is_whole or params.is_short:
+    if params.is_whole or short:
         assert set(largest) == {"edges"}
-        assert clip - 3 * params.is_short <= largest["edges"] <= clip  # floored
+        assert clip - 3 * short <= largest["edges"] <= clip  # floored
         return
     assert set(largest) == {*kinds, *(f"{kind} beyond" for kind in kinds)}
     for kind in kinds:
@@ -259,7 +270,7 @@ def test_one_individual_moves_the_sums_by_no_more_than_the_noise_was_made_for(na
     """Individuals of 1 to 3 cases, of which 2 count; two equal ones attain twice the clip."""
     given_, decisions = CONFIGURATIONS[name]
     params = params_of(**given_, max_cases_per_individual=2)
-    method = Silent()
+    method, short = Silent(), is_short(decisions)
     clip = clip_of(decisions, params, "edges")
     cases = [
         [("A", 0)],
@@ -272,7 +283,8 @@ def test_one_individual_moves_the_sums_by_no_more_than_the_noise_was_made_for(na
     whose = {"c0": "i", "c1": "i", "c2": "j"}
     before = method.sums(owned(others, whose), params, decisions)
     largest = dict.fromkeys(before, 0)
-    assert method.scales == {block: {calibrated(params, 2 * clip, block)} for block in before}
+    scales = {block: {calibrated(params, 2 * clip, block, short=short)} for block in before}
+    assert method.scales == scales
     for n in (1, 2, 3):
         for chosen in itertools.combinations_with_replacement(cases, n):
             log = [
@@ -281,7 +293,7 @@ def test_one_individual_moves_the_sums_by_no_more_than_the_noise_was_made_for(na
             ]
             owners = whose | {f"new {i}": "k" for i in range(n)}
             after = method.sums(owned(log, owners), params, decisions)
-            is_l1 = params.is_whole or params.is_short
+            is_l1 = params.is_whole or short
             for block, norm in norms_moved(after, before, is_l1).items():
                 assert norm <= 2 * clip
                 largest[block] = max(largest[block], norm)
@@ -374,9 +386,19 @@ NOISY: dict[str, dict[str, Any]] = {
 WAYS = NOISY | {"chosen": {"vocabulary": tuple("ABCDEF")}}
 
 
+def force(patch: pytest.MonkeyPatch, vote: int) -> None:
+    """Makes all cases vote for Laplace noise or against it, and no graph of variants be nearer."""
+    patch.setattr(graph_kinds, "_graph_of_variants", lambda *_: None)
+    patch.setattr(variant_graph, "votes", lambda *given_: np.full(given_[-1], vote))
+
+
 @pytest.mark.parametrize("name", NOISY)
-def test_every_possible_cell_gets_noise_seen_or_not(name: str) -> None:
+@pytest.mark.parametrize("vote", [-(10**6), 10**6])
+def test_every_possible_cell_gets_noise_seen_or_not(
+    name: str, vote: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The words that the keyed stream is asked for are those of all cells, from the first on."""
+    force(monkeypatch, vote)
     params = params_of("8", **NOISY[name])
     rounds = run_rounds([trace_batch(LOG)], METHOD, params, release_key(), kind=Recording)
     graph = rounds.decisions["edges"].graph
@@ -392,15 +414,21 @@ def test_every_possible_cell_gets_noise_seen_or_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOISY)
-def test_the_noise_drawn_has_the_scale_of_the_edges_share(name: str) -> None:
+@pytest.mark.parametrize("vote", [-(10**6), 10**6])
+def test_the_noise_drawn_has_the_scale_of_the_edges_share(
+    name: str, vote: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    force(monkeypatch, vote)
     params = params_of("8", **NOISY[name])
     recording = drawing.Recording()
     rounds = run_rounds([trace_batch(LOG)], METHOD, params, release_key(), noise=recording)
     drawn = {one.purpose: one for one in recording.drawn}
     assert len(drawn) == len(recording.drawn)
-    is_laplace = params.is_whole or params.is_short
+    short = is_short(rounds.decisions)
+    assert short == (params.may_choose and vote > 0)
+    is_laplace = params.is_whole or short
     law = "discrete_laplace" if is_laplace else "discrete_gaussian"
-    assert {one.law for one in drawn.values()} == {law}
+    assert {one.law for one in drawn.values() if one.purpose != "votes"} == {law}
     n = len(rounds.decisions["edges"].graph.names)
     kinds = {"edge sum": 1, "duration sum": params.n_duration_bins}
     if not params.durations:
@@ -411,11 +439,13 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(name: str) -> None:
         norm = clip_of(rounds.decisions, params, block) * params.max_units
         # Inner pairs in bins, START and END once each.
         assert drawn[purpose].n == n * n * n_bins + 2 * n
-        assert drawn[purpose].scale.as_integer_ratio() == calibrated(params, norm, block)
-        if params.is_short:
-            expected.add("edges clip")
-            scale = laplace_scale(Fraction(8, 10), of_count(params.max_units))
-            assert drawn["edges clip"].scale.as_integer_ratio() == scale
+        scale = calibrated(params, norm, block, short=short)
+        assert drawn[purpose].scale.as_integer_ratio() == scale
+        for choice, share in (("votes", Fraction(1, 40)), ("lengths", Fraction(37, 320))):
+            if params.may_choose and (short or choice == "votes"):
+                expected.add(choice)
+                scale = laplace_scale(8 * share, of_count(params.max_units))
+                assert drawn[choice].scale.as_integer_ratio() == scale
         if is_laplace:
             continue
         beyond = drawn[f"{purpose} beyond"]
@@ -601,17 +631,15 @@ def test_the_parts_cost_the_budget_together_whatever_is_bought(
         assert longest is not None and not buys_vocabulary
         assert means["edges"].epsilon == Fraction(epsilon)
         return
-    if params.is_short:
-        parts = {"edges clip": Fraction(1, 10), "edges": Fraction(9, 10)}
-        assert {name: own.epsilon / Fraction(epsilon) for name, own in means.items()} == parts
-        return
-    beside = ("vocabulary", "kind", "variants")
+    beside = ("vocabulary", "kind", "votes", "variants", "lengths", "pairs")
     shares = {name: own.share for name, own in means.items() if name not in beside}
     assert shares == shares_of(params)
     if params.may_choose:
-        assert means["kind"].epsilon * 20 == Fraction(epsilon)
-        assert means["variants"].epsilon * 20 == 19 * Fraction(epsilon)
+        of_epsilon = {name: means[name].epsilon * 320 / Fraction(epsilon) for name in beside[1:]}
+        expected = {"kind": 16, "votes": 8, "variants": 296, "lengths": 37, "pairs": 259}
+        assert of_epsilon == expected
         assert means["variants"].delta * 4 == delta
+        assert means["pairs"].delta == means["lengths"].delta == 0
     if buys_vocabulary:
         assert means["vocabulary"].share == Fraction(15, 100)
         assert 0 < means["vocabulary"].delta < delta

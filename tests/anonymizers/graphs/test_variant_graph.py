@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.graphs import variant_graph
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.graphs.variant_graph import (
     VariantGraph,
@@ -95,11 +98,13 @@ def test_its_counts_are_those_of_the_variants_and_the_missing_widen_the_interval
 
 def test_a_few_variants_are_counted_instead_and_nothing_else_gets_noise() -> None:
     """The choice comes before all other noise, and either kind of graph has none of the other's."""
-    few = {"A B C": 3000, "A C B": 2000, "B A": 900}
+    few, n_others = {"A B C": 3000, "A C B": 2000, "B A": 900}, 0
     for decision, purposes in ways_of(few, 10):
-        if purposes[1:] == ["edges clip", "edge sum", "edge sum beyond"]:
-            continue  # of ten keys about one, by the noise of the choice
-        assert purposes == ["kind", "variants/count"]
+        assert purposes[:2] == ["votes", "kind"]
+        if purposes[2] != "variants/count":
+            n_others += 1  # of ten keys about one, by the noise of the choice
+            continue
+        assert len(purposes) == 3
         graph = decision.graph
         assert (graph.lows <= graph.counts).all() and (graph.counts <= graph.highs).all()
         assert (
@@ -108,10 +113,35 @@ def test_a_few_variants_are_counted_instead_and_nothing_else_gets_noise() -> Non
             ).max()
             <= 150
         )
+    assert n_others <= 4
     many = {" ".join(text): 40 for text in itertools.product("ABCD", repeat=4)}
     rare = {f"{' '.join(text)} E": 5 for text in itertools.product("ABCD", repeat=4)}
     for _, purposes in ways_of(many | rare, 3):
-        assert purposes == ["kind", "edges clip", "edge sum", "edge sum beyond"]
+        gaussian = ["edges clip", "edge sum", "edge sum beyond"]
+        assert purposes[2:] in (gaussian, ["lengths", "edge sum"])
+
+
+@given(st.dictionaries(st.text("ABC", min_size=1, max_size=9), st.integers(1, 9), min_size=1))
+@pytest.mark.parametrize("ratio", [0.3, 0.45, 0.6])
+def test_each_case_has_one_vote_by_its_norms(ratio: float, counts: dict[str, int]) -> None:
+    naive = np.zeros(4, np.int64)
+    for text, n in counts.items():
+        pairs = Counter(itertools.pairwise(["▶", *text, "■"]))
+        size = pairs.total()
+        bucket = min(math.ceil(math.log2(size)) - 1, 3)
+        is_long = math.sqrt(sum(k * k for k in pairs.values())) > ratio * size
+        naive[bucket] += n if is_long else -n
+    counted = variants_of({" ".join(text): n for text, n in counts.items()})
+    assert variant_graph.votes(counted, WORDS, ratio, 4).tolist() == naive.tolist()
+
+
+def test_cases_that_repeat_their_pairs_get_laplace_noise() -> None:
+    """Loops of 16 events before all ends, and cases of 12 whose 13 pairs all differ."""
+    loops = [[*("AB" * 8), *last] for last in itertools.product("CDEF", repeat=4)]
+    orders = [[*order, *order[::-1]] for order in itertools.permutations("ABCDEF")][:300]
+    for cases, first in ((loops, "lengths"), (orders, "edges clip")):
+        for _, purposes in ways_of({" ".join(case): 2 for case in cases}, 5):
+            assert purposes[2] == first
 
 
 def test_where_few_cases_are_seen_at_all_pairs_are_counted() -> None:
