@@ -175,7 +175,7 @@ def _instead(params: Any, given: Given) -> ClipsDecision | None:
     most = int(np.abs(noisy).argmax())
     # A case of n pairs has a norm of the root of n at least: noise for it costs each activity as
     # much as the threshold for that, and leaving it out costs n occurrences.
-    released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2 ** (most + 1)))
+    released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2**most))
     if released is not None:
         return ClipsDecision(UNITS, None, released)
     vote = noisy[clear[-1] if len(clear) else most]

@@ -85,6 +85,8 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
+# A likely upper limit of what clipping takes is so many deviations above its noisy sum.
+_Z95 = 1.645
 
 
 class PrivateDfgParams(ListedParams):
@@ -441,4 +443,4 @@ def _cells(
         return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    return NoisyCells.measured(*measured, (int(lost) + of_norms.width) / UNITS, clip / UNITS)
+    return NoisyCells.measured(*measured, (int(lost) + _Z95 * of_norms.width) / UNITS, clip / UNITS)
