@@ -60,8 +60,8 @@ def fitted_counts(
         middles: float64[n_shown], the counts to be expected of each by itself, within these.
     """
     n_nodes = len(totals)
-    trust = least**2 / (least**2 + 12 * variances)
-    expected = np.where(is_shown, 0.0, trust * values)
+    trust = _trust(variances, least)
+    expected = np.where(is_shown, 0.0, expected_hidden(values, variances, least))
     unsure = np.where(is_shown | (ends[0] == ends[1]), 0.0, trust * variances)
     # Of a node without hidden cells the condition is as soft as with one.
     of_one = (trust * variances).min(initial=np.inf)
@@ -83,6 +83,22 @@ def fitted_counts(
         before, counts = counts, np.clip(at - slope / steep, low, high)
         at = counts + momentum * (counts - before)
     return np.rint(counts).astype(np.int64)
+
+
+def expected_hidden(values: np.ndarray, variances: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Returns float64[n], what hidden cells are expected to be; see the module.
+
+    Args:
+        values: As of `fitted_counts`.
+        variances: See there.
+        least: See there.
+    """
+    return _trust(variances, least) * values
+
+
+def _trust(variances: np.ndarray, least: np.ndarray) -> np.ndarray:
+    squares: np.ndarray = least**2
+    return squares / (squares + 12 * variances)
 
 
 def _net_flows(ends: tuple[np.ndarray, np.ndarray], counts: np.ndarray, n_nodes: int) -> np.ndarray:

@@ -8,8 +8,8 @@ all pairs onto circulations, in closed form, since every pair is possible). No t
 being large, so the interval of a total is that of its noise, and what clipping takes comes on top
 as in `count_intervals`.
 
-The number that is released for a total is what the paths of the graph add up to, so that the two
-say the same; where that lies outside of the interval, as much is hidden, it is the nearer end.
+The number that is released for a total is what its pairs add up to by the graph: the counts that
+are shown, and what is expected of the pairs that are not (`flow_conservation.expected_hidden`).
 
 All of it looks at the noisy sums only and costs no privacy.
 """
@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from tracecloak.anonymizers.graphs.count_intervals import reach_of_noise
+from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import DERIVED
@@ -44,13 +45,11 @@ def figures_of_graph(
         vocabulary: What their codes mean.
     """
     names = vocabulary.names.to_pylist()
-    passed = graph.throughputs()[: graph.start + 1].tolist()
-    measured = _throughputs(arcs, vocabulary)
-    [cases, *activities] = map(_nearest, [passed.pop(), *passed], measured)
-    n_events = sum(value for value, _, _ in activities)
+    counts = _expected(arcs, graph)
+    [cases, *activities] = _throughputs(arcs, counts, vocabulary)
     return [
         Figure("cases", (), *cases, DERIVED),
-        Figure("events", (), *_nearest(n_events, _events(arcs, vocabulary)), DERIVED),
+        Figure("events", (), *_events(arcs, counts, vocabulary), DERIVED),
         *(
             Figure("activity", (name,), *numbers, DERIVED)
             for name, numbers in zip(names, activities, strict=True)
@@ -59,10 +58,11 @@ def figures_of_graph(
     ]
 
 
-def _nearest(shown: int, numbers: tuple[int, int, int]) -> tuple[int, int, int]:
-    """What the graph adds up to, within the limits of a total, and these."""
-    _, low, high = numbers
-    return min(max(shown, low), high), low, high
+def _expected(arcs: NoisyCells, graph: ReleasedGraph) -> np.ndarray:
+    """float64[n], the counts of the pairs: those that are shown, and what others may be."""
+    counts = expected_hidden(arcs.values, arcs.variances, arcs.least(len(arcs.cells)))
+    counts[np.searchsorted(arcs.cells, graph.cells)] = graph.counts
+    return counts
 
 
 def quantile_of(arcs: NoisyCells) -> float:
@@ -70,7 +70,9 @@ def quantile_of(arcs: NoisyCells) -> float:
     return LAPLACE_QUANTILE if arcs.noise.is_laplace else _NORMAL_QUANTILE
 
 
-def _throughputs(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> list[tuple[int, int, int]]:
+def _throughputs(
+    arcs: NoisyCells, counts: np.ndarray, vocabulary: ActivityVocabulary
+) -> list[tuple[int, int, int]]:
     """How often a case begins, then how often each activity occurs, with low and high."""
     n_codes, start = vocabulary.end + 1, vocabulary.start
     sources, targets = np.divmod(arcs.cells, n_codes)
@@ -88,17 +90,19 @@ def _throughputs(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> list[tuple
     # A case that is scaled down from a norm v loses the share 1 - clip / v of its one beginning,
     # and that is at most (v - clip) / clip.
     lost[0] = min(lost[0], max(arcs.beyond, 0.0) / arcs.clip)
-    return _numbers(arcs, values, variances, lost)
+    return _numbers(arcs, values, variances, lost, summed(counts, 1 / 2))
 
 
-def _events(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> tuple[int, int, int]:
+def _events(
+    arcs: NoisyCells, counts: np.ndarray, vocabulary: ActivityVocabulary
+) -> tuple[int, int, int]:
     """How many events there are: the sum of all activities."""
     sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     is_inner = (sources < vocabulary.start) & (targets < vocabulary.start)
     weights = np.where(is_inner, 1.0, 0.5)
     sums = [
         np.array([(weights**power * values).sum()])
-        for power, values in ((1, arcs.values), (2, arcs.variances), (1, _lost(arcs)))
+        for power, values in ((1, arcs.values), (2, arcs.variances), (1, _lost(arcs)), (1, counts))
     ]
     return _numbers(arcs, *sums)[0]
 
@@ -110,9 +114,21 @@ def _lost(arcs: NoisyCells) -> np.ndarray:
 
 
 def _numbers(
-    arcs: NoisyCells, values: np.ndarray, variances: np.ndarray, lost: np.ndarray
+    arcs: NoisyCells,
+    values: np.ndarray,
+    variances: np.ndarray,
+    lost: np.ndarray,
+    expected: np.ndarray,
 ) -> list[tuple[int, int, int]]:
-    """Numbers with their limits, of which the first is a total of the whole log."""
+    """What is expected of totals, and limits, of which the first are of the whole log.
+
+    Args:
+        arcs: Of all pairs.
+        values: float64[n], their noisy sums.
+        variances: float64[n], of the noise in these.
+        lost: float64[n], what clipping takes from them.
+        expected: float64[n], sums of what the pairs are expected to be.
+    """
     deviations = np.sqrt(variances)
     half_widths = quantile_of(arcs) * deviations
     # What clipping takes makes a sum too small. The more it takes, the less often the lower limit
@@ -121,12 +137,10 @@ def _numbers(
     quantiles = np.full(len(values), quantile_of(arcs))
     quantiles[0] = _ONE_SIDED_QUANTILE
     more = np.maximum(half_widths, quantiles * deviations + lost)
-    columns = (
-        np.rint(np.maximum(values, 0)),
-        np.floor(np.maximum(values - half_widths, 0)),
-        # A sum below 0 has the limits of 0: one that ended there would say more than is known.
-        np.ceil(np.maximum(values, 0) + more),
-    )
+    low = np.floor(np.maximum(values - half_widths, 0))
+    # A sum below 0 has the limits of 0: one that ended there would say more than is known.
+    high = np.ceil(np.maximum(values, 0) + more)
+    columns = (np.clip(np.rint(expected), low, high), low, high)
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return [(value, low, high) for value, low, high in rows]
 
@@ -138,13 +152,12 @@ def _most_hidden(arcs: NoisyCells, graph: ReleasedGraph) -> int:
     k such pairs with probability 0.95 if it does to one with 0.05 / k. There are hardly more such
     pairs than are shown, as each of them is shown almost surely.
     """
-    shown = graph.sources.astype(np.int64) * (graph.end + 1) + graph.targets
     hidden = np.ones(len(arcs.cells), bool)
-    hidden[np.searchsorted(arcs.cells, shown)] = False
+    hidden[np.searchsorted(arcs.cells, graph.cells)] = False
     if not hidden.any():
         return 0
     reached = np.maximum(arcs.values, arcs.least(len(arcs.cells)))[hidden]
-    scales = reach_of_noise(max(len(shown), 1), is_laplace=arcs.noise.is_laplace)
+    scales = reach_of_noise(max(len(graph.counts), 1), is_laplace=arcs.noise.is_laplace)
     limits = reached + scales * arcs.scales[hidden]
     norm = math.sqrt(float((np.maximum(arcs.values, 0) ** 2).sum()))
     return math.ceil(float(limits.max()) * (1 + max(arcs.beyond, 0.0) / max(norm, 1.0)))

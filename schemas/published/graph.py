@@ -70,6 +70,11 @@ class ReleasedGraph:
         """Number of edges."""
         return len(self.counts)
 
+    @property
+    def cells(self) -> np.ndarray:
+        """int64[n_edges], the number of each pair: its source times `end` + 1, plus its target."""
+        return self.sources.astype(np.int64) * (self.end + 1) + self.targets
+
     def throughputs(self) -> np.ndarray:
         """Returns int64[n_names + 2]: how often each node is passed.
 
