@@ -70,7 +70,8 @@ def intervals_of_shown(
 
     Args:
         values: float64[n], the noisy sums that are shown. One below `least`, shown all the same,
-            has a lower limit of 0, and takes no part in what is clipped if it is negative.
+            has a lower limit of 0; a negative one has the limits of 0, and takes no part in what is
+            clipped.
         scales: float64[n], of the noise of each: the deviation, or Laplace's scale.
         least: float64[n], from what on each is shown, positive.
         beyond: What clipping takes from all sums, a likely upper limit: the noisy `norms_beyond`
@@ -80,7 +81,7 @@ def intervals_of_shown(
     positive = np.maximum(values, 0)
     directions = positive / max(math.sqrt(float((positive**2).sum())), 1.0)
     low = _lowest_means(values / scales, least / scales, is_laplace) * scales
-    high = values + _quantile(is_laplace) * scales + max(beyond, 0.0) * directions
+    high = positive + _quantile(is_laplace) * scales + max(beyond, 0.0) * directions
     return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
 
 

@@ -26,7 +26,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 
 _NORMAL_QUANTILE = 1.959963984540054
 # Of a sum of Laplace noises of variance 1, at most: that of a single one, which has most of it.
-_LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
+LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
 _ONE_SIDED_QUANTILE = 1.6448536269514722
 
 
@@ -55,13 +55,7 @@ def figures_of_graph(
 
 def quantile_of(arcs: NoisyCells) -> float:
     """Returns half the width of a 95 % interval of a sum of noises, in its deviations."""
-    return _LAPLACE_QUANTILE if arcs.noise.is_laplace else _NORMAL_QUANTILE
-
-
-def variances_of(arcs: NoisyCells) -> np.ndarray:
-    """Returns float64[n], the variance of the noise of each sum, in squared occurrences."""
-    squares: np.ndarray = arcs.scales * arcs.scales
-    return 2 * squares if arcs.noise.is_laplace else squares
+    return LAPLACE_QUANTILE if arcs.noise.is_laplace else _NORMAL_QUANTILE
 
 
 def _throughputs(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> list[tuple[int, int, int]]:
@@ -77,7 +71,7 @@ def _throughputs(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> list[tuple
         return np.bincount(ends[0], halves, start + 1) + np.bincount(ends[1], halves, start + 1)
 
     # A loop is in both sums with the same noise, any other pair in one of them.
-    values, variances = summed(arcs.values, 1 / 2), summed(variances_of(arcs), 1 / 4)
+    values, variances = summed(arcs.values, 1 / 2), summed(arcs.variances, 1 / 4)
     lost = summed(_lost(arcs), 1 / 2)
     # A case that is scaled down from a norm v loses the share 1 - clip / v of its one beginning,
     # and that is at most (v - clip) / clip.
@@ -92,7 +86,7 @@ def _events(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> tuple[int, int,
     weights = np.where(is_inner, 1.0, 0.5)
     sums = [
         np.array([(weights**power * values).sum()])
-        for power, values in ((1, arcs.values), (2, variances_of(arcs)), (1, _lost(arcs)))
+        for power, values in ((1, arcs.values), (2, arcs.variances), (1, _lost(arcs)))
     ]
     return _numbers(arcs, *sums)[0]
 

@@ -1,7 +1,7 @@
 """From noisy sums of directly-follows pairs to a graph that people can read.
 
-Threshold, flow conservation, rounding and intervals look at the noisy sums and at public numbers
-only, so they cost no privacy.
+Threshold, intervals and the fit of the counts in them (`flow_conservation`) look at the noisy sums
+and at public numbers only, so they cost no privacy.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown
-from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
+from tracecloak.anonymizers.graphs.flow_conservation import fitted_counts
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations
 
-# Occurrences of a pair beyond which floats, and so flow conservation, lose the unit.
+# Occurrences of a pair beyond which floats lose the unit.
 MAX_COUNT = 1e12
+_LAPLACE_FACTOR = 1.5
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class NoisyCells:
         noise: What was added to each number that was measured.
         beyond: What clipping takes from all of them, a likely upper limit, in occurrences.
         clip: Norm of a case's sums from which on it is scaled down, in occurrences.
+        lost: What clipping takes from all of them, as is to be expected; None: `beyond`.
     """
 
     cells: np.ndarray
@@ -42,6 +45,7 @@ class NoisyCells:
     noise: SumNoise
     beyond: float = 0.0
     clip: float = 1.0
+    lost: float | None = None
 
     @classmethod
     def measured(
@@ -51,12 +55,13 @@ class NoisyCells:
         noise: SumNoise,
         beyond: float = 0.0,
         clip: float = 1.0,
+        lost: float | None = None,
     ) -> NoisyCells:
         """Returns sums that were measured one by one, given in lattice steps."""
         # A release must not fail because its noise was large, so the values are cut off.
         values = np.minimum(noisy / noise.units, MAX_COUNT)
         scales = np.full(len(cells), noise.width / noise.units)
-        return cls(cells, values, scales, noise, beyond, clip)
+        return cls(cells, values, scales, noise, beyond, clip, lost)
 
     def over_bins(self, n_bins: int) -> NoisyCells:
         """Returns the sums over the duration bins of each pair.
@@ -75,23 +80,52 @@ class NoisyCells:
 
     def least(self, n_cells: int) -> np.ndarray:
         """Returns float64[n], from what on each is taken for more than noise among so many."""
-        return self.scales * (self.noise.threshold(n_cells) / self.noise.width)
+        return self.scales * shown_from(self.noise, n_cells) / (self.noise.width / self.noise.units)
 
-    def intervals(
-        self, at: np.ndarray, counts: np.ndarray, least: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns int64[n] twice: limits of what was counted, and of what is made of it.
+    @property
+    def variances(self) -> np.ndarray:
+        """float64[n], the variance of the noise of each sum, in squared occurrences."""
+        squares: np.ndarray = self.scales * self.scales
+        return 2 * squares if self.noise.is_laplace else squares
+
+    def fitted(
+        self,
+        at: np.ndarray,
+        is_shown: np.ndarray,
+        ends: tuple[np.ndarray, np.ndarray],
+        totals: np.ndarray,
+        least: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns int64[n_shown] three times: what is released of the shown cells, and its limits.
 
         Args:
-            at: int64[n], the places of the shown cells.
-            counts: int64[n], what is shown of them, which the limits include.
-            least: float64[n], see `least`.
+            at: int64[n], the places of some cells.
+            is_shown: bool[n], which of them are shown.
+            ends: int[n] twice, the nodes that each of them leaves and enters.
+            totals: float64[n_nodes], how much more leaves each node than enters it.
+            least: Of all cells, see `least`.
         """
-        low, high = intervals_of_shown(
-            *(self.values[at], self.scales[at], least[at], self.beyond),
-            is_laplace=self.noise.is_laplace,
+        shown = at[is_shown]
+        limits, expected = (
+            intervals_of_shown(
+                *(self.values[shown], self.scales[shown], least[shown], lost),
+                is_laplace=self.noise.is_laplace,
+            )
+            for lost in (self.beyond, self.beyond if self.lost is None else self.lost)
         )
-        return np.minimum(low, counts), np.maximum(high, counts)
+        middles = np.clip((expected[0] + expected[1]) / 2, *limits)
+        numbers = self.values[at], self.variances[at], least[at]
+        return fitted_counts(ends, totals, *numbers, is_shown, limits, middles), *limits
+
+
+def shown_from(noise: SumNoise, n_cells: int) -> float:
+    """Returns from how many occurrences on one of so many sums is taken for more than noise.
+
+    Laplace noise is larger more often, and gets half as much again: then about as many empty cells
+    reach it as with Gaussian noise, fewer than the fourth root of their number.
+    """
+    factor = _LAPLACE_FACTOR if noise.is_laplace else 1
+    return noise.threshold(n_cells) / noise.units * factor
 
 
 def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> ReleasedGraph:
@@ -101,30 +135,25 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
         arcs: Of all possible pairs.
         vocabulary: What their codes mean.
     """
-    # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
-    from tracecloak.anonymizers.graphs.flow_conservation import conserve
-
-    n_codes = vocabulary.end + 1
     least = arcs.least(len(arcs.cells))
-    large = np.flatnonzero(arcs.values >= least)
-    sources, targets = (codes.astype(np.int32) for codes in np.divmod(arcs.cells[large], n_codes))
-    weights = (arcs.scales.min(initial=np.inf) / arcs.scales[large]) ** 2
-    values = arcs.values[large]
-    counts = conserve(sources, targets, values, weights, vocabulary.start, vocabulary.end)
-    flows = np.flatnonzero(counts)
-    low, high = arcs.intervals(large, counts, least)
-    return ReleasedGraph(
-        *(vocabulary.names, sources[flows], targets[flows]),
-        *(counts[flows], low[flows], high[flows]),
-    )
+    is_large = arcs.values >= least
+    sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
+    # The start and the end are one node.
+    ends = (np.minimum(sources, vocabulary.start), np.minimum(targets, vocabulary.start))
+    totals = np.zeros(vocabulary.start + 1)
+    columns = arcs.fitted(np.arange(len(arcs.cells)), is_large, ends, totals, least)
+    flows = np.flatnonzero(columns[0])
+    codes = (codes[is_large][flows].astype(np.int32) for codes in (sources, targets))
+    return ReleasedGraph(vocabulary.names, *codes, *(column[flows] for column in columns))
 
 
 def released_durations(
     bins: NoisyCells, graph: ReleasedGraph, borders_us: np.ndarray
 ) -> ReleasedDurations:
-    """Spreads each released pair of activities over the bins so that they sum to its count.
+    """Spreads each released pair of activities over the bins that stand out of the noise.
 
-    Over those bins that stand out of the noise, or over all where none does.
+    Over all where none does. With what may be in the bins that are not shown, they agree with the
+    count of the pair as far as their intervals allow.
 
     Args:
         bins: Of all possible pairs and bins.
@@ -142,13 +171,15 @@ def released_durations(
     rows = bins.values[at]
     is_clear = rows >= least[at]
     is_clear |= ~is_clear.any(axis=1, keepdims=True)
-    shares = onto_simplex(np.where(is_clear, rows, -MAX_COUNT), totals)
-    counts = whole(shares, totals)
-    row, bin_number = np.nonzero(counts)
-    counted = counts[row, bin_number]
-    low, high = bins.intervals(at[row, bin_number], counted, least)
+    # What flows out of each pair flows into one more node.
+    ends = (np.repeat(np.arange(len(pairs)), n_bins), np.full(at.size, len(pairs)))
+    columns = bins.fitted(
+        at.ravel(), is_clear.ravel(), ends, np.append(totals, -totals.sum()), least
+    )
+    counted = np.flatnonzero(columns[0])
+    row, bin_number = (places[counted] for places in np.nonzero(is_clear))
     return ReleasedDurations(
         *(graph.names, borders_us),
         *(graph.sources[inner][row], graph.targets[inner][row], bin_number.astype(np.int32)),
-        *(counted, low, high),
+        *(column[counted] for column in columns),
     )

@@ -2,11 +2,14 @@
 
 Every case's vector of directly-follows counts, START and END included, is scaled down to a public
 or privately chosen L2 norm and put on an integer lattice; the sums of all possible pairs get
-discrete Gaussian noise, those below a threshold become zero, and the rest is made a flow: nothing
-negative, as much into each activity as out of it. With delta 0, cases are cut off at a public
-length instead, and the noise is discrete Laplace. Optionally pairs are counted once more by public
-bins of the time since the predecessor, and each count is spread over them. Intervals allow for what
-scaling down takes from the sums, which is counted as well (`count_intervals`).
+discrete Gaussian noise, those below a threshold are not shown, and the others are fitted in their
+intervals: as much into each activity as out of it, up to what is not shown. With delta 0, cases are
+cut off at a public length instead, and the noise is discrete Laplace. Where most long cases repeat
+their pairs, cases are scaled down to an L1 norm, with Laplace noise; where nearly all cases are of
+a few variants, the graph is that of a noisy histogram of these: noisy numbers choose.
+Optionally pairs are counted once more by public bins of the time since the predecessor, and each
+count is spread over them. Intervals allow for what scaling down takes from the sums, which is
+counted as well (`count_intervals`).
 
 The domain of pairs is that of a public vocabulary, so which pairs occur is protected as well.
 Canonne, Kamath and Steinke (NeurIPS 2020) for the noise; Balle and Wang (ICML 2018) for its scale.
@@ -16,10 +19,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -33,6 +36,11 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
+from tracecloak.anonymizers.graphs.graph_kinds import (
+    ClipsDecision,
+    GraphDecision,
+    clips_part,
+)
 from tracecloak.anonymizers.graphs.noisy_graph import (
     NoisyCells,
     released_durations,
@@ -46,6 +54,7 @@ from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
     Budget,
     Means,
+    Need,
     Sums,
     budget_of,
 )
@@ -54,30 +63,20 @@ from tracecloak.anonymizers.rigorous.cells import (
     most_names_of_pairs,
     possible_pairs,
 )
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import (
-    CLIP_SENTENCE,
-    NormsOfCases,
-    choose_clip,
     clipped_need,
-    norm_grid,
-    ranks_need,
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts import Given, Part, budget_of_parts
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.durations import ReleasedDurations
-    from tracecloak.schemas.published.figures import ReleasedFigures
-    from tracecloak.schemas.published.graph import ReleasedGraph
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
 # clip takes away.
@@ -86,10 +85,8 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
-# How much an error by noise weighs against one by clipping when the clip is chosen. It weighs less
-# here than in methods without intervals, since an interval must allow for what clipping takes from
-# many cells at once.
-_WEIGHTS_OF_NOISE = {"edges": 3 / 5, "durations": 1.0}
+# A likely upper limit of what clipping takes is so many deviations above its noisy sum.
+_Z95 = 1.645
 
 
 class PrivateDfgParams(ListedParams):
@@ -145,23 +142,26 @@ class PrivateDfgParams(ListedParams):
         whole = of_directly_follows(self.max_trace_length, self.max_units)
         clip = math.isqrt((self.max_trace_length + 1) * UNITS**2)
         clipped = of_clipped_flows(clip, self.max_units)
-        one = Fraction(1)
-        shares = _shares(one, durations=self.durations, buys_clip=True)
-        needs = tuple(
-            Sums(name, share, clipped, UNITS, is_l2=True) for name, share in shares.items()
-        )
+        shares = _shares(Fraction(1), durations=self.durations, buys_clip=True)
+        needs = (Sums(name, share, clipped, UNITS, is_l2=True) for name, share in shares.items())
+        sums = [name for name in ("edges", "durations") if name in shares]
         try:
-            laplace = budget_of(epsilon, Fraction(0), (Sums("edges", one, whole),))
-            gaussian = budget_of(epsilon, delta, needs)
-            laplace_variance = variance_of(laplace.means["edges"].noise(whole))
-            others = [
-                variance_of(gaussian.means[name].noise(clipped, UNITS))
-                for name in ("edges", "durations")
-                if name in shares
-            ]
+            laplace = budget_of(epsilon, Fraction(0), (Sums("edges", Fraction(1), whole),)).means
+            gaussian = budget_of(epsilon, delta, tuple(needs)).means
+            laplace_variance = variance_of(laplace["edges"].noise(whole))
+            others = [variance_of(gaussian[name].noise(clipped, UNITS)) for name in sums]
         except UsageError:  # spends says which noise cannot be drawn
             return False
         return laplace_variance ** len(others) * self.n_bins <= math.prod(others)
+
+    @property
+    def may_choose(self) -> bool:
+        """Whether there is another kind of noise than that of pairs clipped in L2.
+
+        Not where their vocabulary or their clip is no choice, or bins are counted as well.
+        """
+        chosen = self.vocabulary is None or self.l2_clip is not None
+        return not (self.is_whole or chosen or self.durations)
 
     @property
     def buys_clip(self) -> bool:
@@ -203,7 +203,7 @@ class PrivateDfgParams(ListedParams):
         return duration_borders(self.n_duration_bins)
 
     def sensitivity(self, clip_units: int) -> Sensitivity:
-        """How far one unit moves the sums.
+        """How far one unit moves the sums, if they are not clipped in L1.
 
         Args:
             clip_units: Largest norm of a case in lattice steps: L2, or L1 where they are whole.
@@ -213,7 +213,7 @@ class PrivateDfgParams(ListedParams):
         return of_clipped_flows(clip_units, self.max_units)
 
     def sensitivity_beyond(self, clip_units: int) -> Sensitivity:
-        """How far one unit moves what clipping takes.
+        """How far one unit moves what clipping takes, or sums that are clipped in L1.
 
         Args:
             clip_units: Largest norm of a case in lattice steps.
@@ -243,39 +243,6 @@ class PrivateDfgParams(ListedParams):
 
 
 @dataclass(frozen=True)
-class GraphDecision(contract.Decision):
-    """What is released.
-
-    Attributes:
-        graph: The directly-follows graph.
-        durations: Its counts by duration, or None.
-        figures: Totals, and the limit of what is not shown; None in a release that began before
-            there were any.
-    """
-
-    wire_name: ClassVar[str] = "graph"
-
-    graph: ReleasedGraph
-    durations: ReleasedDurations | None
-    figures: ReleasedFigures | None = None
-
-
-@dataclass(frozen=True)
-class ClipsDecision(contract.Decision):
-    """The clips that were bought.
-
-    Attributes:
-        edges: Of the vectors of pairs, in lattice steps.
-        durations: Of those of pairs and durations, or None.
-    """
-
-    wire_name: ClassVar[str] = "graph-clips"
-
-    edges: int
-    durations: int | None = None
-
-
-@dataclass(frozen=True)
 class Flows:
     """Sums of the cases' clipped vectors; the cell after all others has what clipping takes.
 
@@ -297,8 +264,12 @@ class Flows:
         cells = cells_of_flows(
             in_vocabulary(traces, decisions), params.borders_us if has_bins else None
         )
+        is_l1 = params.buys_clip and decisions["clip"].most_lost is not None
+        if is_l1:  # the square of the L1 norm, to which cases are scaled down then
+            norms = sum_groups(cells.cases, cells.counts, len(cells.squares))
+            cells = replace(cells, squares=norms**2)
         clipped = ClippedCells.of_cases(cells, clip, params.units)
-        if params.is_whole:
+        if params.is_whole or is_l1:
             return clipped
         each = np.ones(len(cells.squares), np.int64)
         beyond = norms_beyond(cells.squares, each, clip, UNITS)
@@ -340,6 +311,7 @@ class PrivateDfg(PartsMethod):
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("condensation", "event", "concept:name"),
     )
+    version: ClassVar[int] = 2
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -353,6 +325,7 @@ class PrivateDfg(PartsMethod):
         },
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "max_trace_length": 3},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
+        {"epsilon": "9", "vocabulary": ("A", "B", "C", "D", "E")},
     )
 
     def moves_by_case(self, params: PrivateDfgParams) -> bool:
@@ -376,43 +349,13 @@ class PrivateDfg(PartsMethod):
         return contract.Products(products)
 
 
-def clips_part(params: PrivateDfgParams) -> Part:
-    """Returns the part that buys the clips."""
-    counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
-    if params.durations:
-        counters["durations"] = NormsOfCases(params.n_duration_bins)
-
-    def chosen(name: str, given: Given) -> int:
-        n_names = len(known_vocabulary(params.words, given.decisions))
-        n_bins = params.n_duration_bins if name == "durations" else 1
-        noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
-        n_cells = n_names * (n_names + 2) * n_bins
-        of_clip = noise.width / noise.units
-        rank = rank_of_clip(of_clip, n_cells, n_names, _WEIGHTS_OF_NOISE[name], n_bins)
-        cases = given.statistics[name].histogram(len(norm_grid()))
-        allowance, purpose = given.means[f"{name} clip"], f"{name} clip"
-        square = choose_clip(
-            cases, allowance, rank, params.max_units, given.randomness, purpose, 0.0
-        )
-        return math.isqrt(square * UNITS**2)
-
-    def decide(given: Given) -> ClipsDecision:
-        return ClipsDecision(*(chosen(name, given) for name in counters))
-
-    needs = tuple(
-        ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
-        for name in counters
-    )
-    return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")
-
-
 def edges_part(params: PrivateDfgParams) -> Part:
     """Returns the part that the sums of pairs are."""
     clip, shares = params.public_clip_units, params.shares  # None while it is to be bought
     counters: dict[str, contract.Counter] = {
         name: Flows(params, name) for name in ("edges", "durations") if name in shares
     }
-    needs = [
+    needs: list[Need] = [
         clipped_need(name, shares[name], clip, changed, params.units)
         for name, changed in (
             ("edges", params.sensitivity),
@@ -438,16 +381,19 @@ def edges_part(params: PrivateDfgParams) -> Part:
         from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
         from tracecloak.schemas.published.figures import ReleasedFigures
 
+        clips: ClipsDecision | None = given.decisions.get("clip")
+        if clips is not None and clips.released is not None:
+            return clips.released
         vocabulary = known_vocabulary(params.words, given.decisions)
         borders = params.borders_us
         if params.is_whole:
-            bins = _whole_cells(params, given, vocabulary)
+            bins = _cells(params, given, vocabulary, "edges", params.n_bins)
             arcs = bins.over_bins(params.n_bins)
         else:
             # The durations come first: an audit looks at the first of the sums.
             if borders is not None:
-                bins = _clipped_cells(params, given, vocabulary, "durations", params.n_bins)
-            arcs = _clipped_cells(params, given, vocabulary, "edges", 1)
+                bins = _cells(params, given, vocabulary, "durations", params.n_bins)
+            arcs = _cells(params, given, vocabulary, "edges", 1)
         graph = released_graph(arcs, vocabulary)
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
@@ -463,38 +409,38 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
+    instead = (
+        " Or the vector has a bounded L1 norm and exact Laplace noise; or a case changes the count "
+        "of one variant by one, with exact Laplace noise, and delta covers variants of one unit "
+        "alone that reach the threshold. Which it is follows from numbers of cases with exact "
+        "Laplace noise, before all else."
+    )
     return (
         "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
-        f"exact {noise} noise on every possible pair covers it. Threshold, flow conservation and "
-        "rounding look at the noisy sums only."
+        f"exact {noise} noise on every possible pair covers it. Threshold, intervals and the fit "
+        "of the counts in them look at the noisy sums only."
+        f"{instead * params.may_choose}"
     )
 
 
-def _whole_cells(
-    params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary
-) -> NoisyCells:
-    domain = possible_pairs(vocabulary, params.n_bins)
-    clip = params.public_clip_units
-    assert clip is not None
-    noise = given.means["edges"].noise(params.sensitivity(clip), params.units)
-    sums, of_cells = given.statistics["edges"].dense(domain), (domain, given.randomness)
-    noisy = noisy_sums(sums, noise, "edge sum", *of_cells, vocabulary.names)
-    return NoisyCells.measured(domain, noisy, noise)
-
-
-def _clipped_cells(
+def _cells(
     params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary, name: str, n_bins: int
 ) -> NoisyCells:
-    """The noisy sums of clipped vectors, and what clipping takes from them."""
-    domain = possible_pairs(vocabulary, n_bins)
-    beyond = np.array([(vocabulary.end + 1) ** 2 * n_bins])
-    counted: ClippedCells = given.statistics[name]
-    sums = counted.dense(np.concatenate([domain, beyond]))
-    clip = clip_of(given.decisions, params, name)
-    noise = given.means[name].noise(params.sensitivity(clip), UNITS)
+    """The noisy sums, and what clipping takes from them."""
+    domain, clip = possible_pairs(vocabulary, n_bins), clip_of(given.decisions, params, name)
+    clips: ClipsDecision = given.decisions.get("clip", ClipsDecision(clip))
+    is_l1 = clips.most_lost is not None
+    changed = params.sensitivity_beyond(clip) if is_l1 else params.sensitivity(clip)
+    noise = given.means["pairs" if is_l1 else name].noise(changed, params.units)
     purpose = "edge sum" if name == "edges" else "duration sum"
-    noisy = noisy_sums(sums[:-1], noise, purpose, domain, given.randomness, vocabulary.names)
+    beyond = np.array([(vocabulary.end + 1) ** 2 * n_bins])
+    sums = given.statistics[name].dense(np.append(domain, beyond))
+    own = domain, given.randomness, vocabulary.names
+    measured = domain, noisy_sums(sums[:-1], noise, purpose, *own), noise
+    if params.is_whole:
+        return NoisyCells.measured(*measured)
+    if clips.most_lost is not None:
+        return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    most = (int(lost) + of_norms.width) / UNITS
-    return NoisyCells.measured(domain, noisy, noise, most, clip / UNITS)
+    return NoisyCells.measured(*measured, (int(lost) + _Z95 * of_norms.width) / UNITS, clip / UNITS)

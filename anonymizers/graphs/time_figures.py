@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.graph_figures import quantile_of, variances_of
+from tracecloak.anonymizers.graphs.graph_figures import quantile_of
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.durations import ReleasedDurations
@@ -79,13 +79,13 @@ def _limits(
     """int64[n_pairs] twice: between which borders the medians lie."""
     n_bins = len(edges_us) + 1
     at = np.searchsorted(bins.cells, pairs * n_bins)[:, None] + np.arange(n_bins)
-    rows, variance = bins.values[at], variances_of(bins)[at[:, 0]]
+    rows, variance = bins.values[at], bins.variances[at[:, 0]]
     n_below = np.arange(1, n_bins)
     if arcs is None:
         deviations = np.sqrt(n_bins * variance)[:, None] * np.ones(n_bins - 1)
     else:
         path = np.searchsorted(arcs.cells, pairs)
-        weight = variance / (n_bins * variance + variances_of(arcs)[path])
+        weight = variance / (n_bins * variance + arcs.variances[path])
         rows = rows + ((arcs.values[path] - rows.sum(axis=1)) * weight)[:, None]
         known = (2 * n_below - n_bins) ** 2 * weight[:, None]
         deviations = np.sqrt(variance[:, None] * (n_bins - known))

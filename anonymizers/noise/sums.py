@@ -93,14 +93,6 @@ def onto_simplex(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return np.maximum(rows - level[np.arange(len(rows)), last][:, None], 0)
 
 
-def whole(rows: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Returns int64[n, m], rows rounded by largest remainder so that they still sum to `totals`."""
-    down = np.floor(rows).astype(np.int64)
-    missing = totals - down.sum(axis=1)
-    rank = np.argsort(np.argsort(down - rows, axis=1, kind="stable"), axis=1, kind="stable")
-    return down + (rank < missing[:, None])
-
-
 def noisy_sums(
     sums: np.ndarray,
     noise: SumNoise,

@@ -1,4 +1,4 @@
-"""A directly-follows graph as it is published: public names, consistent counts, and their noise.
+"""A directly-follows graph as it is published: public names, counts, and their noise.
 
 It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
 bought with budget, the counts are post-processed noisy ones, and the intervals follow from these
@@ -73,8 +73,8 @@ class ReleasedGraph:
     def throughputs(self) -> np.ndarray:
         """Returns int64[n_names + 2]: how often each node is passed.
 
-        That is what flows in, or what flows out where that is more: the two are equal at every
-        activity of a consistent graph, and `start` has an outflow only.
+        That is what flows in, or what flows out where that is more: the two differ by what the
+        pairs have that are not shown, and `start` has an outflow only.
         """
         inflow = np.zeros(self.end + 1, np.int64)
         outflow = np.zeros_like(inflow)

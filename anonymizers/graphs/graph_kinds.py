@@ -1,0 +1,233 @@
+"""Which clip, and which kind of graph, `private-dfg` releases: chosen by noisy numbers.
+
+Three kinds compete. Gaussian noise on pairs that are clipped in L2 is the usual one. Where cases
+repeat their pairs, the L2 norm of a case is not much less than its L1 norm, and Laplace noise on
+pairs that are clipped in L1 is less: of each activity about one pair as large as the threshold of
+the noise is lost or wrong, so the two kinds err equally where the norms have the ratio of these
+thresholds at a clip of one, and the longer cases vote. Where nearly all cases are of a few
+variants, the graph of a histogram of variants is nearer than both (`variant_graph`). The numbers
+that choose are drawn before anything else of the release, so that the choice costs its epsilon and
+no delta (`accounting.joint`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.graphs import variant_graph
+from tracecloak.anonymizers.graphs.noisy_graph import shown_from
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
+from tracecloak.anonymizers.rigorous.budget import (
+    UNITS,
+    Choice,
+    Instead,
+    Means,
+    Need,
+    least_cases,
+)
+from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
+from tracecloak.anonymizers.rigorous.clips import (
+    CLIP_SENTENCE,
+    NormsOfCases,
+    choose_clip,
+    norm_grid,
+    ranks_need,
+)
+from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.published.figures import ReleasedFigures
+from tracecloak.schemas.published.graph import ReleasedGraph
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.published.durations import ReleasedDurations
+
+# Shares of epsilon: for the numbers of cases from which it follows whether a histogram of variants
+# is nearer, and for the votes of cases, which are many or do not matter.
+_OF_KIND, _OF_VOTES = Fraction(1, 20), Fraction(1, 40)
+# Of what they leave: for the numbers of cases by length from which a clip in L1 is chosen.
+_OF_LENGTHS = Fraction(1, 8)
+# Lengths are counted in buckets of which so many double the length, up to 2 to this power.
+_BUCKETS, _LARGEST_POWER = 3, 10
+# The histogram's share of delta, as in `auto-variants`: at 1e-6 it costs the other noise nothing.
+_OF_DELTA = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class GraphDecision(contract.Decision):
+    """What is released.
+
+    Attributes:
+        graph: The directly-follows graph.
+        durations: Its counts by duration, or None.
+        figures: Totals, and the limit of what is not shown; None in a release that began before
+            there were any.
+    """
+
+    wire_name: ClassVar[str] = "graph"
+
+    graph: ReleasedGraph
+    durations: ReleasedDurations | None
+    figures: ReleasedFigures | None = None
+
+
+@dataclass(frozen=True)
+class ClipsDecision(contract.Decision):
+    """The clips that were bought, or what is released without.
+
+    Attributes:
+        edges: Of the vectors of pairs, in lattice steps.
+        durations: Of those of pairs and durations, or None.
+        released: The graph of the variants, where that is released in place of all sums.
+        lost: About how many occurrences a clip in L1 takes; of the others this is counted later.
+        most_lost: A likely upper limit of that; None where the clip is not in L1.
+    """
+
+    wire_name: ClassVar[str] = "graph-clips"
+
+    edges: int
+    durations: int | None = None
+    released: GraphDecision | None = None
+    lost: int = 0
+    most_lost: int | None = None
+
+
+def clips_part(params: Any) -> Part:
+    """Returns the part that buys the clips, or releases the graph of the variants instead.
+
+    Args:
+        params: `PrivateDfgParams`, which lead here and so are not imported.
+    """
+    counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
+    if params.durations:
+        counters["durations"] = NormsOfCases(params.n_duration_bins)
+
+    def chosen(name: str, given: Given) -> int:
+        n_names = len(known_vocabulary(params.words, given.decisions))
+        n_bins = params.n_duration_bins if name == "durations" else 1
+        noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
+        n_cells = n_names * (n_names + 2) * n_bins
+        # Half as many as for the counts alone, since an interval must allow for what clipping takes
+        # from many cells at once.
+        rank = n_names * shown_from(noise, n_cells) / 2
+        if name == "durations":
+            rank = rank_of_clip(noise.width / noise.units, n_cells, n_names, 1.0, n_bins)
+        cases = given.statistics[name].histogram(len(norm_grid()))
+        allowance, own = given.means[f"{name} clip"], (given.randomness, f"{name} clip")
+        square = choose_clip(cases, allowance, rank, params.max_units, *own, 0.0)
+        return math.isqrt(square * UNITS**2)
+
+    def decide(given: Given) -> ClipsDecision:
+        instead = _instead(params, given) if params.may_choose else None
+        durations = chosen("durations", given) if params.durations else None
+        return instead or ClipsDecision(chosen("edges", given), durations)
+
+    needs: tuple[Need, ...] = tuple(
+        ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
+        for name in counters
+    )
+    if params.may_choose:
+        from tracecloak.anonymizers.variants.generator import VariantsWithin
+
+        counters |= {"variants": VariantsWithin(), "lengths": LengthsOfCases()}
+        blocks = tuple(params.shares)
+        largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)
+        needs = (
+            *(Choice("kind", _OF_KIND), Choice("votes", _OF_VOTES), *needs),
+            Instead("variants", "variant-histogram", Fraction(1), blocks, None, _OF_DELTA),
+            Instead("lengths", "laplace", _OF_LENGTHS, blocks),
+            Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
+        )
+
+    def sentence(means: Means) -> str:
+        if not params.may_choose:
+            return CLIP_SENTENCE
+        least = least_cases(means["variants"], of_one_cell(params.max_units))
+        return (
+            f"{CLIP_SENTENCE}; or chooses Laplace noise: for pairs, where most long cases repeat "
+            "theirs, and for variants, whose graph is released, where about all cases are of those "
+            f"of at least {least:,} cases"
+        )
+
+    return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
+
+
+def _instead(params: Any, given: Given) -> ClipsDecision | None:
+    """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
+    means, n_names = given.means, params.words.start
+    of_sums, of_pairs = (
+        shown_from(means[name].noise(changed(UNITS), UNITS), n_names * (n_names + 2))
+        for name, changed in (("edges", params.sensitivity), ("pairs", params.sensitivity_beyond))
+    )
+    noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
+    of_ratio = params.words, of_pairs / of_sums, _LARGEST_POWER
+    cast = variant_graph.votes(given.statistics["variants"], *of_ratio)
+    noisy = noisy_sums(cast, noise, "votes", places, given.randomness)
+    clear = np.flatnonzero(np.abs(noisy) >= _clear_of(noise, _LARGEST_POWER))
+    most = int(np.abs(noisy).argmax())
+    # A case of n pairs has a norm of the root of n at least: noise for it costs each activity as
+    # much as the threshold for that, and leaving it out costs n occurrences.
+    released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2**most))
+    if released is not None:
+        return ClipsDecision(UNITS, None, released)
+    vote = noisy[clear[-1] if len(clear) else most]
+    return _l1_clip(params, given, n_names * of_pairs) if vote > 0 else None
+
+
+def _clear_of(noise: SumNoise, n: int) -> float:
+    """The size that one or more of so many Laplace noises have with a probability of 1/20."""
+    return noise.width * math.log(20 * n)
+
+
+def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
+    """A clip in L1 of which noise costs about as much as what it takes.
+
+    Args:
+        params: `PrivateDfgParams`.
+        given: What is given.
+        rank: What noise costs, by pair of the clip.
+    """
+    powers = np.arange(_BUCKETS * _LARGEST_POWER + 1) / _BUCKETS
+    lengths = np.rint(elementary.power(2.0, powers)).astype(np.int64)
+    grid = np.unique(np.minimum(lengths, params.max_trace_length or 2**_LARGEST_POWER))
+    cases = given.statistics["lengths"].histogram(grid)[:-1]
+    noise = given.means["lengths"].noise(of_one_cell(params.max_units))
+    noisy = noisy_sums(cases, noise, "lengths", np.arange(len(grid)), given.randomness)
+    # Beyond the last that is clear of the noise, those of up to twice its length count.
+    clear = np.flatnonzero(noisy >= _clear_of(noise, len(grid)))
+    n_counted = int(clear[-1] if len(clear) else noisy.argmax()) + 1 + _BUCKETS
+    counted = np.maximum(noisy, 0) * (np.arange(len(grid)) < n_counted)
+    clips = grid + 1
+    usual = (clips + np.append(2, clips[:-1] + 1)) / 2
+    taken = np.maximum(usual - clips[:, None], 0)
+    losses = (taken * counted).sum(axis=1)
+    best = int((rank * clips + losses).argmin())
+    unknown = taken[best, : max(n_counted, best + 1 + _BUCKETS)]
+    lost, doubt = losses[best], noise.deviation * math.sqrt((unknown**2).sum())
+    return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), round(lost + doubt))
+
+
+def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
+    """The graph of the frequent variants, where no more cases are of others; else None."""
+    allowance, changed = given.means["variants"], of_one_cell(params.max_units)
+    from tracecloak.anonymizers.variants.stable_variants import stable_variants
+
+    counted, threshold = given.statistics["variants"], allowance.threshold(changed)
+    noise = given.means["kind"].noise(changed)
+    exact = variant_graph.numbered_cases(counted, threshold)
+    numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
+    missing = variant_graph.missing_cases(numbered, threshold)
+    if missing > min(most_missing, float(numbered[1:].sum())):
+        return None
+    seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
+    of_count = allowance.noise(changed)
+    made = variant_graph.VariantGraph(seen, of_count, missing, noise, params.words)
+    return GraphDecision(made.graph(), None, ReleasedFigures.of(made.figures()))
