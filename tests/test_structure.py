@@ -248,10 +248,6 @@ OTHERWISE_ON_ANOTHER = {
         {"scipy.special.log_ndtr"},
         "limits are rounded outwards to whole numbers",
     ),
-    "anonymizers/graphs/flow_conservation.py": (
-        {"@", "scipy.optimize.linprog"},
-        "a sparse matrix; HiGHS does without BLAS, and its result is whole",
-    ),
     "anonymizers/noise/keyed_stream.py": ({"np.exp"}, "within a guard, and else decided exactly"),
     "anonymizers/pretsa/activity_embedding.py": (
         {"np.linalg", "np.einsum"},
@@ -360,7 +356,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ("anonymizers/a.py", "from scipy.optimize import minimize"),
         ("anonymizers/a.py", "from scipy.sparse.linalg import splu"),
         ("anonymizers/a.py", "a.dot(b)"),
-        ("anonymizers/graphs/flow_conservation.py", "np.exp(x)"),
+        ("anonymizers/graphs/count_intervals.py", "np.exp(x)"),
     ],
     imports_no_beam: [
         ("schemas/a.py", "import apache_beam as beam"),

@@ -89,7 +89,7 @@ RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "markov-log-pure": (0, 1, 2),
     "prefix-tree": (0, 1, 2),
     "pripel-rigorous": (0, 1),
-    "private-dfg": (0, 1, 2, 3),
+    "private-dfg": (0, 1, 2, 3, 4),
     "private-indicators": (0, 1, 2, 3),
     "private-log": (0, 1, 2, 3),
     "privtree": (0, 1, 2),

@@ -33,6 +33,7 @@ from tests.support.stream_runs import Sent, files_of, in_time, random_messages, 
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import composed
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.graphs import graph_kinds, variant_graph
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
@@ -533,6 +534,36 @@ def a_case_that_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
         return of_cases(cls, cells, 1 << 30, units)
 
     patch.setattr(ClippedCells, "of_cases", classmethod(unclipped))
+
+
+def forced(patch: pytest.MonkeyPatch, vote: int) -> None:
+    """The kind of the graph is given: Laplace noise if the vote is for it."""
+    patch.setattr(graph_kinds, "_graph_of_variants", lambda *_: None)
+    patch.setattr(variant_graph, "votes", lambda *given: np.full(given[-1], vote))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [3, 4])
+@pytest.mark.parametrize("vote", [-(10**6), 10**6])
+def test_graphs_of_either_noise_are_compared(
+    place: int, vote: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all kinds of units, cases and individuals, whatever kind the log would choose."""
+    forced(monkeypatch, vote)
+    given = parameters("private-dfg")[place]
+    check(found_of_release("private-dfg", given, tmp_path, SEEDS[:1]))
+
+
+@control("private-dfg", 4, "longest", "the unit moves the sums by")
+def a_case_that_is_not_clipped_in_l1(patch: pytest.MonkeyPatch) -> None:
+    forced(patch, 10**6)
+    a_case_that_is_not_clipped(patch)
+
+
+@control("private-dfg", 4, "of nobody else's variant", "variants/count")
+def a_low_threshold_of_the_graph_of_variants(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(variant_graph, "missing_cases", lambda *_: 0.0)
+    patch.setattr(Allowance, "threshold", lambda *_: 2)
 
 
 @control("variant-histogram", 0, "longest", "variants.json: differs")

@@ -115,7 +115,7 @@ def test_what_is_shown_below_the_threshold_may_be_nothing() -> None:
     """A bin of a pair that is shown, and of which no bin stands out of the noise."""
     low, high = limits(np.array([-30.0, LEAST - 1]), 50.0)
     assert low.tolist() == [0, 0]
-    assert high.tolist() == [math.ceil(-30 + 19.6), math.ceil(24 + 19.6 + 50)]
+    assert high.tolist() == [20, math.ceil(24 + 19.6 + 50)]
 
 
 def test_half_of_the_shown_are_noise_and_yet_the_intervals_hold() -> None:

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.graphs.noisy_graph import (
     released_graph,
 )
 from tracecloak.anonymizers.noise.randomness import hex_ids
-from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex, whole
+from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, excess_of_pairs, possible_pairs
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -106,10 +106,6 @@ def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: b
 
 def check(graph: ReleasedGraph) -> None:
     """What every released graph keeps."""
-    inflow = np.zeros(graph.end + 1, np.int64)
-    np.add.at(inflow, graph.targets, graph.counts)
-    np.add.at(inflow, graph.sources, -graph.counts)
-    assert not inflow[: graph.start].any()
     assert (graph.counts > 0).all()
     assert (graph.lows >= 0).all() and (graph.lows <= graph.counts).all()
     assert (graph.highs >= graph.counts).all()
@@ -136,7 +132,7 @@ def test_no_noise_however_wide_makes_a_release_fail(
     beyond: float,
     seed: int,
 ) -> None:
-    """Up to sums of 1e14, beyond what floats can conserve to the unit: a failure would tell.
+    """Up to sums of 1e14, beyond what floats have to the unit: a failure would tell.
 
     Arcs are sums over the bins, as under Laplace noise, or have noise of their own.
     """
@@ -160,13 +156,6 @@ def test_no_noise_however_wide_makes_a_release_fail(
     assert (durations.lows >= 0).all() and (durations.lows <= durations.counts).all()
     assert (durations.highs >= durations.counts).all()
     assert (durations.counts > 0).all()
-    n_codes = words.end + 1
-    summed = np.zeros(n_codes**2, np.int64)
-    np.add.at(summed, durations.sources * n_codes + durations.targets, durations.counts)
-    inner = (graph.sources < words.start) & (graph.targets < words.start)
-    expected = np.zeros_like(summed)
-    expected[graph.sources[inner] * n_codes + graph.targets[inner]] = graph.counts[inner]
-    assert np.array_equal(summed, expected)
 
 
 def test_sums_without_noise_come_back_and_cells_below_the_threshold_do_not() -> None:
@@ -206,14 +195,16 @@ def test_a_pair_is_spread_over_the_bins_that_stand_out_or_over_all() -> None:
     found = released_durations(bins, graph, duration_borders(n_bins))
     of_pair = {source: found.sources == source for source in (a, b)}
     assert found.bins[of_pair[a]].tolist() == [0, 2]
-    assert found.counts[of_pair[a]].tolist() == [60, 40]
+    # Of the two bins that are not shown some is expected, but hardly less than nothing.
+    assert 100 <= found.counts[of_pair[a]].sum() <= 105
     # 1.96 deviations, and of the 50 as much as the bin has of the norm of all that are shown.
     norm = math.sqrt(60**2 + 40**2 + 5**2 + 9**2 + 2**2)
     assert found.highs[of_pair[a]].tolist() == [
         math.ceil(x + 19.6 + 50 * x / norm) for x in (60, 40)
     ]
-    assert found.counts[of_pair[b]].sum() == 100
-    assert len(found.bins[of_pair[b]]) > 2
+    # Their highest limits add up to 29 + 26 + 22 + 20 and what is clipped: hardly to 100.
+    assert len(found.bins[of_pair[b]]) == 4
+    assert found.counts[of_pair[b]].sum() >= 90
     assert not found.lows[of_pair[b]].any()
 
 
@@ -236,17 +227,6 @@ def test_the_nearest_shares_are_those_of_the_optimality_conditions(
         level = (y - x)[x > 1e-9]
         assert np.ptp(level) < 1e-9
         assert ((y - x) <= level.max() + 1e-9).all()
-    rounded = whole(nearest, totals)
-    assert (rounded.sum(axis=1) == totals).all()
-    assert (rounded >= 0).all()
-    assert (np.abs(rounded - nearest) < 1 + 1e-9).all()
-
-
-def test_rounding_is_by_largest_remainder() -> None:
-    assert whole(np.array([[1.2, 0.7, 3.1], [2.0, 2.0, 1.0]]), np.array([5, 5])).tolist() == [
-        [1, 1, 3],
-        [2, 2, 1],
-    ]
 
 
 # --- ids ------------------------------------------------------------------------------------------

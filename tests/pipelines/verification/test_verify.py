@@ -583,7 +583,7 @@ def _gone(patch: pytest.MonkeyPatch) -> None:
 
 def _raised(patch: pytest.MonkeyPatch) -> None:
     method = type(METHODS["private-dfg"])
-    patch.setattr(method, "version", 2)
+    patch.setattr(method, "version", 3)
     patch.setattr(method, "has_error_bars", not method.has_error_bars)
 
 
@@ -601,8 +601,8 @@ def _without_a_parameter(patch: pytest.MonkeyPatch) -> None:
     ("change", "told"),
     [
         (_gone, "does not know the method private-dfg."),
-        (_raised, "by version 1 of private-dfg, and this installation has version 2"),
-        (_without_a_parameter, "by version 1 of private-dfg, and this installation has version 2"),
+        (_raised, "by version 2 of private-dfg, and this installation has version 3"),
+        (_without_a_parameter, "by version 2 of private-dfg, and this installation has version 3"),
     ],
 )
 def test_what_this_installation_does_not_have_is_nobodys_fault(

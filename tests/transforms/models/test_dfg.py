@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.graphs.flow_conservation import conserve
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models import graph_net
 from tracecloak.transforms.models.dfg_dot import write_dot
@@ -70,23 +69,24 @@ def graph_of(
 
 
 def random_graph(n: int, n_edges: int, number: int = 0) -> ReleasedGraph:
-    """A consistent graph of random edges between n activities."""
+    """A graph between n activities of about so many random edges, in which flow is conserved.
+
+    Each of the n + n_edges / 2 kinds of cases has three of few activities that begin or end cases.
+    """
     rng = np.random.default_rng(number)
-    cells = np.sort(rng.choice((n + 1) ** 2, min(n_edges, (n + 1) ** 2), replace=False))
-    sources = cells // (n + 1)
-    targets = np.where(cells % (n + 1) == n, n + 1, cells % (n + 1))
-    values = np.rint(rng.exponential(40, len(cells)) ** 1.3) + 1
-    counts = conserve(sources, targets, values, None, n, n + 1)
-    kept = np.flatnonzero(counts)
-    kept = kept[np.lexsort((targets[kept], sources[kept]))]
-    return ReleasedGraph(
-        pa.array([f"Activity {i}" for i in range(n)]),
-        sources[kept].astype(np.int32),
-        targets[kept].astype(np.int32),
-        counts[kept],
-        np.maximum(counts[kept] - 20, 0),
-        counts[kept] + 20,
-    )
+    kinds = n + n_edges // 2
+    walks = np.full((kinds, 5), n)  # at both ends
+    walks[:, 2] = rng.integers(0, n, kinds)
+    walks[:, [1, 3]] = rng.integers(0, max(n // 8, 1), (kinds, 2))
+    counts = np.zeros((n + 1, n + 1), np.int64)  # the last row is of START, the last column of END
+    weights = np.rint(rng.exponential(40, kinds) ** 1.3).astype(np.int64) + 1
+    for places in range(4):
+        np.add.at(counts, (walks[:, places], walks[:, places + 1]), weights)
+    sources, targets = (ends.astype(np.int32) for ends in np.nonzero(counts))
+    kept = counts[sources, targets]
+    targets = np.where(targets == n, n + 1, targets).astype(np.int32)
+    names = pa.array([f"Activity {i}" for i in range(n)])
+    return ReleasedGraph(names, sources, targets, kept, np.maximum(kept - 20, 0), kept + 20)
 
 
 ORDERS = graph_of(
