@@ -65,7 +65,7 @@ def votes(
     squares = np.bincount(rows // side**2, times**2, counted.n_variants)
     pairs = np.bincount(variants, minlength=counted.n_variants)
     signs = np.where(squares > (ratio * pairs) ** 2, 1, -1)
-    buckets = np.searchsorted(2 ** np.arange(1, n_buckets), pairs)
+    buckets = np.searchsorted(1 << np.arange(1, n_buckets), pairs)
     return sum_groups(buckets, signs * counted.counts, n_buckets)
 
 
