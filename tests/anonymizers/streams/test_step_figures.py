@@ -187,20 +187,21 @@ def release_of(counts: list[int], error: float, delta: str = "1e-6") -> StepRele
 
 def test_the_numbers_of_a_small_graph() -> None:
     """1.96 errors of 10 to both sides, and nothing below 0."""
-    release = with_intervals(release_of([-50, 100, 4], 10))
+    release = with_intervals(release_of([5, 100, 94], 10))
     assert release.lows is not None and release.highs is not None and release.figures is not None
-    assert release.lows.tolist() == [0, 80, 0]
-    assert release.highs.tolist() == [20, 120, 24]
-    assert release.to_rows()["grade"].to_pylist() == ["noise", "good", "noise"]
+    assert release.lows.tolist() == [0, 80, 74]
+    assert release.highs.tolist() == [25, 120, 114]
+    assert release.to_rows()["grade"].to_pylist() == ["noise", "good", "rough"]
     assert set(release.to_rows()["kind"].to_pylist()) == {"measured"}
     cases, events, activity, hidden = release.figures.rows()
-    # Half of 104 cases begin or end; the error of that is half of root 200.
-    assert (cases.name, cases.value, cases.low, cases.high) == ("cases", 52, 38, 66)
-    # A occurs as often as it is entered or left: 52, and 50 times less by its loop.
-    assert (activity.of, activity.value, activity.low) == (("A",), 2, 0)
-    assert (events.value, events.kind) == (2, "derived")
-    # A A and ▶ A are noise; one noise in twenty is above 1.64 errors.
-    assert hidden.high == math.ceil(10 * math.sqrt(math.log(3)) + 10 * 1.645)
+    # Half of 194 cases begin or end; the error of that is half of root 200.
+    assert (cases.name, cases.value, cases.low, cases.high) == ("cases", 97, 83, 111)
+    # A is entered and left as often; its interval is of the loop's 5 as well, and of these 5 as
+    # they are not shown .4 is expected.
+    assert (activity.of, activity.value, activity.low, activity.high) == (("A",), 97, 77, 127)
+    assert (events.value, events.kind) == (97, "derived")
+    # A A is noise; one of two noises in twenty is above 1.96 errors.
+    assert hidden.high == math.ceil(10 * math.sqrt(math.log(3)) + 10 * 1.96)
 
 
 def test_laplace_noise_has_longer_intervals() -> None:
