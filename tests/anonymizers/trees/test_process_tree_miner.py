@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -287,9 +288,12 @@ def test_with_a_lot_of_epsilon_the_tree_is_that_of_the_log() -> None:
     words = language(parse_tree("->( 'A', +( 'B', 'C' ), X( 'D', 'E' ) )"), 5)
     counts = dict.fromkeys(words, 300)
     for given in ({}, {"delta": "0"}, {"ends_share": "0"}):
-        found = released(counts, params_of("500", max_size="6", n_sizes=40, **given), 1)
-        assert str(found.tree) == "->( 'A', +( 'B', 'C' ), X( 'D', 'E' ) )"
-        assert found.is_found and found.fitness == pytest.approx(1, abs=0.01)
+        params = params_of("500", max_size="6", n_sizes=40, **given)
+        found = [released(counts, params, number) for number in range(15)]
+        # Four of five releases have it; others fit as well, such as with a loop around B or C.
+        [(tree, _)] = Counter(str(one.tree) for one in found).most_common(1)
+        assert tree == "->( 'A', +( 'B', 'C' ), X( 'D', 'E' ) )"
+        assert all(one.is_found and one.fitness == pytest.approx(1, abs=0.01) for one in found)
 
 
 def test_the_flower_does_not_win_on_a_log_with_structure() -> None:
