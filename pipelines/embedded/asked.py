@@ -22,8 +22,8 @@ PAYING = (
 """The keys that say who pays, and where the key of a release lies."""
 _OF_RELEASE = (
     *_OF_COLUMNS,
-    *("rename", "drop_duplicates", "max_error_ratio", "expected_cases", "even_if_unusable"),
-    *("release_id", "shards"),
+    *("rename", "drop_duplicates", "max_error_ratio", "expected_cases", "expected_variants"),
+    *("even_if_unusable", "release_id", "shards"),
 )
 OF_ROWS = (*_OF_RELEASE, *PAYING)
 """The keys of a release whose rows go on in the pipeline."""

@@ -43,18 +43,9 @@ def is_mostly_noise(method: Anonymizer, params: Any, n_cases: int) -> bool:
         return False
     bounds = method.bounds(params)
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
-    n_on_course = Fraction(n_cases, n_courses(len(bounds.vocabulary or ()), length))
+    n_courses = max(1, -(-len(bounds.vocabulary or ()) // length))
+    n_on_course = Fraction(n_cases, n_courses)
     return _least_noise(method, params) >= _WATCHED_NOISE * n_on_course
-
-
-def n_courses(n_names: int, max_length: int) -> int:
-    """Returns how many courses a process has that uses all its activities, at least one.
-
-    Args:
-        n_names: Activities.
-        max_length: Events of a case at most.
-    """
-    return max(1, -(-n_names // max_length))
 
 
 def _least_noise(method: Anonymizer, params: Any) -> Fraction:

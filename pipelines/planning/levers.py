@@ -1,51 +1,44 @@
-"""What would help a release most: each change is tried on made-up logs, and told with its figure.
+"""What would help a release most: each change is tried on synthetic logs, and told with its figure.
 
 A change is a larger epsilon, fewer names, more cases, something that is declared instead of bought,
-or less that is published. It is tried several times, each time with other noise, beside the release
-as it is. It helps if it comes out better in nearly all pairs of runs, and if the middle one gains
-more than the runs differ by chance; what is told is the middle one.
+or less that is published. It helps if the middle one of several releases is clearly better. Where a
+release is not sure to be worth it, other methods that publish less are tried as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.planning.advice import LARGEST_TRIED, LONGEST_CASE
+from tracecloak.pipelines.planning.verdict import (
+    ENOUGH,
+    GOOD,
+    USELESS,
+    Mends,
+    Verdict,
+    grade_of,
+    judged_at,
+)
 from tracecloak.pipelines.planning.worth import (
+    USUAL,
     Kind,
+    Process,
     Worth,
-    in_percent,
-    in_words,
     noise_share_of,
-    worth_of,
+    worth_at,
 )
 from tracecloak.schemas.errors import TracecloakError
 
-# Of two independent runs of each three, as good as the other, so many pairs are better in one of
-# ten comparisons; of five runs each in one of forty.
-_NEARLY_ALL = 0.85
-# How many runs are made. A method that draws a log takes long: of more cases than so many, times
-# the activities, it is run once.
-_RUNS, _RUNS_OF_LOGS, _SMALL_TABLE = 5, 3, 80_000
-NOT_DRAWN = ("tree", "figures")
-"""Kinds whose shortfall follows from the parameters, so that one run says it."""
-# What must be gained at least to be told, and by a single run.
-_GAIN, _GAIN_OF_ONE = 0.1, 0.25
-# A shortfall of so little needs no help, so that nothing is tried.
-_ENOUGH = 0.05
-# From which shortfall on a release is good, so that no larger change is tried, and from which on
-# nobody could do anything with it, so that to come there is no help; see `verdict`.
-_GOOD = {"graph": 1 / 3, "variants": 1 / 2, "tree": 1 / 10, "figures": 1 / 2}
-_USELESS = {"graph": 0.9, "variants": 0.9, "tree": 1 / 3, "figures": 1.0}
+# What must be gained at least; the middle ones of three runs differ by less for chance.
+_GAIN = 0.2
 # An epsilon above the last number promises too little to be proposed, and so few names say too
 # little of a process.
 _MORE_EPSILON, _MOST_EPSILON = (2, 4, 16), 4
@@ -55,7 +48,7 @@ _MORE_CASES = 10
 # count that is k times as large, noise is what noise of k times the epsilon is to the count itself.
 _LARGEST_TABLE = 1_000_000
 # What can be declared, or left out: how it is called, the parameter and its value until now, and
-# the values instead. The dates are those of a made-up log.
+# the values instead. The dates are those of a synthetic log.
 _INSTEAD: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     (
         "dates that are declared, by --first_date and --last_date",
@@ -71,121 +64,69 @@ _INSTEAD: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class _Change:
-    """Something else that could be released: what it is called, its parameters and cases."""
-
-    what: str
-    params: Any
-    n_cases: int
+# Methods of which each publishes less than those before it and than all others; the last one with
+# figures that can be had of any log.
+_LESS = ("auto-variants", "private-dfg", "process-tree", "private-indicators")
+_FIGURES = ("cases", *(f"throughput of={of} at_most=30d" for of in ("mean", "median")),
+            "within limit=7d")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Mends:
-    """What would help a release.
-
-    Attributes:
-        kind: What it is judged by.
-        now: Its shortfall of that as it is.
-        helpful: What helps, with the shortfall then; what gains most is first.
-        tried: What else was tried, and does not help.
-    """
-
-    kind: Kind
-    now: float
-    helpful: tuple[tuple[str, float], ...]
-    tried: tuple[str, ...]
-
-    @property
-    def sentence(self) -> str:
-        """What would help most, by figures; or what else to do."""
-        if self.helpful:
-            (what, then), *others = self.helpful
-            instead = [self.now] * math.isfinite(self.now)
-            texts = [f"{what} ({in_words(self.kind, then, *instead)})"]
-            texts += [f"{what} ({in_percent(self.kind, then)})" for what, then in others]
-            return f"What would help most: {'; '.join(texts)}."
-        if self.now <= _ENOUGH:
-            return f"Little is left to gain: {in_words(self.kind, self.now)}."
-        if self.now <= _GOOD[self.kind]:
-            return "Nothing that was tried would help much."
-        stays = f"With {' or '.join(self.tried)} that stays so: take" if self.tried else "Take"
-        fewer = "figures" if self.kind == "figures" else "activities"
-        return (
-            f"{stays} fewer {fewer}, or another method (`tracecloak catalogue --all` lists them)."
-        )
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Returns what helps as JSON values."""
-        now = round(self.now, 4) if math.isfinite(self.now) else None
-        of = {"of": self.kind, "now": now}
-        return [{"what": what, **of, "then": round(then, 4)} for what, then in self.helpful]
+_Change = tuple[str, Any, int]
+"""Something else that could be released: what it is called, its parameters and cases."""
 
 
-def mends_of(method: Anonymizer, params: Any, worth: Worth) -> Mends:
+def mends_of(method: Anonymizer, params: Any, verdict: Verdict) -> Mends:
     """Returns what would help a release, by public numbers alone.
 
     Args:
         method: A rigorous method.
         params: Its parameters.
-        worth: What came out of a made-up log with them.
+        verdict: On them.
     """
+    worth = verdict.worth
     kind = worth.kind or "graph"
-    if worth.shortfall(kind) <= _ENOUGH:
-        return Mends(kind, worth.shortfall(kind), (), ())
-    now = _shortfalls(method, _Change("", params, worth.n_cases), kind, math.inf)
-    helpful, tried = [], []
+    if worth.shortfall(kind) <= ENOUGH:
+        return Mends(kind, worth.shortfall(kind), ())
+    least = min(USELESS[kind], (1 - _GAIN) * worth.shortfall(kind))
+    helpful = []
     for changes in _changes(method, params, worth):
         better = []
-        for change in changes:
-            then = _shortfalls(method, change, kind, now[0])
-            middle = then[len(then) // 2]
-            if _is_less(then, now) and middle < min(_USELESS[kind], worth.shortfall(kind)):
-                better.append((change.what, middle))
-            if better and better[-1][1] <= _GOOD[kind]:
+        for what, changed, n_cases in changes:
+            then = shortfall_at(method, changed, n_cases, kind, worth.process)
+            if then < least:
+                better.append((what, then))
+            if better and better[-1][1] <= GOOD[kind]:
                 break
         helpful += better[-1:]
-        tried += [change.what for change in changes[-1:]]
     helpful.sort(key=lambda lever: lever[1])
-    return Mends(kind, worth.shortfall(kind), tuple(helpful), tuple(tried))
+    others = () if verdict.grade == "worth it" else tuple(_others(method, params, verdict))
+    return Mends(kind, worth.shortfall(kind), tuple(helpful), others)
 
 
-def _is_less(then: Sequence[float], now: Sequence[float]) -> bool:
-    """Whether some runs have a smaller shortfall than others, by more than by chance."""
-    gain = _GAIN_OF_ONE if len(then) == len(now) == 1 else _GAIN
-    share = np.less.outer(np.array(then), np.array(now)).mean()
-    return bool(share >= _NEARLY_ALL and then[len(then) // 2] <= (1 - gain) * now[len(now) // 2])
+def _others(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[tuple[str, Verdict]]:
+    """Yields methods that publish less and are worth it, of a usual process."""
+    given = {**params.model_dump(exclude_unset=True), "indicators": _FIGURES}
+    begin = _LESS.index(method.name) + 1 if method.name in _LESS else 0
+    for name in _LESS[begin:] if "epsilon" in given else ():
+        other = method_named(name)
+        known = {key: given[key] for key in other.Params.model_fields if key in given}
+        try:
+            of_other = other, other.Params(**known), verdict.worth.n_cases
+            judged = judged_at(*of_other, verdict.n_variants)
+        except (pydantic.ValidationError, TracecloakError):
+            continue
+        if grade_of(judged.worth) == "worth it":
+            yield name, judged
 
 
-def _shortfalls(method: Anonymizer, change: _Change, kind: Kind, below: float) -> list[float]:
-    """Returns the shortfalls of some runs, the smallest first.
-
-    One is enough if nothing is drawn for it, and where the first does not lie below a number.
-    """
-    given = method, change.params, change.n_cases
-    first = shortfall_of(*given, kind)
-    n_runs = _RUNS
-    if method.log != "none":
-        n_names = len(method.bounds(change.params).vocabulary or ())
-        n_runs = _RUNS_OF_LOGS if change.n_cases * n_names <= _SMALL_TABLE else 1
-    more = range(1, n_runs if kind not in NOT_DRAWN and first < below else 1)
-    return sorted([first, *(shortfall_of(*given, kind, run) for run in more)])
-
-
-def shortfall_of(method: Anonymizer, params: Any, n_cases: int, kind: Kind, run: int = 0) -> float:
-    """Returns the shortfall of a run on a made-up log, which a tree does without.
-
-    Args:
-        method: A rigorous method.
-        params: Its parameters.
-        n_cases: Cases of the made-up log.
-        kind: By what it is judged.
-        run: Which of several runs it is; each has noise of its own.
-    """
+def shortfall_at(
+    method: Anonymizer, params: Any, n_cases: int, kind: Kind, process: Process = USUAL
+) -> float:
+    """Returns the middle shortfall on a synthetic log, which a tree does without."""
     if kind == "tree":
         share = noise_share_of(method, params, n_cases)
         return math.inf if share is None else share
-    return worth_of(method, params, n_cases, run).shortfall(kind)
+    return worth_at(method, params, n_cases, process).shortfall(kind)
 
 
 def _changes(method: Anonymizer, params: Any, worth: Worth) -> Iterator[list[_Change]]:
@@ -193,7 +134,7 @@ def _changes(method: Anonymizer, params: Any, worth: Worth) -> Iterator[list[_Ch
     n_cases, more_cases = worth.n_cases, _MORE_CASES * worth.n_cases
     can_be_made = more_cases <= LARGEST_TRIED and more_cases * worth.n_names <= _LARGEST_TABLE
     if can_be_made:
-        yield [_Change(f"{_MORE_CASES} times the cases", params, more_cases)]
+        yield [(f"{_MORE_CASES} times the cases", params, more_cases)]
     ladders: list[list[tuple[str, dict[str, Any]]]] = [[], []]
     for factor in _MORE_EPSILON if "epsilon" in params.model_fields_set else ():
         text = decimal_text(Fraction(params.epsilon) * factor)
@@ -216,8 +157,8 @@ def _changes(method: Anonymizer, params: Any, worth: Worth) -> Iterator[list[_Ch
             [("the first half of the figures", {"indicators": indicators[: len(indicators) // 2]})]
         )
     for ladder in ladders:
-        changed = [(what, changed_params(params, **values)) for what, values in ladder]
-        yield [_Change(what, one, n_cases) for what, one in changed if one is not None]
+        changed = [(what, changed_params(params, **values), n_cases) for what, values in ladder]
+        yield [change for change in changed if change[1] is not None]
 
 
 def changed_params(params: Any, **values: Any) -> Any | None:

@@ -24,7 +24,7 @@ from tracecloak.pipelines.planning.plan_of_windows import (
 )
 from tracecloak.pipelines.planning.usable import unusable_among, unusable_sentence, with_mends
 from tracecloak.pipelines.planning.verdict import Verdict, judged_at
-from tracecloak.pipelines.planning.worth import SIZES
+from tracecloak.pipelines.planning.worth import SIZES, in_words
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -96,10 +96,10 @@ def plan_of(
     look = FirstLook.at(config, source)
     method, params = method_named(config.method), config.method_params
     sizes = SIZES if config.expected_cases is None else (config.expected_cases,)
-    middle = len(sizes) // 2
+    middle, n_variants = len(sizes) // 2, config.expected_variants
     public: list[Verdict] = []  # before the log is looked at, so that it decides nothing of them
     if config.guarantee.kind == "rigorous":
-        public = [judged_at(method, params, n_cases) for n_cases in sizes]
+        public = [judged_at(method, params, n_cases, n_variants) for n_cases in sizes]
     against = unusable_among(config, tuple(public))
     if public and (against is not None or not look.obstacle):
         public[middle] = with_mends(config, public[middle])
@@ -107,7 +107,7 @@ def plan_of(
     if goal:
         from tracecloak.pipelines.planning.goals import least_epsilon
 
-        least = least_epsilon(method, params, sizes[middle], goal)
+        least = least_epsilon(method, params, sizes[middle], goal, n_variants)
     judged = tuple(verdict.in_spite_of(look.obstacle) for verdict in public)
     windows: list[str] = []
     if config.schedule is not None:
@@ -194,6 +194,7 @@ def _details(
         costs=[*costs, *_foretold(config, source)] if costs else [],
         guarantee=config.guarantee.with_order_note(source.is_by_name),
         judged=judged,
+        in_words=in_words,
         figures=figures,
         windows=windows,
         spends=method.spends(params),

@@ -5,9 +5,9 @@ Suppose that a log has 400 activities and about 1,000 cases. At epsilon 1 the no
 it counts, and to publish nothing would be as good. Three numbers tell that before anything is read
 or paid: the declared cases, the declared activities and epsilon.
 
-The rule is that of a plan's verdict: on made-up logs of those numbers, released with such noise,
+The rule is that of a plan's verdict: on synthetic logs of those numbers, released with such noise,
 the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine tenths of what
-is counted, even where cases hardly depart from a main path). Nothing is said where the cases or the
+is counted, even where all cases have one of a few variants). Nothing is said where the cases or the
 activities are not declared, where there are more than 100,000 cases, or where the noise is small
 beside them.
 """
@@ -51,16 +51,16 @@ def unusable(config: ReleaseConfig) -> Verdict | None:
     if config.expected_cases is None or not is_in_doubt(config):
         return None
     method, params = method_named(config.method), config.method_params
-    judged = judged_at(method, params, config.expected_cases)
+    judged = judged_at(method, params, config.expected_cases, config.expected_variants)
     return with_mends(config, judged) if judged.grade == "no" else None
 
 
 def with_mends(config: ReleaseConfig, verdict: Verdict) -> Verdict:
-    """Returns a verdict with what would help most, which is tried on logs that are made up."""
+    """Returns a verdict with what would help most, which is tried on synthetic logs."""
     from tracecloak.pipelines.planning.levers import mends_of
 
     method, params = method_named(config.method), config.method_params
-    return replace(verdict, mends=mends_of(method, params, verdict.worth))
+    return replace(verdict, mends=mends_of(method, params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:

@@ -1,8 +1,7 @@
 """Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
 
 Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
-made up of public names, and the noise is that of the configuration. Three answers are given, by
-these bounds:
+synthetic, and the noise is that of the configuration. Three answers are given, by these bounds:
 
 * A graph, or a log of whose graph the counts are compared, is worth it if the errors of its counts
   add up to a third of the counts at most. Then, of two counts of which one is twice the other, the
@@ -17,27 +16,40 @@ these bounds:
 * A list of figures is worth it if half of them are of use: shares and ranks of quantiles within ten
   points, counts within what they are, means within a fifth of their range.
 
-It is not worth it if nobody could do anything with what comes out (`Worth.is_useless`), even of a
-log whose cases hardly depart from a main path. It is hardly worth it if it lies between.
+It is not worth it if nobody could use what is released (`Worth.is_useless`), and hardly worth it if
+it lies between. Where the best and the worst that is likely have different answers, it depends: on
+how alike the cases are, if that is not declared.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.pipelines.planning.advice import is_mostly_noise
-from tracecloak.pipelines.planning.worth import ORDERLY, Worth, in_words, is_slow, percent, worth_at
+from tracecloak.pipelines.planning.worth import (
+    Kind,
+    Worth,
+    ends_at,
+    in_percent,
+    in_words,
+    percent,
+    processes,
+    unknown,
+    worth_at,
+)
 
-if TYPE_CHECKING:
-    from tracecloak.pipelines.planning.levers import Mends
+Grade = Literal["worth it", "hardly", "no", "depends"]
 
-Grade = Literal["worth it", "hardly", "no"]
-
-_READABLE_ERROR = 1 / 3
 _HALF = 0.5
-_CLEAR_NOISE, _DROWNING_NOISE = 1 / 10, 1 / 3
+GOOD = {"graph": 1 / 3, "variants": 1 / 2, "tree": 1 / 10, "figures": 1 / 2}
+"""Up to which shortfall a release is worth it, by what it is judged by."""
+USELESS = {"graph": 0.9, "variants": 0.9, "tree": 1 / 3, "figures": 1.0}
+"""From which shortfall on nobody could use it."""
+ENOUGH = 0.05
+"""A shortfall that needs no help."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +57,20 @@ class Verdict:
     """Whether a release of so many cases is worth it.
 
     Attributes:
-        worth: What came out of a made-up log of that size.
+        worth: What is released of a synthetic log of that size, in the middle of the range.
+        ends: The best and the worst that is likely.
         grade: The answer.
+        n_variants: How many variants the cases have, if that is declared.
         mends: What would make it better; None: that was not tried.
         obstacle: What makes it worth nothing whatever its size, or empty.
-        orderly: What came out of a made-up log of an orderly process, where that is of use and a
-            usual one is of none.
     """
 
     worth: Worth
+    ends: tuple[Worth, Worth]
     grade: Grade
+    n_variants: int | None = None
     mends: Mends | None = None
     obstacle: str = ""
-    orderly: Worth | None = None
 
     def in_spite_of(self, obstacle: str) -> Verdict:
         """Returns the verdict of an input that an obstacle makes worthless, if it is not empty."""
@@ -70,42 +83,46 @@ class Verdict:
 
     @property
     def in_short(self) -> str:
-        """The verdict with the number that it follows from."""
+        """The verdict with the numbers that it follows from."""
         kind = self.worth.kind
-        return (
-            f"{self._answer} ({in_words(kind, self.worth.shortfall(kind)) if kind else self.why})"
-        )
+        return f"{self._answer} ({in_words(kind, *self.between(kind)) if kind else self.why})"
+
+    def between(self, kind: Kind) -> tuple[float, float]:
+        """Returns the shortfalls of the best and of the worst."""
+        best, worst = self.ends
+        return best.shortfall(kind), worst.shortfall(kind)
 
     @property
     def _answer(self) -> str:
         size = f"{self.worth.n_cases:,} case{'s' if self.worth.n_cases != 1 else ''}"
-        answer = {"worth it": "Worth it", "hardly": "Hardly", "no": "No"}[self.grade]
-        return f"{answer}, with {size}"
+        answers = {"worth it": "Worth it", "hardly": "Hardly", "no": "No", "depends": "It depends"}
+        return f"{answers[self.grade]}, with {size}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
-        worth = self.worth
+        """Returns it as JSON values; ranges are from the best to the worst."""
+        ends = self.ends
         return {
-            "cases": worth.n_cases,
+            "cases": self.worth.n_cases,
             "verdict": self.grade.replace(" ", "_"),
-            "graph_error": _rounded(worth.graph_error),
-            "case_share": _rounded(worth.case_share),
-            "noise_share": _rounded(worth.noise_share),
+            "graph_error": _rounded([end.graph_error for end in ends]),
+            "case_share": _rounded([end.case_share for end in ends]),
+            "noise_share": self.worth.noise_share,
             "sentence": self.sentence,
             "would_help": [] if self.mends is None else self.mends.to_json(),
+            "other_methods": [] if self.mends is None else self.mends.others_json(),
         }
 
     @property
     def why(self) -> str:
         """What the answer follows from, as a part of a sentence."""
-        worth = self.worth
+        worth, (best, worst) = self.worth, self.ends
         if self.obstacle:
             return self.obstacle
         if worth.refusal:
             return f"the method refuses, {worth.refusal}"
         if worth.errors:
             return f"{worth.n_usable} of {len(worth.errors)} figures will be of use"
-        if worth.held.is_empty:
+        if best.held.is_empty:
             return "the noise is larger than what there is to count, so nothing comes out"
         if worth.noise_share is not None:
             return (
@@ -113,47 +130,102 @@ class Verdict:
                 f"{percent(worth.noise_share)} of the cases"
             )
         reasons = []
-        if worth.graph_error is not None:
-            reasons.append(_of_error(worth.graph_error))
-        if worth.case_share is not None:
-            reasons.append(
-                f"the variants that come out have {percent(worth.case_share)} of the cases"
-            )
-        if _names_share(worth) < _HALF:
-            reasons.append(
-                f"only {worth.held.n_activities} of {worth.n_names} activities come out by name"
-            )
-        if self.orderly is not None and self.orderly.graph_error is not None:
-            reasons.append(
-                "if hardly a case departs from the main path, the counts are off by about "
-                f"{percent(self.orderly.graph_error)}"
-            )
-        return ", and ".join(reasons) or "what comes out has no numbers to compare"
+        if best.graph_error is not None:
+            off = in_percent("graph", *self.between("graph"))
+            reasons.append(f"the counts of the graph will be off by {off}")
+        if best.case_share is not None:
+            shares = in_percent("variants", *self.between("variants")[::-1])
+            reasons.append(f"the variants that are released have {shares} of the cases")
+        if _names_share(worst) < _HALF:
+            n_released = sorted({worst.held.n_activities or 0, best.held.n_activities or 0})
+            released = " to ".join(map(str, n_released))
+            reasons.append(f"{released} of {worth.n_names} activities are released by name")
+        said = ", and ".join(reasons) or "what comes out has no numbers to compare"
+        return f"{said}, depending on {unknown(self.n_variants)}" if reasons else said
 
 
-def judged_at(method: Anonymizer, params: Any, n_cases: int) -> Verdict:
+def judged_at(
+    method: Anonymizer, params: Any, n_cases: int, n_variants: int | None = None
+) -> Verdict:
     """Returns the verdict for a number of cases, without what would mend it.
 
-    It is of public numbers alone. Of 300 cases at epsilon 0.5 nothing is left if every case goes
-    its own way, and the main path is if most cases follow it. So it is not said to be worth nothing
-    unless both are.
+    It is of public numbers alone, or of what was released before.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters.
+        n_cases: Cases of the release.
+        n_variants: How many variants they have, if that is declared.
     """
-    worth = worth_at(method, params, n_cases)
-    judged = Verdict(worth, grade_of(worth))
-    if judged.grade != "no" or judged.worth.refusal:
-        return judged
-    orderly = worth_at(method, params, n_cases, ORDERLY)
-    if grade_of(orderly) == "no":
-        return judged
-    return replace(judged, grade="hardly", orderly=orderly)
+    found = processes(n_variants, n_cases)
+    worth = worth_at(method, params, n_cases, found[len(found) // 2])
+    is_drawn = worth.graph_error is not None  # else no log has a part in it, or it is refused
+    ends = ends_at(method, params, n_cases, n_variants) if is_drawn else (worth, worth)
+    best, worst = map(grade_of, ends)
+    return Verdict(worth, ends, best if best == worst else "depends", n_variants)
+
+
+@dataclass(frozen=True)
+class Mends:
+    """What would help a release.
+
+    Attributes:
+        kind: What it is judged by.
+        now: Its shortfall of that as it is.
+        helpful: What helps, with the shortfall then; what gains most is first.
+        others: Verdicts of other methods that would do, by their names.
+    """
+
+    kind: Kind
+    now: float
+    helpful: tuple[tuple[str, float], ...]
+    others: tuple[tuple[str, Verdict], ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What would help most, by figures; or what else to do."""
+        return " ".join(filter(None, (self._change, self._method)))
+
+    @property
+    def _change(self) -> str:
+        if self.helpful:
+            (what, then), *others = self.helpful
+            instead = [self.now] * math.isfinite(self.now)
+            texts = [f"{what} ({in_words(self.kind, then, *instead, joined=' instead of ')})"]
+            texts += [f"{what} ({in_percent(self.kind, then)})" for what, then in others]
+            usual = " for a usual process" * (self.kind in ("graph", "variants"))
+            return f"What would help most{usual}: {'; '.join(texts)}."
+        if self.now <= ENOUGH:
+            return f"Little is left to gain: {in_words(self.kind, self.now)}."
+        return "Nothing that was tried would help much."
+
+    @property
+    def _method(self) -> str:
+        """Which other methods would do."""
+        texts = []
+        for name, verdict in self.others:
+            usable = [error.figure for error in verdict.worth.errors if error.grade != "noise"]
+            kind = verdict.worth.kind or "graph"
+            texts.append(f"{name} ({', '.join(usable) or in_words(kind, *verdict.between(kind))})")
+        return f"Other methods that would do: {'; '.join(texts)}." if texts else ""
+
+    def others_json(self) -> list[dict[str, Any]]:
+        """Returns the other methods as JSON values."""
+        return [{"method": name, **verdict.to_json()} for name, verdict in self.others]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Returns what helps as JSON values."""
+        now = round(self.now, 4) if math.isfinite(self.now) else None
+        of = {"of": self.kind, "now": now}
+        return [{"what": what, **of, "then": round(then, 4)} for what, then in self.helpful]
 
 
 def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
-    """Returns that a release is mostly noise, and what would help; empty where it is not.
+    """Returns that a release is mostly noise; empty where it is not.
 
-    Tried on made-up logs of as many cases as were released, so it follows from what is released and
-    public. It is tried where noise is large beside that number, as it takes some seconds; what
-    would help a log of many names takes more of them, and is left to the plan.
+    Tried on synthetic logs of as many cases as were released, so it follows from what is released
+    and public. It is tried where noise is large beside that number, as it takes some seconds; what
+    would help takes more of them, and is left to the plan.
 
     Args:
         method: A rigorous method.
@@ -165,14 +237,10 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     verdict = judged_at(method, params, n_cases)
     if verdict.grade == "worth it":
         return ""
+    shares = {"no": "most of what is released is noise", "depends": "much may be noise"}
+    share = shares.get(verdict.grade, "much of what is released is noise")
     mend = "`tracecloak plan` tries what would help most."
-    if not is_slow(method, verdict.worth.n_names):
-        from tracecloak.pipelines.planning.levers import mends_of
-
-        mend = mends_of(method, params, verdict.worth).sentence
-    share = "most" if verdict.grade == "no" else "much"
-    on_made_up = f"On a made-up log of as many cases, {verdict.why}."
-    return f"{share} of what is released is noise. {on_made_up} {mend}"
+    return f"{share}. On synthetic logs of as many cases, {verdict.why}. {mend}"
 
 
 def grade_of(worth: Worth) -> Grade:
@@ -180,16 +248,16 @@ def grade_of(worth: Worth) -> Grade:
     noise_share = worth.noise_share
     if worth.is_useless or worth.refusal:
         return "no"
-    if noise_share is not None and noise_share >= _DROWNING_NOISE:
+    if noise_share is not None and noise_share >= USELESS["tree"]:
         return "no"
     if worth.errors:
         return "worth it" if 2 * worth.n_usable >= len(worth.errors) else "hardly"
     error, share = worth.graph_error, worth.case_share
     if noise_share is not None:
-        is_good = noise_share <= _CLEAR_NOISE
+        is_good = noise_share <= GOOD["tree"]
     else:
-        is_good = (error is not None and error <= _READABLE_ERROR) or (
-            share is not None and share >= _HALF
+        is_good = (error is not None and error <= GOOD["graph"]) or (
+            share is not None and share >= GOOD["variants"]
         )
     return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"
 
@@ -199,11 +267,6 @@ def _names_share(worth: Worth) -> float:
     return 1.0 if n is None else n / worth.n_names
 
 
-def _of_error(error: float) -> str:
-    if error >= 1:
-        return "the errors of the graph's counts are as large as the counts"
-    return f"the counts of the graph will be off by about {percent(error)}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _rounded(values: list[float | None]) -> Any:
+    """Returns numbers for JSON; None where there are none."""
+    return None if None in values else [round(value, 4) for value in values if value is not None]

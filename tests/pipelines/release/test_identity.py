@@ -116,6 +116,7 @@ RELEASE_KEYS: Keys = {
         "no byte: it decides before the release whether there is one",
         {"expected_cases": 9},
     ),
+    "expected_variants": ("no byte: likewise", {"expected_cases": 9, "expected_variants": 5}),
     "even_if_unusable": ("no byte: likewise", {"even_if_unusable": True}),
     "sign": ("no byte: what is signed is there before", {"sign": "key.pem"}),
     "runner": (HOW, {"runner": "InMemory"}),

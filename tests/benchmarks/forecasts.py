@@ -1,0 +1,107 @@
+"""Compares what `plan` expects with what is released: `python -m tests.benchmarks.forecasts FILE`.
+
+A cell is a public log, a method and an epsilon. Its result is the median error of the counts of the
+graph over five keys. It is compared with two ranges: the one of public numbers alone, and the one
+with the number of variants declared. Nothing of a log but its declared
+numbers enters a range: its activities, cases, variants, and as max_trace_length a round number that
+is above the length of 95 % of its cases. FILE keeps what is measured, so that it goes on from
+there; TRACECLOAK_LOGS names the folder of the logs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.real_logs.ways_by_cell import LOGS, public_log
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.planning.worth import ends_at, worth_of_log
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.inputs.source_files import match_files
+from tracecloak.transforms.sources import EventSource
+
+CLAIMS = "insurance_claims.csv.gz"
+ALL_LOGS = (*LOGS, "bpic13_open.xes.gz", "bpic20_prepaid.xes.gz", CLAIMS)
+NAMES, EPSILONS = ("private-dfg", "auto-variants", "private-log"), ("0.5", "1", "4")
+_LENGTHS = (2, 3, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200)
+_KEYS = range(100, 105)  # others than those of the synthetic logs
+LABELS = ("public", "number")
+
+
+def log_of(folder: Path, file: str) -> TraceBatch:
+    """Returns a log over its own activities as a public vocabulary, each event once."""
+    if file != CLAIMS:
+        return public_log(folder, file)
+    mapping = ColumnMapping("case_id", "activity", "end_time")
+    source = EventSource(tuple(match_files([str(folder / file)])), SourceFormat(), mapping)
+    [traces] = group_into_traces([events for events, _ in source.read(source.files[0])])
+    return traces.recode_public(ActivityVocabulary.public(traces.vocabulary.names.to_pylist()))
+
+
+def measured(traces: TraceBatch, name: str, epsilon: str) -> dict[str, Any]:
+    """Returns the result of a cell, and the ranges that are expected of it by what is declared."""
+    method: Any = METHODS[name]
+    n_variants = VariantHistogram.from_traces(traces).n_variants
+    used = np.unique(traces.activities)
+    longest = np.quantile(traces.lengths, 0.95)
+    params = method.Params(
+        epsilon=epsilon,
+        vocabulary=tuple(traces.vocabulary.names.take(used).to_pylist()),
+        max_trace_length=next(length for length in _LENGTHS if length >= longest),
+    )
+    errors = [worth_of_log(method, params, traces, key).graph_error or 0.0 for key in _KEYS]
+    ranges = {
+        label: [end.graph_error for end in ends_at(method, params, traces.n_cases, declared)]
+        for label, declared in (
+            ("public", None),
+            ("number", n_variants),
+        )
+    }
+    return {"result": statistics.median(errors), **ranges}
+
+
+def is_inside(cell: dict[str, Any], label: str) -> bool:
+    """Whether a range has the result."""
+    low, high = cell[label]
+    return bool(low <= cell["result"] <= high)
+
+
+def shown(cell: dict[str, Any]) -> str:
+    """Returns a cell as a line: the result, and the ranges."""
+    texts = [f"{cell['result']:.4f}"]
+    for label in LABELS:
+        low, high = cell[label]
+        texts.append(f"{label} {low:.4f}-{high:.4f}{'' if is_inside(cell, label) else ' OUT'}")
+    return "  ".join(texts)
+
+
+def main(kept: Path) -> None:
+    """Measures the cells that are not kept yet, prints all of them, and how many are inside."""
+    found: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
+    for file in ALL_LOGS:
+        traces = log_of(Path(os.environ["TRACECLOAK_LOGS"]), file)
+        for name, epsilon in itertools.product(NAMES, EPSILONS):
+            key = f"{file.split('.')[0]} {name} {epsilon}"
+            if key not in found:
+                found[key] = measured(traces, name, epsilon)
+                kept.write_text(json.dumps(found, indent=1))
+            print(f"{key}: {shown(found[key])}", flush=True)
+    for label in LABELS:
+        n_inside = sum(is_inside(cell, label) for cell in found.values())
+        print(f"{label}: {n_inside} of {len(found)} inside, {n_inside / len(found):.3f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
