@@ -105,13 +105,11 @@ def mends_of(method: Anonymizer, params: Any, verdict: Verdict) -> Mends:
 
 def _others(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[tuple[str, Verdict]]:
     """Yields methods that publish less and are worth it, of a usual process."""
-    given = params.model_dump(exclude_unset=True)
+    given = {**params.model_dump(exclude_unset=True), "indicators": _FIGURES}
     begin = _LESS.index(method.name) + 1 if method.name in _LESS else 0
     for name in _LESS[begin:] if "epsilon" in given else ():
         other = method_named(name)
-        known = {key: value for key, value in given.items() if key in other.Params.model_fields}
-        if name == _LESS[-1]:
-            known["indicators"] = _FIGURES
+        known = {key: given[key] for key in other.Params.model_fields if key in given}
         try:
             of_other = other, other.Params(**known), verdict.worth.n_cases
             judged = judged_at(*of_other, verdict.n_variants)

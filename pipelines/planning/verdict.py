@@ -158,11 +158,9 @@ def judged_at(
         n_variants: How many variants they have, if that is declared.
     """
     found = processes(n_variants, n_cases)
-    worth, ends = worth_at(method, params, n_cases, found[len(found) // 2]), None
-    if worth.refusal or worth.graph_error is None:  # no log has a part in it
-        ends = worth, worth
-    else:
-        ends = ends_at(method, params, n_cases, n_variants)
+    worth = worth_at(method, params, n_cases, found[len(found) // 2])
+    is_drawn = worth.graph_error is not None  # else no log has a part in it, or it is refused
+    ends = ends_at(method, params, n_cases, n_variants) if is_drawn else (worth, worth)
     best, worst = map(grade_of, ends)
     return Verdict(worth, ends, best if best == worst else "depends", n_variants)
 

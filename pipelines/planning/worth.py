@@ -8,8 +8,8 @@ have one of 3 variants; with 1.5, of 15; with 1.15, hardly two cases are alike. 
 one with some edits, and the first one follows the names. No input is read.
 
 A range reaches from a regular process to a variable one. Between processes whose cases are as much
-alike, and with the same bounds, errors still differ: by a factor of `WITHIN` or less in nine of ten
-releases of public logs, to which nothing here was fitted (`tests/benchmarks/forecasts.py`).
+alike, and with the same bounds, errors still differ: by a factor of `WITHIN` or less in 120 of 135
+cells of public logs, to which nothing here was fitted (`tests/benchmarks/forecasts.py`).
 """
 
 from __future__ import annotations

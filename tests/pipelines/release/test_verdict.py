@@ -14,7 +14,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.advice import may_be_noise
 from tracecloak.pipelines.planning.levers import _changes, mends_of
 from tracecloak.pipelines.planning.verdict import Verdict, advice_on, grade_of, judged_at
-from tracecloak.pipelines.planning.worth import Worth
+from tracecloak.pipelines.planning.worth import REGULAR, WITHIN, Worth, worth_at
 from tracecloak.schemas.published.yields import Yield
 
 NAMES = tuple(f"step {i}" for i in range(10))
@@ -130,7 +130,8 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
         names = tuple(f"step {i}" for i in range(n_names - 1))
         params = method.Params(epsilon=epsilon, vocabulary=names)
         is_in_doubt = may_be_noise(method, params, n_cases)
-        assert not is_in_doubt or judged_at(method, params, n_cases).grade != "no"
+        best = worth_at(method, params, n_cases, REGULAR).times(1 / WITHIN)
+        assert not is_in_doubt or grade_of(best) != "no"
 
 
 # One method of each family, with the number of cases at which an ordinary epsilon is worth it.
