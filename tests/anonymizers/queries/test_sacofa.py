@@ -475,7 +475,7 @@ def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
     assert exact.count(7) >= 4  # fewer in one of 3,000 times
     noisy = [
         released(log, SacofaParams(**{**LOG_RULES, "max_prefix_length": 2, "profile": "paper"}), i)
-        for i in range(12)
+        for i in range(30)
     ]
     assert len({made.get(("B", "C"), 0) for made in noisy}) > 3
 
