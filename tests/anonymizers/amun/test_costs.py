@@ -106,7 +106,7 @@ def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon:
         assert not sampling.losses.any()
         words = run.by_round["sampling"].words("amun/count", np.zeros((1, 2), np.uint64))
         [gain] = sampling.gains.tolist()
-        assert gain == abs(int(laplace_by_inversion(words, 1 / epsilon)[0]))
+        assert gain == abs(int(laplace_by_inversion(words, 1 / params.epsilon_d)[0]))
         gained.append(gain)
     deviation = np.std(gained) / np.sqrt(len(gained))
     assert np.mean(gained) == pytest.approx(moves_per_transition(params), abs=4 * deviation)

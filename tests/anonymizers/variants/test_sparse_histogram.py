@@ -342,8 +342,9 @@ def test_the_noise_of_a_variant_is_its_own() -> None:
     more = released({("A",): 100, ("A", "B"): 5, ("B", "A"): 300, (OTHER,): 50}, of)
     assert few[("A",)] == more[("A",)]
     assert few[("B", "A")] + 100 == more[("B", "A")]
-    other_key = released({("A",): 100, ("B", "A"): 200}, of, 1, 1)
-    assert other_key != few and other_key.keys() >= {("A",), ("B", "A")}
+    others = [released({("A",): 100, ("B", "A"): 200}, of, 1, number) for number in range(1, 5)]
+    assert any(other != few for other in others)  # one other is the same under one key in twenty
+    assert all(other.keys() >= {("A",), ("B", "A")} for other in others)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 1, 100])
