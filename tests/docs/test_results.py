@@ -233,9 +233,8 @@ def test_the_figures_of_the_readme_are_those_of_the_json() -> None:
 
 def test_the_waits_of_the_readme_are_those_of_the_page_on_whole_logs() -> None:
     page = (ROOT / "docs/explanation/methods/whole-logs.md").read_text()
-    measured = page.split("*share of the waiting time at the wrong pair*")[1].split("\n### ")[0]
-    [of_academic] = [row[1] for row in rows_of(measured) if row[0] == "academic credentials"]
-    of_renting = re.findall(r"(0\.\d+) \(renting\)", measured)
+    measured = page.split("Share of the waiting time at the wrong pair")[1].split("</details>")[0]
+    shares = {row[0]: row[-1].split(",")[0] for row in rows_of(measured)}
     [row] = [row for row in rows_of((ROOT / "README.md").read_text()) if row[0].startswith("where")]
     low, high = (f"{int(percent) / 100:.2f}" for percent in re.findall(r"(\d+) %", row[2]))
-    assert [[low], high] == [of_renting, of_academic]
+    assert [low, high] == [shares["renting"], shares["academic credentials"]]
