@@ -10,7 +10,12 @@ from typing import Any
 from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED = frozenset({"case-spans", "longest-steps", "log-times", "propensities", "step-durations"})
+REMOVED = frozenset(
+    {
+        *("case-spans", "graph-clips", "longest-steps", "log-times", "propensities"),
+        *("released-indicators", "step-durations"),
+    }
+)
 """Names that columnar classes had once; none is given again."""
 
 COLUMNAR: Plugins[type[Any]] = Plugins(
@@ -59,7 +64,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "generated-variants": "tracecloak.anonymizers.variants.generator:VariantsDecision",
         "granularity": "tracecloak.anonymizers.times.granularity:GranularityDecision",
         "graph": "tracecloak.anonymizers.graphs.graph_kinds:GraphDecision",
-        "graph-clips": "tracecloak.anonymizers.graphs.graph_kinds:ClipsDecision",
+        "graph-kind": "tracecloak.anonymizers.graphs.graph_kinds:ClipsDecision",
         "handover-counts": "tracecloak.anonymizers.logs.handovers:HandoverCounts",
         "handover-shares": "tracecloak.anonymizers.logs.handovers:HandoverDecision",
         "input-digest": "tracecloak.anonymizers.contract.input_digest:InputDigest",
@@ -92,7 +97,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "released-figures": "tracecloak.schemas.published.figures:ReleasedFigures",
         "released-graph": "tracecloak.schemas.published.graph:ReleasedGraph",
         "released-groups": "tracecloak.schemas.published.groups:ReleasedGroups",
-        "released-indicators": "tracecloak.schemas.published.indicators:ReleasedIndicators",
+        "graded-indicators": "tracecloak.schemas.published.indicators:ReleasedIndicators",
         "released-measures": "tracecloak.schemas.published.measures:ReleasedMeasures",
         "released-tree": "tracecloak.schemas.published.tree:ReleasedTree",
         "released-variants": "tracecloak.schemas.published.variants:ReleasedVariants",

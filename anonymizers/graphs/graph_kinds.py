@@ -91,7 +91,7 @@ class ClipsDecision(contract.Decision):
         most_lost: A likely upper limit of that; None where the clip is not in L1.
     """
 
-    wire_name: ClassVar[str] = "graph-clips"
+    wire_name: ClassVar[str] = "graph-kind"
 
     edges: int
     durations: int | None = None

@@ -69,7 +69,7 @@ class ReleasedIndicators:
         grades: string[n].
     """
 
-    wire_name: ClassVar[str] = "released-indicators"
+    wire_name: ClassVar[str] = "graded-indicators"
 
     indicators: pa.StringArray
     groups: pa.StringArray

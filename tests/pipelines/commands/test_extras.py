@@ -21,7 +21,6 @@ LACKING = [
     ("report OUT --log LOG --output page.html", "ot", "measures"),
     ("compare --log LOG --methods privtree --output page.html", "ot", "measures"),
     ("compare --log LOG --methods privtree --output page.html --mine", "pm4py", "mining"),
-    ("mine OUT --miner inductive --output tree", "pm4py", "mining"),
     ("experiment pretsa --log LOG --output page", "ot", "measures"),
     ("experiment sacofa-sapa --log LOG --output page", "sklearn.ensemble", "mining"),
     ("experiment sacofa-sapa --log LOG --output page", "pm4py", "mining"),

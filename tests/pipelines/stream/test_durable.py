@@ -67,7 +67,7 @@ FIELDS = {
     "generated-variants": "variants",
     "granularity": "granularity",
     "graph": "graph durations figures",
-    "graph-clips": "edges durations",
+    "graph-kind": "edges durations released lost most_lost",
     "handover-counts": "counts deviation",
     "handover-shares": "shares",
     "input-digest": "lanes n_events",
@@ -128,7 +128,7 @@ FIELDS = {
     "chosen-points": "points",
     "noisy-cell-sums": "values",
     "pappi-aggregates": "n_cases values",
-    "released-indicators": "indicators groups values lows highs units kinds",
+    "graded-indicators": "indicators groups values lows highs units kinds grades",
 }
 # `Statistics` of some kept counts and of no open case and one that has closed.
 RECORDED = (
