@@ -178,8 +178,9 @@ def _instead(params: Any, given: Given) -> ClipsDecision | None:
     released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2**most))
     if released is not None:
         return ClipsDecision(UNITS, None, released)
-    vote = noisy[clear[-1] if len(clear) else most]
-    return _l1_clip(params, given, n_names * of_pairs) if vote > 0 else None
+    # Votes that may be noise leave the usual kind, whose threshold no noise of lengths raises.
+    is_l1 = len(clear) > 0 and noisy[clear[-1]] > 0
+    return _l1_clip(params, given, n_names * of_pairs) if is_l1 else None
 
 
 def _clear_of(noise: SumNoise, n: int) -> float:

@@ -262,7 +262,7 @@ def choose_time_range(
     purpose = f"{TIME_RANGE} length"
     own = epsilon * _OF_LENGTH
     lost = math.ceil(_MOST_LOST * max_units / own)
-    chosen = choose_quantile(cases, own, _SHARE, max_units, randomness, purpose, lost)
+    chosen = choose_quantile(cases, own, _SHARE, max_units, randomness, purpose, most_lost=lost)
     length = _LENGTHS[chosen]
     scores = counted.within(length)
     stream = CellStream(randomness, f"{TIME_RANGE} place", cell_numbers(np.arange(len(scores))))
