@@ -261,9 +261,11 @@ def before_publication(method: Anonymizer) -> Anonymizer:
 
     def products(decisions: Mapping[str, Any], params: Any) -> Products:
         seen: dict[str, Any]
-        if method.sums == "pairs":
-            # Others, such as what a clip is chosen by, are not of pairs and have no names.
-            [(noisy, domain, noise, names)] = (one for one in sums.values() if one[3] is not None)
+        # Others, such as what a clip is chosen by, are not of pairs and have no names.
+        named = [one for one in sums.values() if one[3] is not None]
+        # A graph that is made of variants instead is shown with what they were chosen by.
+        if method.sums == "pairs" and named:
+            [(noisy, domain, noise, names)] = named
             borders = getattr(params, "borders_us", None)
             seen = {"sums": NoisySums(noisy, domain, ActivityVocabulary(names), borders, noise)}
         else:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.benchmarks.coverage import counted
 from tests.support.keys import release_key
 from tests.support.real_logs import public_log
 from tests.support.tiers import at_night
@@ -22,11 +23,7 @@ from tracecloak.anonymizers.logs.log_figures import figures_of_log
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.examination.measure.case_times import PairWaits
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.figures import Figure
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs
 
@@ -34,15 +31,6 @@ DAY_US = 86_400_000_000
 _LOGS = (
     "sepsis.xes.gz", "coselog_receipt.xes.gz", "bpic2013_incidents.xes.gz", "traffic_fines.parquet",
 )  # fmt: skip
-
-
-def counted(traces: TraceBatch) -> LogCounts:
-    return LogCounts(
-        DirectlyFollows.from_traces(traces),
-        VariantHistogram.from_traces(traces),
-        LogTimes.from_traces(traces),
-        traces.vocabulary,
-    )
 
 
 def figures_of(traces: TraceBatch, epsilon: str, key: int) -> list[Figure]:

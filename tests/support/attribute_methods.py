@@ -118,7 +118,7 @@ class Generating(VariantHistogramMethod):
             )
             for own in self.attributes(params)
         }
-        return replace(made, attributes=values)
+        return replace(made, attributes={**made.attributes, **values})
 
 
 class PassingParams(contract.Params):
