@@ -28,7 +28,7 @@ from tracecloak.pipelines.configuration.config import load, load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import EVENT_SCHEMA, released_schema
+from tracecloak.schemas.events.events import EVENT_INDEX, EVENT_SCHEMA, released_schema
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.reference import KeyReference
@@ -42,6 +42,8 @@ DECLARED: dict[str, Any] = {
     "amount": {"bounds": [0, 50], "n_bins": 5},
 }
 TYPES = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
+# `generating` releases no times: its columns are these and the number of each event.
+NUMBERED = {EVENT_INDEX: pa.int64()}
 # A column that nobody maps with its values; a value, numbers and words in columns that are mapped.
 CANARIES = ("canary-name", "canary-column", "canary-value", "77777.25", "canary-number", "471100")
 
@@ -137,7 +139,7 @@ def made(tmp_path: Path, inputs: list[Path]) -> Path:
 
 def test_attributes_are_typed_columns_within_their_declaration(made: Path) -> None:
     table = table_of(made)
-    assert table.schema.remove_metadata().equals(released_schema(TYPES))
+    assert table.schema.remove_metadata().equals(released_schema(NUMBERED | TYPES))
     found = table.to_pydict()
     assert set(found["org:resource"]) == {"R1", "R2 & <R3>", None}
     for name, high in (("case:age", 100), ("amount", 50)):
@@ -157,8 +159,8 @@ def test_pm4py_reads_the_attributes_of_the_xes(made: Path) -> None:
     pm4py = pytest.importorskip("pm4py")
     read = pm4py.read_xes(str(made / "log.xes.gz"), variant="iterparse")
     names = {"case:concept:name": "case_id", "concept:name": "activity"} | {n: n for n in TYPES}
-    expected = table_of(made).to_pandas().sort_values(["case_id", "timestamp"])
-    found = read.sort_values(["case:concept:name", "time:timestamp"])
+    expected = table_of(made).to_pandas().sort_values(["case_id", EVENT_INDEX])
+    found = read.sort_values(["case:concept:name", EVENT_INDEX])
     for xes, column in names.items():
         pairs = zip(found[xes].tolist(), expected[column].tolist(), strict=True)
         assert all(a == b or (pd.isna(a) and pd.isna(b)) for a, b in pairs)
@@ -168,13 +170,13 @@ def test_the_csv_has_the_attributes_of_the_parquet(made: Path) -> None:
     text = gzip.decompress((made / "log.csv.gz").read_bytes()).decode()
     read = list(csv.DictReader(io.StringIO(text, newline="")))
     expected = {
-        (row["case_id"], row["activity"], row["timestamp"].isoformat()): row
+        (row["case_id"], row["activity"], row[EVENT_INDEX]): row
         for row in table_of(made).to_pylist()
     }
     assert len(read) == len(expected)
     kinds = {"org:resource": str, "case:age": int, "amount": float}
     for row in read:
-        key = row["case_id"], row["activity"], row["timestamp"].replace(".000000", "")
+        key = row["case_id"], row["activity"], int(row[EVENT_INDEX])
         for name, kind in kinds.items():
             assert (kind(row[name]) if row[name] else None) == expected[key][name]
 
@@ -203,9 +205,9 @@ def test_nothing_that_is_not_declared_is_in_a_released_byte(
 def test_only_what_is_declared_is_released(tmp_path: Path, inputs: list[Path]) -> None:
     one = {"org:resource": DECLARED["org:resource"]}
     found = release(tmp_path / "one", inputs, "--runner", "InMemory", **one)
-    assert table_of(found).schema.names == ["case_id", "activity", "timestamp", "org:resource"]
+    assert table_of(found).schema.names == ["case_id", "activity", EVENT_INDEX, "org:resource"]
     bare = release(tmp_path / "bare", inputs, "--runner", "InMemory", "--attributes", "{}")
-    assert table_of(bare).schema.remove_metadata().equals(released_schema({}))
+    assert table_of(bare).schema.remove_metadata().equals(released_schema(NUMBERED))
 
 
 @pytest.mark.parametrize(
@@ -231,10 +233,11 @@ def test_an_empty_release_still_has_the_columns(
     assert code == 0
     found = tmp_path / "out" / "run_id=r"
     assert table_of(found).num_rows == 0
+    expected = released_schema((NUMBERED if method == "generating" else {}) | TYPES)
     for path in (found / "log").iterdir():
-        assert pq.read_schema(path).remove_metadata().equals(released_schema(TYPES))
+        assert pq.read_schema(path).remove_metadata().equals(expected)
     lines = gzip.decompress((found / "log.csv.gz").read_bytes()).decode().splitlines()
-    assert lines == ["case_id,activity,timestamp,org:resource,case:age,amount"]
+    assert lines == [",".join(expected.names)]
     assert check_xes(io.BytesIO(gzip.decompress((found / "log.xes.gz").read_bytes()))) == []
 
 
