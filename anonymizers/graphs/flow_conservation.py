@@ -61,7 +61,7 @@ def fitted_counts(
     """
     n_nodes = len(totals)
     trust = _trust(variances, least)
-    expected = np.where(is_shown, 0.0, expected_hidden(values, variances, least))
+    expected = np.where(is_shown, 0.0, trust * values)
     unsure = np.where(is_shown | (ends[0] == ends[1]), 0.0, trust * variances)
     # Of a node without hidden cells the condition is as soft as with one.
     of_one = (trust * variances).min(initial=np.inf)

@@ -20,7 +20,11 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.count_intervals import reach_of_noise
+from tracecloak.anonymizers.graphs.count_intervals import (
+    NORMAL_QUANTILE,
+    ONE_SIDED_QUANTILE,
+    reach_of_noise,
+)
 from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -28,10 +32,8 @@ from tracecloak.schemas.published.figure import DERIVED
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 
-_NORMAL_QUANTILE = 1.959963984540054
 # Of a sum of Laplace noises of variance 1, at most: that of a single one, which has most of it.
 LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
-_ONE_SIDED_QUANTILE = 1.6448536269514722
 
 
 def figures_of_graph(
@@ -67,7 +69,7 @@ def _expected(arcs: NoisyCells, graph: ReleasedGraph) -> np.ndarray:
 
 def quantile_of(arcs: NoisyCells) -> float:
     """Returns half the width of a 95 % interval of a sum of noises, in its deviations."""
-    return LAPLACE_QUANTILE if arcs.noise.is_laplace else _NORMAL_QUANTILE
+    return LAPLACE_QUANTILE if arcs.noise.is_laplace else NORMAL_QUANTILE
 
 
 def _throughputs(
@@ -135,7 +137,7 @@ def _numbers(
     # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
     # takes from one activity is known too badly to save anything there.
     quantiles = np.full(len(values), quantile_of(arcs))
-    quantiles[0] = _ONE_SIDED_QUANTILE
+    quantiles[0] = ONE_SIDED_QUANTILE
     more = np.maximum(half_widths, quantiles * deviations + lost)
     low = np.floor(np.maximum(values - half_widths, 0))
     # A sum below 0 has the limits of 0: one that ended there would say more than is known.

@@ -219,11 +219,11 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
 def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
     """The graph of the frequent variants, where no more cases are of others; else None."""
     allowance, changed = given.means["variants"], of_one_cell(params.max_units)
-    from tracecloak.anonymizers.variants.stable_variants import stable_variants
+    from tracecloak.anonymizers.variants.stable_variants import numbered_cases, stable_variants
 
     counted, threshold = given.statistics["variants"], allowance.threshold(changed)
     noise = given.means["kind"].noise(changed)
-    exact = variant_graph.numbered_cases(counted, threshold)
+    exact = numbered_cases(counted, threshold)
     numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
     missing = variant_graph.missing_cases(numbered, threshold)
     if missing > min(most_missing, float(numbered[1:].sum())):

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_directly_follows,
 )
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.graphs.count_intervals import norms_beyond
+from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED_QUANTILE, norms_beyond
 from tracecloak.anonymizers.graphs.graph_kinds import (
     ClipsDecision,
     GraphDecision,
@@ -85,8 +85,6 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
     **{"edges": 30, "edges clip": 5, "edges beyond": Fraction(7, 2)},
     **{"durations": 53, "durations clip": 5, "durations beyond": Fraction(7, 2)},
 }
-# A likely upper limit of what clipping takes is so many deviations above its noisy sum.
-_Z95 = 1.645
 
 
 class PrivateDfgParams(ListedParams):
@@ -443,4 +441,5 @@ def _cells(
         return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    return NoisyCells.measured(*measured, (int(lost) + _Z95 * of_norms.width) / UNITS, clip / UNITS)
+    most_lost = (int(lost) + ONE_SIDED_QUANTILE * of_norms.width) / UNITS
+    return NoisyCells.measured(*measured, most_lost, clip / UNITS)

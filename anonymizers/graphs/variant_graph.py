@@ -17,6 +17,7 @@ import numpy as np
 
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
+from tracecloak.anonymizers.variants.stable_variants import CLEARLY_SHOWN
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import DERIVED
@@ -24,24 +25,10 @@ from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-# The last number begins at so many thresholds.
-_CLEARLY_SHOWN = 4
-
-
-def numbered_cases(counted: VariantHistogram, threshold: int) -> np.ndarray:
-    """Returns int64[3], cases by their number among those of their variant.
-
-    Below the threshold, from it on, and from four times the threshold on. One case more adds 1 to
-    one of them.
-    """
-    begins = np.array([1, threshold, _CLEARLY_SHOWN * threshold])
-    beyond = np.maximum(counted.counts[:, None] - (begins - 1), 0).sum(axis=0)
-    return -np.diff(beyond, append=0)
-
 
 def missing_cases(numbered: np.ndarray, threshold: int) -> float:
     """Returns about how many cases a histogram does not show, of noisy `numbered_cases`."""
-    n_shown = numbered[1] / ((_CLEARLY_SHOWN - 1) * threshold)
+    n_shown = numbered[1] / ((CLEARLY_SHOWN - 1) * threshold)
     return float(numbered[0] - n_shown * (threshold - 1))
 
 

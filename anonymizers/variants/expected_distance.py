@@ -28,12 +28,11 @@ import numpy as np
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import pair_deviations
+from tracecloak.anonymizers.variants.stable_variants import CLEARLY_SHOWN, numbered_cases
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 HISTOGRAM, JOINT, TREE = "histogram", "joint", "tree"
 
-# The last bin begins at so many thresholds of a histogram.
-_CLEARLY_SHOWN = 4
 # A profile is taken together with some cases of a usual log, of which so many are rare: as many as
 # two scales of its noise, and ten. So what noise hides is expected to be as usual.
 _USUAL_SCALES, _USUAL_CASES, _USUAL_RARE = 2, 10, 0.4
@@ -69,9 +68,7 @@ class Profile:
     @classmethod
     def of(cls, counted: VariantHistogram, threshold: int) -> Profile:
         """Counts exactly."""
-        begins = (1, threshold, _CLEARLY_SHOWN * threshold)
-        beyond = [int(np.maximum(counted.counts - (begin - 1), 0).sum()) for begin in begins]
-        return cls(threshold, -np.diff(beyond, append=0).astype(np.int64))
+        return cls(threshold, numbered_cases(counted, threshold))
 
     @property
     def n_unseen(self) -> int:
@@ -110,7 +107,7 @@ class Profile:
         such variants as have a case of each number in the second bin; there cannot be more than
         there are variants with a case of each number in the first one.
         """
-        widths = np.array([self.threshold - 1, (_CLEARLY_SHOWN - 1) * self.threshold])
+        widths = np.array([self.threshold - 1, (CLEARLY_SHOWN - 1) * self.threshold])
         variants = np.maximum(self.cases[:2] / widths, 0)
         if variants[1] > variants[0]:
             variants[:] = max(float(self.cases[:2].sum()) / int(widths.sum()), 0.0)

@@ -21,6 +21,19 @@ from tracecloak.schemas.published.variants import ReleasedVariants, most_frequen
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _MAX_COUNT = 1 << 40
+CLEARLY_SHOWN = 4
+"""At so many thresholds the last of `numbered_cases` begins."""
+
+
+def numbered_cases(counted: VariantHistogram, threshold: int) -> np.ndarray:
+    """Returns int64[3], cases by their number among those of their variant.
+
+    Below the threshold, from it on, and from four times the threshold on. One case more adds 1 to
+    one of them.
+    """
+    begins = np.array([1, threshold, CLEARLY_SHOWN * threshold])
+    beyond = np.maximum(counted.counts[:, None] - (begins - 1), 0).sum(axis=0)
+    return -np.diff(beyond, append=0)
 
 
 def stable_variants(

@@ -18,8 +18,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 _HOUR_US = 3_600_000_000
 _HOURS_OF_WEEK = 168
 _DAYS_FROM_MONDAY_TO_1970 = 3  # 1970-01-01 was a Thursday
-# Edges by their share of all occurrences in the original: frequent, middling, rare.
-BANDS = ((0.01, 1.0), (0.001, 0.01), (0.0, 0.001))
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from tracecloak.anonymizers.registry import METHODS
 _SAY_ALL = ("manifest.json", "report.html", "statement.md")
 _FEW = (
     *(f"{name} 0" for name in METHODS),
-    *("process-tree, mined", "stream of variants in total", "stream of logs"),
+    *("stream of variants in total", "stream of logs"),
 )
 _OTHERS = tuple(n for n in scenarios() if n not in _FEW and not n.startswith("sample "))
 

@@ -20,10 +20,10 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.graphs.variant_graph import (
     VariantGraph,
     missing_cases,
-    numbered_cases,
 )
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.variants.stable_variants import numbered_cases
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
