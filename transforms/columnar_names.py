@@ -10,12 +10,8 @@ from typing import Any
 from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED = frozenset(
-    {
-        *("case-spans", "graph-clips", "longest-steps", "log-times", "propensities"),
-        *("released-indicators", "step-durations"),
-    }
-)
+REMOVED = frozenset({"case-spans", "graph-clips", "longest-steps", "log-times", "propensities"})
+REMOVED |= {"released-indicators", "step-durations"}
 """Names that columnar classes had once; none is given again."""
 
 COLUMNAR: Plugins[type[Any]] = Plugins(

@@ -35,7 +35,7 @@ from tracecloak.schemas.arrays import elementary
 
 # Each side fails with this probability at most.
 _TAIL = 1 / 40
-NORMAL_QUANTILE, ONE_SIDED_QUANTILE = 1.959963984540054, 1.6448536269514722
+TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
 """In deviations, of 95 % to both sides and to one."""
 _BISECTIONS = 60
 # The lower limit is searched at most so many scales of the noise below the threshold. Where it
@@ -113,7 +113,7 @@ def reach_of_noise(n_cells: int, *, is_laplace: bool) -> float:
 
 def _quantile(is_laplace: bool) -> float:
     """Half the width of a 95 % interval around one noise, in its scales."""
-    return math.log(1 / (2 * _TAIL)) if is_laplace else NORMAL_QUANTILE
+    return math.log(1 / (2 * _TAIL)) if is_laplace else TWO_SIDED
 
 
 def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np.ndarray:

@@ -20,11 +20,7 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.count_intervals import (
-    NORMAL_QUANTILE,
-    ONE_SIDED_QUANTILE,
-    reach_of_noise,
-)
+from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, TWO_SIDED, reach_of_noise
 from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -69,7 +65,7 @@ def _expected(arcs: NoisyCells, graph: ReleasedGraph) -> np.ndarray:
 
 def quantile_of(arcs: NoisyCells) -> float:
     """Returns half the width of a 95 % interval of a sum of noises, in its deviations."""
-    return LAPLACE_QUANTILE if arcs.noise.is_laplace else NORMAL_QUANTILE
+    return LAPLACE_QUANTILE if arcs.noise.is_laplace else TWO_SIDED
 
 
 def _throughputs(
@@ -137,7 +133,7 @@ def _numbers(
     # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
     # takes from one activity is known too badly to save anything there.
     quantiles = np.full(len(values), quantile_of(arcs))
-    quantiles[0] = ONE_SIDED_QUANTILE
+    quantiles[0] = ONE_SIDED
     more = np.maximum(half_widths, quantiles * deviations + lost)
     low = np.floor(np.maximum(values - half_widths, 0))
     # A sum below 0 has the limits of 0: one that ended there would say more than is known.

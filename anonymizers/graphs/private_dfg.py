@@ -35,7 +35,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_directly_follows,
 )
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED_QUANTILE, norms_beyond
+from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, norms_beyond
 from tracecloak.anonymizers.graphs.graph_kinds import (
     ClipsDecision,
     GraphDecision,
@@ -441,5 +441,5 @@ def _cells(
         return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    most_lost = (int(lost) + ONE_SIDED_QUANTILE * of_norms.width) / UNITS
+    most_lost = (int(lost) + ONE_SIDED * of_norms.width) / UNITS
     return NoisyCells.measured(*measured, most_lost, clip / UNITS)

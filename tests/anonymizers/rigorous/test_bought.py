@@ -137,8 +137,8 @@ def test_where_few_may_be_lost_the_law_is_that_of_the_further_goal() -> None:
     """Of 12 cases 3 may be lost, so 9 is the goal; the control has the noise of a share alone."""
     cases, epsilon, quantile = (4, 3, 2, 1, 2), Fraction(2), Fraction(1, 3)
     found = Counter(
-        choose_quantile(np.array(cases), epsilon, quantile, 1, randomness(number), "any", 3)
-        for number in range(N_CHOICES)
+        choose_quantile(np.array(cases), epsilon, quantile, 1, randomness(i), "any", most_lost=3)
+        for i in range(N_CHOICES)
     )
     fine = scores_of(cases, quantile, 3)
     assert fine.index(0) == 2
