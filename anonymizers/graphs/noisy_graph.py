@@ -121,30 +121,46 @@ class NoisyCells:
 def shown_from(noise: SumNoise, n_cells: int) -> float:
     """Returns from how many occurrences on one of so many sums is taken for more than noise.
 
-    Laplace noise is larger more often, and gets half as much again: then about as many empty cells
-    reach it as with Gaussian noise, fewer than the fourth root of their number.
+    Laplace noise is larger more often, and gets half as much again: then the fourth root of the
+    number of empty cells reaches it, and of Gaussian noise fewer than the root.
     """
     factor = _LAPLACE_FACTOR if noise.is_laplace else 1
     return noise.threshold(n_cells) / noise.units * factor
 
 
 def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> ReleasedGraph:
-    """Returns the graph.
+    """Returns the graph of the pairs that stand out of the noise and belong to a process.
+
+    Of many empty pairs noise raises some above the threshold. With many activities most of those
+    meet no other pair, so a pair that no shown ones join to the start or the end is not shown.
 
     Args:
         arcs: Of all possible pairs.
         vocabulary: What their codes mean.
     """
     least = arcs.least(len(arcs.cells))
-    is_large = arcs.values >= least
     sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     # The start and the end are one node.
     ends = (np.minimum(sources, vocabulary.start), np.minimum(targets, vocabulary.start))
+    is_shown = arcs.values >= least
+    is_joined = _joined_to_last(ends[0][is_shown], ends[1][is_shown], vocabulary.start + 1)
+    is_shown &= is_joined[ends[0]]
     totals = np.zeros(vocabulary.start + 1)
-    columns = arcs.fitted(np.arange(len(arcs.cells)), is_large, ends, totals, least)
+    columns = arcs.fitted(np.arange(len(arcs.cells)), is_shown, ends, totals, least)
     flows = np.flatnonzero(columns[0])
-    codes = (codes[is_large][flows].astype(np.int32) for codes in (sources, targets))
+    codes = (codes[is_shown][flows].astype(np.int32) for codes in (sources, targets))
     return ReleasedGraph(vocabulary.names, *codes, *(column[flows] for column in columns))
+
+
+def _joined_to_last(sources: np.ndarray, targets: np.ndarray, n_nodes: int) -> np.ndarray:
+    """bool[n_nodes], the nodes that edges of either direction join to the last one."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = coo_array((np.ones(len(sources)), (sources, targets)), (n_nodes, n_nodes))
+    labels = connected_components(edges, connection="weak")[1]
+    is_joined: np.ndarray = labels == labels[-1]
+    return is_joined
 
 
 def released_durations(
