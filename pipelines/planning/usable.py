@@ -1,8 +1,8 @@
 """Whether public numbers say beforehand that nobody could use a release.
 
-Suppose that a log has 400 activities and about 1,000 cases. At epsilon 1 the noise of each of its
+Suppose that a log has 400 activities and about 40 cases. At epsilon 1 the noise of each of its
 160,000 possible pairs is as large as what most pairs count, so what comes out is off by as much as
-it counts, and to publish nothing would be as good. Three numbers tell that before anything is read
+it counts, and to publish nothing would be as good. Three numbers decide that before anything is read
 or paid: the declared cases, the declared activities and epsilon.
 
 The rule is that of a plan's verdict: on synthetic logs of those numbers, released with such noise,

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.real_logs.ways_by_cell import LOGS, public_log
+from tests.real_logs.ways_by_cell import LOGS
+from tests.support.real_logs import public_log
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.worth import ends_at, worth_of_log

@@ -221,7 +221,7 @@ def _no_job_server(house: House) -> None:
 
 def _nobody_could_use_it(house: House) -> None:
     (house.folder / "names.txt").write_text("\n".join(f"activity {i}" for i in range(400)))
-    house.set(expected_cases=100)
+    house.set(expected_cases=40)
 
 
 PLANTED: list[tuple[Plant, str, int, str]] = [
