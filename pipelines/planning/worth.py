@@ -57,8 +57,6 @@ _NAMES = tuple(f"activity {i}" for i in range(1, 13))
 _BEGIN_US, _YEAR_US, _HOUR_US = 1_577_836_800_000_000, 31_536_000_000_000, 3_600_000_000
 # Variants of lower rank have a case each.
 _RANKS = 1 << 16
-# Some cases are longer than is declared: up to so many times.
-_LONGER = 2
 # So often a variant is edited until it is a new one.
 _TRIES = 20
 WITHIN = math.sqrt(3)
@@ -139,8 +137,7 @@ class Worth:
         error, share = self.graph_error, self.case_share
         return replace(
             self,
-            # As far off as an empty release, or as far as it was.
-            graph_error=None if error is None else min(factor * error, max(error, 1.0)),
+            graph_error=None if error is None else factor * error,
             case_share=None if share is None else max(1 - factor * (1 - share), 0.0),
         )
 
@@ -293,7 +290,7 @@ def synthetic_log(
 
     Args:
         names: Activities, at least one.
-        max_length: Events of a case that are declared; some cases have up to twice as many.
+        max_length: Events of the longest case.
         n_cases: Cases.
         by_individual: Whether each case is one individual's.
         process: How alike the cases are.
@@ -344,11 +341,10 @@ def _variants(n_names: int, max_length: int, counts: np.ndarray) -> list[list[in
     """
     draw = partial(next, _numbers())
 
-    def walk(n_events: int) -> list[int]:
-        first = int(n_names * draw())
+    def walk(first: int, n_events: int) -> list[int]:
         return [(first + i) % n_names for i in range(n_events)]
 
-    variants = [[i % n_names for i in range(-(-max_length // 2))]]
+    variants = [walk(0, -(-max_length // 2))]
     known, below = {tuple(variants[0])}, np.cumsum(counts).tolist()
     for rank in range(1, len(counts)):
         variant = list(variants[bisect_right(below, draw() * below[rank - 1], hi=rank - 1)])
@@ -363,11 +359,11 @@ def _variants(n_names: int, max_length: int, counts: np.ndarray) -> list[list[in
                 variant[at:at] = variant[int(at * draw()) : at] * n_events
             elif kind == 2:  # two are swapped
                 variant[max(at - 2, 0) : at] = variant[max(at - 2, 0) : at][::-1]
-            elif kind == 3:  # others come between
-                variant[at:at] = walk(n_events)
+            elif kind == 3:  # those that follow by name come between
+                variant[at:at] = walk(variant[at - 1] + 1 if at else 0, n_events)
             elif kind == 4:  # it goes on with others, or ends
-                variant[at:] = walk(int(2 * draw() * (len(variant) - at)))
-            del variant[_LONGER * max_length :]
+                variant[at:] = walk(int(n_names * draw()), int(2 * draw() * (len(variant) - at)))
+            del variant[max_length:]
             # Two edits on average.
             if variant and tuple(variant) not in known and draw() < 0.5:
                 break
