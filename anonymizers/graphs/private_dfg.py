@@ -408,16 +408,13 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or the vector has a bounded L1 norm and exact Laplace noise; or a case changes the count "
-        "of one variant by one, with exact Laplace noise, and delta covers variants of one unit "
-        "alone that reach the threshold. Which it is follows from numbers of cases with exact "
-        "Laplace noise, before all else."
+        " Or noisy numbers of cases choose exact Laplace noise for its L1 norm, or for its variant's "
+        "count, with delta for one of its own."
     )
     return (
-        "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
-        f"exact {noise} noise on every possible pair covers it. Threshold, intervals and the fit "
-        "of the counts in them look at the noisy sums only."
-        f"{instead * params.may_choose}"
+        "One case changes the sums by an integer vector of bounded norm, which exact "
+        f"{noise} noise on every pair covers.{instead * params.may_choose} The rest looks "
+        "at noisy sums only."
     )
 
 
