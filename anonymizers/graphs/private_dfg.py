@@ -253,6 +253,14 @@ class Flows:
     name: str
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
+    def reads(self, decisions: contract.Decisions) -> contract.Decisions:
+        """Returns what of the decisions a count can depend on: not what a clip takes."""
+        clips: ClipsDecision | None = decisions.get("clip")
+        if clips is None:
+            return decisions
+        most_lost = None if clips.most_lost is None else 0
+        return {**decisions, "clip": replace(clips, lost=0, most_lost=most_lost, released=None)}
+
     def count(
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
@@ -408,8 +416,8 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or noisy numbers of cases choose exact Laplace noise for its L1 norm, or for its variant's "
-        "count, with delta for one of its own."
+        " Or noisy numbers of cases choose exact Laplace noise for its L1 norm, or for its "
+        "variant's count, with delta for one of its own."
     )
     return (
         "One case changes the sums by an integer vector of bounded norm, which exact "
