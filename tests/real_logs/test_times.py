@@ -121,7 +121,7 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
         at_night(COSELOG, OFFICE, "1000", 0.75, 0.12),
         (COSELOG, OFFICE, "1", 1.5, 0.18),
         at_night(SEPSIS, ALWAYS, "1000", 3.2, 0.29),
-        (SEPSIS, ALWAYS, "1", 6.5, 0.3),
+        (SEPSIS, ALWAYS, "1", 8, 0.3),
         at_night(SEPSIS, ALWAYS, "4", 3.2, 0.3),
     ],
 )
