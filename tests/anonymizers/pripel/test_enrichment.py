@@ -165,7 +165,7 @@ def test_bounds_are_those_of_the_pair_where_it_has_two_times(by_pair: bool) -> N
 
 @pytest.mark.parametrize("by_pair", [True, False])
 def test_released_times_are_others_within_the_bounds_in_the_same_order(by_pair: bool) -> None:
-    """Noise of the size of the bounds: one of 3,600 times in microseconds stays with chance 1e-5."""
+    """Noise of the size of the bounds: one of 3,600 times in µs stays with chance 1e-5."""
     began = {f"{i}": i % 300 for i in range(1200)}
     raw = trace_batch({i: f"A@{n} B@{n + 10 + n % 8} C@{n + 77}" for i, n in began.items()}, NAMES)
     times = {"AB": [*range(10, 18)], "BC": [*range(60, 68)]}
