@@ -7,6 +7,7 @@ P(X = x) = (1 - a) / (1 + a) a^|x|, so that P(X >= s) = a^s / (1 + a) for s >= 0
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from tracecloak.anonymizers.accounting.calibration import (
     check_delta,
@@ -24,6 +25,7 @@ def _decay(epsilon: Fraction | int, max_units: int, digits: int) -> Interval:
     return (-Interval.of(Fraction(denominator, numerator), digits)).exp()
 
 
+@lru_cache(maxsize=256)
 def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1) -> int:
     """Returns the threshold of a stability histogram: a noisy count is published iff it reaches it.
 

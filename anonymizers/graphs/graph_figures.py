@@ -33,7 +33,10 @@ LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
 
 
 def figures_of_graph(
-    arcs: NoisyCells, graph: ReleasedGraph, vocabulary: ActivityVocabulary
+    arcs: NoisyCells,
+    graph: ReleasedGraph,
+    vocabulary: ActivityVocabulary,
+    counts: np.ndarray | None = None,
 ) -> list[Figure]:
     """Returns the cases, events, occurrences of each activity, and the limit of a hidden path.
 
@@ -41,9 +44,10 @@ def figures_of_graph(
         arcs: Of all possible pairs.
         graph: What is released of them.
         vocabulary: What their codes mean.
+        counts: float64[n], of all pairs, where those that are not shown are released as well.
     """
     names = vocabulary.names.to_pylist()
-    counts = _expected(arcs, graph)
+    counts = _expected(arcs, graph) if counts is None else counts
     [cases, *activities] = _throughputs(arcs, counts, vocabulary)
     return [
         Figure("cases", (), *cases, DERIVED),

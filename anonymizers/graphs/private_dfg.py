@@ -253,6 +253,14 @@ class Flows:
     name: str
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
+    def reads(self, decisions: contract.Decisions) -> contract.Decisions:
+        """Returns what of the decisions a count can depend on: not what a clip takes."""
+        clips: ClipsDecision | None = decisions.get("clip")
+        if clips is None:
+            return decisions
+        most_lost = None if clips.most_lost is None else 0
+        return {**decisions, "clip": replace(clips, lost=0, most_lost=most_lost, released=None)}
+
     def count(
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
@@ -408,16 +416,13 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or the vector has a bounded L1 norm and exact Laplace noise; or a case changes the count "
-        "of one variant by one, with exact Laplace noise, and delta covers variants of one unit "
-        "alone that reach the threshold. Which it is follows from numbers of cases with exact "
-        "Laplace noise, before all else."
+        " Or noisy numbers of cases choose exact Laplace noise for its L1 norm, or for its "
+        "variant's count, with delta for one of its own."
     )
     return (
-        "One case changes the sums by a vector whose norm is bounded, exactly and in integers; "
-        f"exact {noise} noise on every possible pair covers it. Threshold, intervals and the fit "
-        "of the counts in them look at the noisy sums only."
-        f"{instead * params.may_choose}"
+        "One case changes the sums by an integer vector of bounded norm, which exact "
+        f"{noise} noise on every pair covers.{instead * params.may_choose} The rest looks "
+        "at noisy sums only."
     )
 
 

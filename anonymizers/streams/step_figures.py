@@ -3,7 +3,7 @@
 All of it follows from what the step publishes: from counts with noise, their public standard errors
 and the delta of the stream, which says which law the noise has. So it costs nothing, and whoever
 has the step can compute it again. It is the arithmetic of `private-dfg`, with one difference: a
-step publishes every possible pair, so no count is shown for being large.
+step publishes every possible pair, so no count is shown for being large, and totals add up all.
 
 The counts are of cases as the stream counts them: ended at max_trace_length, and scaled down by
 l2_clip. How much that takes is not measured in a stream, so the limits say nothing of it.
@@ -63,7 +63,8 @@ def figures_within(release: StepRelease, is_shown: np.ndarray) -> list[Figure]:
     sources, targets = ends[shown].astype(np.int32).T
     counts = release.counts[shown]
     graph = ReleasedGraph(vocabulary.names, sources, targets, counts, counts, counts)
-    return figures_of_graph(_sums(release, pairs, order), graph, vocabulary)
+    sums = _sums(release, pairs, order)
+    return figures_of_graph(sums, graph, vocabulary, sums.values)
 
 
 def _sums(release: StepRelease, pairs: np.ndarray, order: np.ndarray) -> NoisyCells:

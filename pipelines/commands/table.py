@@ -77,7 +77,7 @@ _OURS = {
         "tracecloak.examination.commands.attack",
         "attack a configuration or finished releases (for the operator only)",
         has_actions=True,
-        config_actions=("config", "checks"),
+        config_actions=("config",),
     ),
     "stream": CommandEntry(
         "tracecloak.pipelines.commands.stream",

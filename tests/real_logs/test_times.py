@@ -121,7 +121,7 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> Errors
         at_night(COSELOG, OFFICE, "1000", 0.75, 0.12),
         (COSELOG, OFFICE, "1", 1.5, 0.18),
         at_night(SEPSIS, ALWAYS, "1000", 3.2, 0.29),
-        (SEPSIS, ALWAYS, "1", 6.5, 0.3),
+        (SEPSIS, ALWAYS, "1", 8, 0.3),
         at_night(SEPSIS, ALWAYS, "4", 3.2, 0.3),
     ],
 )
@@ -150,10 +150,14 @@ def test_a_bought_range_has_nearly_all_cases(logs_folder: Path, name: str) -> No
     ends = traces.times[traces.offsets[1:] - 1]
     params = PrivateLogParams(epsilon="1", buy_vocabulary=True)
     own = params.spending.means[TIME_RANGE].epsilon
+    n_short = 0
     for number in range(N_KEYS):
         span = choose_time_range(
             months, own, 1, WorkingCalendar(ZONE), randomness(number)
         ).time_range
         inside = (traces.starts >= span.first_us) & (ends < span.last_us)
-        assert inside.mean() > 0.9
+        n_short += inside.mean() <= 0.9
         assert span.last_us - span.first_us < 2.5 * (traces.times.max() - traces.times.min())
+    # The length misses its goal in one of twenty releases: in one of sixty of a log like Sepsis,
+    # so that four of twenty are one in two thousand.
+    assert n_short <= 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -225,21 +225,28 @@ def test_many_sums_of_private_dfg_use_up_their_epsilon_where_delta_is_0() -> Non
     assert 0.9 * 2 < found.epsilon <= 2
 
 
-def smallest_epsilon(ratio: float, delta: float, choice: float = 0.0) -> float:
-    """The epsilon of Gaussian noise of deviation 1 / ratio at sensitivity 1, beside a choice.
+def smallest_epsilon(
+    ratio: float, delta: float, choices: Sequence[float] = (), instead: float = 0.0
+) -> float:
+    """The epsilon of Gaussian noise of deviation 1 / ratio at sensitivity 1, after choices.
 
-    Balle, Wang 2018; the choice is at worst a randomised response (Kairouz, Oh, Viswanath 2015).
+    Balle, Wang 2018; a choice is at worst a randomised response (Kairouz, Oh, Viswanath 2015).
+    Whatever its outcome, something else of the delta `instead` may be done in place of the sums.
     """
-    up = 1 / (1 + math.exp(-choice))
 
     def of_noise(epsilon: float) -> float:
         a, b = ratio / 2 - epsilon / ratio, -ratio / 2 - epsilon / ratio
         return float(stats.norm.cdf(a) - math.exp(epsilon) * stats.norm.cdf(b))
 
     def delta_at(epsilon: float) -> float:
-        return up * of_noise(epsilon - choice) + (1 - up) * of_noise(epsilon + choice)
+        losses = itertools.product(*((choice, -choice) for choice in choices))
+        return sum(
+            math.prod(1 / (1 + math.exp(-loss)) for loss in each)
+            * max(of_noise(epsilon - sum(each)), instead)
+            for each in losses
+        )
 
-    low, high = choice, 100.0
+    low, high = sum(choices), 100.0
     for _ in range(80):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
@@ -252,10 +259,17 @@ def test_the_gaussian_sums_of_private_dfg_use_up_their_epsilon(k: int) -> None:
     params = PrivateDfg.Params(**PrivateDfg.examples[k])
     epsilon, delta = params.budget
     [spend] = PrivateDfg().spends(params)
-    assert not spend.choices and not any(block.delta for block in spend.blocks)
+    assert not any(block.delta for block in spend.blocks)
     assert [block.what for block in spend.blocks] == [
         *["edges clip"] * (k == 3), "edges", "edges beyond"
     ]  # fmt: skip
+    assert [what for what, _ in spend.choices] == ["kind", "votes"] * (k == 3)
+    choices = [float(chosen) for _, chosen in spend.choices]
+    # What is done in place of the sums has the epsilon that the choices leave, and less delta.
+    for way in spend.instead:
+        assert sum(own for _, own in (*spend.choices, *way.parts)) == epsilon
+    instead = max((float(way.delta) for way in spend.instead), default=0.0)
+    assert instead <= delta / 2
 
     def exact(scale: float = 1, *changed: int) -> float:
         """Where noise has so much of its scale, and the blocks change by so many times more."""
@@ -264,7 +278,7 @@ def test_the_gaussian_sums_of_private_dfg_use_up_their_epsilon(k: int) -> None:
             (n * float(block.sensitivity) / (scale * block.scale[0] / block.scale[1])) ** 2
             for n, block in zip(times, spend.blocks, strict=True)
         )
-        return smallest_epsilon(math.sqrt(squared), float(delta))
+        return smallest_epsilon(math.sqrt(squared), float(delta), choices, instead)
 
     assert 0.999 * epsilon < exact() <= epsilon
     # The controls: 85 % of the scale, and a sensitivity of one case where there are more.

@@ -165,10 +165,11 @@ def test_bounds_are_those_of_the_pair_where_it_has_two_times(by_pair: bool) -> N
 
 @pytest.mark.parametrize("by_pair", [True, False])
 def test_released_times_are_others_within_the_bounds_in_the_same_order(by_pair: bool) -> None:
-    """Noise of the size of the bounds: one of 900 times in microseconds stays with chance 1e-7."""
-    raw = trace_batch({f"{i}": f"A@{i} B@{i + 10 + i % 8} C@{i + 77}" for i in range(300)}, NAMES)
+    """Noise of the size of the bounds: one of 3,600 times in µs stays with chance 1e-5."""
+    began = {f"{i}": i % 300 for i in range(1200)}
+    raw = trace_batch({i: f"A@{n} B@{n + 10 + n % 8} C@{n + 77}" for i, n in began.items()}, NAMES)
     times = {"AB": [*range(10, 18)], "BC": [*range(60, 68)]}
-    case = made(raw, {f"{i}": "ABC" for i in range(300)}, times, randomness())
+    case = made(raw, dict.fromkeys(began, "ABC"), times, randomness())
     exact_starts, exact = case.times(randomness())
     retimed = replace(case.released, times=case.retimed(1.0, by_pair, randomness()))
     step = ~retimed.is_first
@@ -179,8 +180,9 @@ def test_released_times_are_others_within_the_bounds_in_the_same_order(by_pair: 
     assert (retimed.starts <= raw.starts.max()).all()
     assert not (retimed.durations[step] == exact[step]).any()
     assert not (retimed.starts == exact_starts).any()
-    # Noise is drawn around the case's own time: late cases stay later, on the whole.
-    assert np.corrcoef(exact_starts, retimed.starts)[0, 1] > 0.05
+    # Noise is drawn around the case's own time: late cases stay later, on the whole. By 150 keys
+    # 0.20, with a deviation of 0.029; what depends on nothing has 0 and as much.
+    assert np.corrcoef(exact_starts, retimed.starts)[0, 1] > 0.1
     nearly = replace(case.released, times=case.retimed(1e4, by_pair, randomness()))
     assert np.abs(nearly.durations - exact).max() < 2 * MINUTE
     assert not np.array_equal(nearly.durations, exact)

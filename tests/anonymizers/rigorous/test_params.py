@@ -240,8 +240,8 @@ def names_of(spends: tuple[Spend, ...]) -> list[str]:
 
 
 def round_of(name: str) -> str:
-    """In which round something is paid for: clips in one of theirs, all of a graph in another."""
-    if name in ("edges clip", "durations clip"):
+    """In which round something is paid for: clips and kind in one, all of a graph in another."""
+    if name in ("edges clip", "durations clip", "kind", "votes"):
         return "clip"
     return "edges" if name.startswith(("edges", "durations")) else name
 
@@ -291,7 +291,9 @@ def test_the_composed_epsilon_is_never_above_the_sum() -> None:
         ("edges", "discrete_laplace"),
         *((*names, *sums, "joint") for names in ((), ("vocabulary",))),
         *((*names, *timed, "joint") for names in ((), ("vocabulary",))),
-        *((*names, "edges clip", *sums, "joint") for names in ((), ("vocabulary",))),
+        # Where its names are declared and its clip is not it chooses the kind of its noise.
+        ("edges clip", *sums, "kind", "votes", "joint"),
+        ("vocabulary", "edges clip", *sums, "joint"),
         *(
             (*names, "edges clip", "durations clip", *timed, "joint")
             for names in ((), ("vocabulary",))

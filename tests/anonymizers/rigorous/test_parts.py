@@ -252,7 +252,7 @@ def test_of_a_joint_budget_too_every_difference_is_found() -> None:
     params = method.Params(**method.examples[1])
     drawn = drawn_by(method, params)
     [spend] = method.spends(params)
-    less = replace(spend, choices=tuple((name, epsilon / 3) for name, epsilon in spend.choices))
+    less = replace(spend, choices=tuple((name, epsilon / 4) for name, epsilon in spend.choices))
     assert disagreements((less,), drawn) == [
         "time_range length is not told", "time_range place is not told"
     ]  # fmt: skip

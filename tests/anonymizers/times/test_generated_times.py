@@ -229,7 +229,8 @@ def test_ties_stay_ties():
     for durations in (durations_of(n, 0), durations_of(n, 3, 8), idle):
         tied = made(durations, spans_of(n, 0))
         assert np.array_equal(tied.times, np.repeat(tied.starts, 4))
-        assert len(np.unique(tied.starts)) == 50
+        # 50 of 316,800 places: two are the same with 1/260, twice two with 1/100,000.
+        assert len(np.unique(tied.starts)) >= 49
     # Where a case takes time, steps of a pair that never does take none: of A B A B the first and
     # the last.
     steps = np.diff(made(idle, spans_of(n, 8)).times.reshape(50, 4))

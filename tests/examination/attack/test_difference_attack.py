@@ -353,9 +353,11 @@ def test_a_refuted_claim_ends_with_5_and_says_why(
     assert found["is_refuted"]
     presence = found["audited"]["difference_attack"]["guesses"][0]
     assert found["audited"]["epsilon"] >= presence["epsilon"] > 1
+    games = presence["n_games"]  # the slower the machine, the fewer
+    assert 16 <= games <= 100
     why = (
-        f"the difference attack proves epsilon >= {presence['epsilon']:.3f}: 100 of 100 guesses "
-        "whether a case is in the log were right"
+        f"the difference attack proves epsilon >= {presence['epsilon']:.3f}: {games} of {games} "
+        "guesses whether a case is in the log were right"
     )
     assert why in found["refutations"]
     assert why in capsys.readouterr().err

@@ -174,7 +174,7 @@ def test_a_new_name_reads_the_file(
 
 PLAN = (
     "plan", "--method", "private-dfg", "--epsilon", "1", "--vocabulary", '["A", "B"]',
-    "--max_trace_length", "5", "--expected_cases", "900",
+    "--max_trace_length", "5", "--expected_cases", "900", "--expected_variants", "10",
 )  # fmt: skip
 
 

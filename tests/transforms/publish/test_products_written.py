@@ -135,19 +135,24 @@ def test_the_manifest_lists_every_file_with_its_digest(histogram: Path, graph: P
 
 
 def test_the_graph_is_a_flow_and_its_durations_add_up(graph: Path) -> None:
-    """Catches a table that lost rows on its way to the disk."""
-    edges = pd.read_parquet(graph / "dfg.parquet")
+    """Up to what one path has at most that is not shown. Catches rows lost on their way to disk.
+
+    Of 60 keys the largest differences are two fifths and half of that.
+    """
+    edges = pd.read_parquet(graph / "dfg.parquet").replace({"target": {END: START}})
+    figures = json.loads((graph / "figures.json").read_text())["figures"]
+    [hidden] = [row["high"] for row in figures if row["figure"] == "path_not_shown"]
     into, out_of = edges.groupby("target")["count"].sum(), edges.groupby("source")["count"].sum()
-    for name in set(edges["source"]) - {START}:
-        assert into[name] == out_of[name]
-    assert out_of[START] == into[END]
+    assert out_of[START] > 3 * hidden
+    assert into.sub(out_of, fill_value=0).abs().max() < hidden
     names = set(json.loads((graph / "dfg.json").read_text())["activities"])
     assert names == {*NAMES[:3], "never seen", "__other__"}
     durations = pd.read_parquet(graph / "durations.parquet")
-    inner = edges[(edges["source"] != START) & (edges["target"] != END)]
-    expected = inner.set_index(["source", "target"])["count"].sort_index()
-    summed = durations.groupby(["source", "target"])["count"].sum().sort_index()
-    pd.testing.assert_series_equal(summed, expected)
+    inner = edges[(edges["source"] != START) & (edges["target"] != START)]
+    expected = inner.set_index(["source", "target"])["count"]
+    summed = durations.groupby(["source", "target"])["count"].sum()
+    assert set(summed.index) == set(expected.index)
+    assert summed.sub(expected).abs().max() < hidden
     borders = durations[["from_us", "to_us"]].drop_duplicates()
     assert (borders["from_us"] < borders["to_us"].fillna(float("inf"))).all()
     # Steps are two hours apart, up to noise: most of each count is in the bin that holds them.
