@@ -179,7 +179,8 @@ class PrivateLog(PartsMethod):
         if params.first_date is not None:
             return (short,)
         return (
-            "Its range of dates was bought with noise: dates at its ends may be made up.",
+            "Its range of dates was bought with noise: dates at its ends may be made up, and "
+            "durations and waits are of the time within it.",
             short,
         )
 
