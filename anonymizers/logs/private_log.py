@@ -85,7 +85,7 @@ class PrivateLog(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-log"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams
@@ -179,7 +179,8 @@ class PrivateLog(PartsMethod):
         if params.first_date is not None:
             return (short,)
         return (
-            "Its range of dates was bought with noise: dates at its ends may be made up.",
+            "Its range of dates was bought with noise: dates at its ends may be made up, and "
+            "durations and waits are of the time within it.",
             short,
         )
 

@@ -68,6 +68,19 @@ class SumNoise:
         quantile = math.log(20) if self.is_laplace else _Z95
         return math.ceil(self.width / self.units * quantile)
 
+    def largest(self, n_sums: int, n_cells: np.ndarray) -> np.ndarray:
+        """Returns what none of so many sums of noise is likely to exceed, in occurrences.
+
+        At most 1 of them is expected to: they are sub-gamma (Boucheron, Lugosi and Massart 2013).
+
+        Args:
+            n_sums: How many sums there are.
+            n_cells: float64[n], how many cells each adds up.
+        """
+        logarithm = math.log(n_sums)
+        tail = self.width / self.units * logarithm if self.is_laplace else 0.0
+        return self.deviation * np.sqrt(2 * logarithm * n_cells) + tail
+
     def threshold(self, n_cells: int) -> float:
         """Below this a sum is taken for noise, in lattice steps.
 

@@ -12,7 +12,6 @@ to: what the two histograms say of each other, and no more, is not kept.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -26,7 +25,6 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.times.time_bins import is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.events.traces import TraceBatch
@@ -115,12 +113,13 @@ def decide_starts(
     noise: SumNoise,
     randomness: Randomness,
 ) -> StartsDecision:
-    """Adds noise to the counts of buckets and hours that are large enough, and smooths them.
+    """Adds noise to the counts of buckets and hours that are large enough, and makes shares.
 
     The buckets are the shortest, and the cells of the week the finest, of which the noisy number of
     cases gives each at least 4 and 2 times the mean size of the noise; else the coarsest. So of a
-    typical count the noise leaves something, and of what it does not, the coarser counts decide
-    (`backed_off`, from coarse to fine; without any, cases start evenly over the working time).
+    typical count the noise leaves something. Of what it does not, the coarser counts decide: of
+    dates those that stand out of it, of hours by as much as it explains (`backed_off`). Without
+    any, cases start evenly over the working time.
     Cells without working time are not counted.
 
     Args:
@@ -140,26 +139,27 @@ def decide_starts(
     days = np.arange(time.n_days)
     by_date = [days // length for length in _BUCKET_DAYS]
     level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
-    buckets, domain, noisy = _noisy_shares(
-        counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness,
-        has_ends=True,
-    )  # fmt: skip
+    cells = _Cells.of(
+        counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness
+    )
+    buckets = np.zeros(int(by_date[level].max()) + 1)
+    domain = cells.labels[0]
+    buckets[domain] = cells.standing_out()
 
     def dates() -> list[tuple[str, ...]]:
         ends = time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level])
         return list(zip(*ends, strict=True))
 
-    note(randomness, START, dates, noisy, noise.deviation)
+    note(randomness, START, dates, cells.noisy, noise.deviation)
     by_hour = _labels_of_hours()
     fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
-    labels = by_hour[fineness]
-    cells, _, _ = _noisy_shares(
-        counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness,
-        has_ends=False,
-    )  # fmt: skip
-    open_cells = np.bincount(labels, open_hours, len(cells))
-    rates = np.divide(cells, open_cells, out=np.zeros(len(cells)), where=open_cells > 0)
-    return StartsDecision(time, _BUCKET_DAYS[level], buckets, len(cells), rates[labels])
+    hours = _Cells.of(
+        counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness
+    )
+    n_hours = int(by_hour[fineness].max()) + 1
+    rates = np.zeros(n_hours)
+    rates[hours.labels[0]] = hours.smoothed() / hours.open_us
+    return StartsDecision(time, _BUCKET_DAYS[level], buckets, n_hours, rates[by_hour[fineness]])
 
 
 def _labels_of_hours() -> list[np.ndarray]:
@@ -191,71 +191,84 @@ def _finest(labels: list[np.ndarray], open_us: np.ndarray, worth: float) -> int:
     return len(labels) - 1
 
 
-def _noisy_shares(
-    counts: np.ndarray,
-    open_us: np.ndarray,
-    labels: list[np.ndarray],
-    noise: SumNoise,
-    purpose: str,
-    randomness: Randomness,
-    *,
-    has_ends: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shares of the cells of the first labelling, from counts with noise.
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of a histogram that have working time, with noise.
 
-    Args:
-        counts: int64[n], exact counts of the finest cells.
+    Attributes:
+        noisy: float64[n], their noisy counts.
         open_us: float64[n], their working time.
-        labels: Cells of the finest ones, the wanted labelling first, then coarser ones.
-        noise: On each wanted cell that has working time.
-        purpose: What the noise is for.
-        randomness: The release's.
-        has_ends: Whether the first cells and the last are empty as far as all of them could be
-            noise; see `_inner`.
-
-    Returns:
-        float64[n_cells], the shares; int64[m], the cells that have working time; and float64[m],
-        their noisy counts.
+        labels: int64[k, n], themselves in the first row, then coarser cells that they lie in.
+        noise: On each count.
     """
-    wanted = labels[0]
-    n_cells = int(wanted.max()) + 1
-    open_cells = np.bincount(wanted, open_us, n_cells)
-    domain = np.flatnonzero(open_cells)
-    sums = np.bincount(wanted, counts, n_cells)[domain].astype(np.int64) * noise.units
-    drawn = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
-    variance = variance_of(noise)
 
-    shares = open_cells[domain] / open_cells.sum()
-    has_time, noisy = domain, drawn
-    if has_ends:
-        inner = _inner(drawn, math.sqrt(variance), shares)
-        domain, noisy, shares = (values[inner] for values in (domain, drawn, shares))
-        shares = shares / shares.sum()
-    within = np.zeros((len(labels), n_cells), np.int64)
-    within[:, wanted] = labels  # cells of a labelling lie within those of the coarser ones
-    for coarser in within[::-1, domain]:
-        _, group = np.unique(coarser, return_inverse=True)
-        expected = np.bincount(group, shares)
-        n_summed = len(domain) / len(expected)
-        of_groups = backed_off(np.bincount(group, noisy)[None], variance * n_summed, expected)[0]
-        # Where the coarser counts left nothing, it is divided by working time.
-        shares = np.where(expected[group] > 0, shares, open_cells[domain])
-        shares = shares / np.bincount(group, shares)[group] * of_groups[group]
-    dense = np.zeros(n_cells)
-    dense[domain] = shares
-    return dense, has_time, drawn
+    noisy: np.ndarray
+    open_us: np.ndarray
+    labels: np.ndarray
+    noise: SumNoise
 
+    @classmethod
+    def of(
+        cls,
+        counts: np.ndarray,
+        open_us: np.ndarray,
+        labels: list[np.ndarray],
+        noise: SumNoise,
+        purpose: str,
+        randomness: Randomness,
+    ) -> _Cells:
+        """Adds noise.
 
-def _inner(noisy: np.ndarray, deviation: float, shares: np.ndarray) -> np.ndarray:
-    """bool[n], cells between the first and the last that have cases beyond noise; else all.
+        Args:
+            counts: int64[m], exact counts of the finest cells.
+            open_us: float64[m], their working time.
+            labels: int64[m] each, cells of the finest ones, the wanted labelling first.
+            noise: On each wanted cell that has working time.
+            purpose: What the noise is for.
+            randomness: The release's.
+        """
+        wanted = labels[0]
+        n_cells = int(wanted.max()) + 1
+        open_cells = np.bincount(wanted, open_us, n_cells)
+        domain = np.flatnonzero(open_cells)
+        sums = np.bincount(wanted, counts, n_cells)[domain].astype(np.int64) * noise.units
+        drawn = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
+        within = np.zeros((len(labels), n_cells), np.int64)
+        within[:, wanted] = labels  # cells of a labelling lie within those of the coarser ones
+        return cls(drawn, open_cells[domain], within[:, domain], noise)
 
-    Noise puts few cases into the years of a range before the first case and after the last, but
-    these are years off.
-    """
-    last, first = (
-        is_reached(noisy[None, ::way], deviation, shares[None, ::way])[0, ::way] for way in (1, -1)
-    )
-    return first & last if (first & last).any() else np.ones(len(noisy), np.bool_)
+    def smoothed(self) -> np.ndarray:
+        """Returns float64[n], shares that are drawn to those of coarser cells (`backed_off`)."""
+        shares = self.open_us / self.open_us.sum()
+        for coarser in self.labels[::-1]:
+            _, group = np.unique(coarser, return_inverse=True)
+            expected = np.bincount(group, shares)
+            variance = variance_of(self.noise) * len(shares) / len(expected)
+            sums = np.bincount(group, self.noisy)[None]
+            of_groups = backed_off(sums, variance, expected)[0]
+            # Where the coarser counts left nothing, it is divided by working time.
+            shares = np.where(expected[group] > 0, shares, self.open_us)
+            shares = shares / np.bincount(group, shares)[group] * of_groups[group]
+        return shares
+
+    def standing_out(self) -> np.ndarray:
+        """Returns float64[n], shares of the cells, each as fine as it stands out of the noise.
+
+        What cells of one labelling leave of a coarser one is divided by working time, if together
+        it is more than noise makes of that many; what even the coarsest leave counts as noise. So
+        no case begins in years that have none, and where cases are few, as many begin as do.
+        """
+        groups = [np.unique(row, return_inverse=True)[1] for row in self.labels]
+        n_groups = sum(int(group.max()) + 1 for group in groups)
+        rates, is_left = np.zeros(len(self.noisy)), np.ones(len(self.noisy), np.bool_)
+        for group in groups:
+            left, open_us = (np.bincount(group, x * is_left) for x in (self.noisy, self.open_us))
+            is_large = left > self.noise.largest(n_groups, np.bincount(group, is_left))
+            stands_out = is_left & is_large[group]
+            rates[stands_out] = (left / np.maximum(open_us, 1))[group[stands_out]]
+            is_left &= ~stands_out
+        shares = rates * self.open_us if rates.any() else self.open_us
+        return shares / shares.sum()
 
 
 def sample_starts(

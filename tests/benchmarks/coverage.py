@@ -45,6 +45,7 @@ GRADED = ("good", "rough")
 LEAST = 0.93
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
+_ALWAYS = (0, 1 << 62)
 _BOUNDS_S = tuple(3600 * h for h in (1, 6, 24, 168, 720, 2160, 8760, 87_600, 876_000))
 _RESAMPLES = 1000
 
@@ -72,16 +73,23 @@ class Truths:
         for i, n in enumerate(variants.counts.tolist()):
             words = (labels[code] for code in variants.codes[ends[i] : ends[i + 1]])
             self.numbers["variant", (" → ".join(words),)] = n
-        self.spans = self.spans_within(0, 1 << 62)
+        self.spans = self.spans_within(*_ALWAYS)
         is_inner = np.ones(traces.n_events, bool)
         is_inner[traces.offsets[:-1]] = False
         later = np.flatnonzero(is_inner)
-        waits: dict[tuple[str, ...], list[int]] = defaultdict(list)
         steps = (traces.activities[later - 1], traces.activities[later])
-        gaps = traces.times[later] - traces.times[later - 1]
-        for a, b, gap in zip(*(column.tolist() for column in (*steps, gaps)), strict=True):
-            waits[labels[a], labels[b]].append(gap)
-        self.waits = {of: np.sort(np.array(gaps)) for of, gaps in waits.items()}
+        rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for a, b, row in zip(*(column.tolist() for column in (*steps, later)), strict=True):
+            rows[labels[a], labels[b]].append(row)
+        self.steps = {of: np.array(few) for of, few in rows.items()}
+
+    def waits_within(self, of: tuple[str, ...], first_us: int, last_us: int) -> np.ndarray | None:
+        """Returns int64[n], ascending: the times of a pair's steps, cut likewise."""
+        if of not in self.steps:
+            return None
+        ends = self.traces.times[self.steps[of] - 1], self.traces.times[self.steps[of]]
+        first, last = (np.clip(times, first_us, last_us) for times in ends)
+        return np.sort(last - first)
 
     def spans_within(self, first_us: int, last_us: int) -> np.ndarray:
         """Returns int64[n_cases], ascending: how long cases take, cut at both ends of a range."""
@@ -92,15 +100,15 @@ class Truths:
     def of(self, figure: Figure, all_of: Iterable[Figure]) -> float | None:
         """Returns the log's number of a figure, cut as it says of itself; None: it has none."""
         dates = [[_day(date) for date in one.of] for one in all_of if one.name == "starts"]
+        within = (min(dates)[0] * _DAY_US, (max(dates)[1] + 1) * _DAY_US) if dates else _ALWAYS
         match figure.name:
             case "mean_duration_us" | "median_duration_us" | "quantile_duration_us":
-                ends = min(dates)[0] * _DAY_US, (max(dates)[1] + 1) * _DAY_US
-                spans = self.spans_within(*ends) if dates else self.spans
+                spans = self.spans_within(*within) if dates else self.spans
                 if figure.name == "mean_duration_us":
                     return float(spans.mean())
                 return _quantile(spans, float(figure.of[0]) if figure.of else 0.5)
             case "median_time_us" | "mean_wait_us":
-                gaps = self.waits.get(figure.of)
+                gaps = self.waits_within(figure.of, *within)
                 if gaps is None:
                     return None
                 is_mean = figure.name == "mean_wait_us"
@@ -147,7 +155,7 @@ def params_of(method: str, truths: Truths) -> dict[str, Any]:
         return given
     longest_s = truths.spans[-1] / _SECOND_US
     at_most = next((b for b in _BOUNDS_S if b >= longest_s), _BOUNDS_S[-1])
-    often = max(truths.waits, key=lambda of: len(truths.waits[of]))
+    often = max(truths.steps, key=lambda of: len(truths.steps[of]))
     times = {"indicator": "throughput", "at_most": f"{at_most}s"}
     waiting = {**times, "indicator": "waiting", "activity": often[0], "then": often[1]}
     return given | {

@@ -83,7 +83,8 @@ def errors_of(traces: TraceBatch, measure: CaseTimes, epsilon: str, key: int) ->
             "bpic2013_closed.xes.gz", "bpic13_open.xes.gz", "bpic20_prepaid.xes.gz",
             "coselog_receipt.xes.gz", "sepsis.xes.gz", "traffic_fines.parquet",
             "hospital_billing.parquet", "academic_credentials.xes.gz",
-            "purchasing_example.xes.gz", "renting_log_high.xes.gz",
+            "purchasing_example.xes.gz", "renting_log_high.xes.gz", "bpic2013_incidents.xes.gz",
+            "unrineweginfectie.xes.gz",
         )),
     ],
 )  # fmt: skip

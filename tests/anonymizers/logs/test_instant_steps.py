@@ -71,8 +71,8 @@ def means_of(traces: TraceBatch) -> Means:
     codes = traces.activities
     later = np.flatnonzero(~traces.is_first)
     is_instant = (codes[later - 1] == 0) & (codes[later] == 1)
-    ends = codes[traces.offsets[1:] - 1]
-    is_variant = (np.diff(traces.offsets) == 3) & (ends == 3)
+    ends = traces.offsets[1:]
+    is_variant = (np.diff(traces.offsets) == 3) & (codes[ends - 2] == 1) & (codes[ends - 1] == 3)
     return Means(
         float(spans.mean()),
         float(traces.durations[later][is_instant].mean() / HOUR_US),
