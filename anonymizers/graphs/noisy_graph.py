@@ -154,10 +154,10 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
 
 def _joined_to_last(sources: np.ndarray, targets: np.ndarray, n_nodes: int) -> np.ndarray:
     """bool[n_nodes], the nodes that edges of either direction join to the last one."""
-    from scipy.sparse import coo_array
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    edges = coo_array((np.ones(len(sources)), (sources, targets)), (n_nodes, n_nodes))
+    edges = csr_array((np.ones(len(sources)), (sources, targets)), (n_nodes, n_nodes))
     labels = connected_components(edges, connection="weak")[1]
     is_joined: np.ndarray = labels == labels[-1]
     return is_joined

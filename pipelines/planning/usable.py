@@ -1,9 +1,9 @@
 """Whether public numbers say beforehand that nobody could use a release.
 
 Suppose that a log has 400 activities and about 40 cases. At epsilon 1 the noise of each of its
-160,000 possible pairs is as large as what most pairs count, so what comes out is off by as much as
-it counts, and to publish nothing would be as good. Three numbers decide that before anything is read
-or paid: the declared cases, the declared activities and epsilon.
+160,000 possible pairs is larger than what any pair counts, so what comes out is off by as much as
+it counts, and to publish nothing would be as good. Three public numbers are enough to find that
+before anything is read or paid: the declared cases, the declared activities and epsilon.
 
 The rule is that of a plan's verdict: on synthetic logs of those numbers, released with such noise,
 the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine tenths of what
