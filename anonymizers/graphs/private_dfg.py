@@ -416,8 +416,8 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Or noisy numbers of cases choose exact Laplace noise for its L1 norm, or for its "
-        "variant's count, with delta for one of its own."
+        " Noisy numbers of cases may choose exact Laplace noise: on a vector of bounded L1 norm, "
+        "or on counts of variants, where delta covers those of one case."
     )
     return (
         "One case changes the sums by an integer vector of bounded norm, which exact "
