@@ -416,8 +416,8 @@ def edges_part(params: PrivateDfgParams) -> Part:
 def _reality(params: PrivateDfgParams) -> str:
     noise = "discrete Laplace" if params.is_whole else "discrete Gaussian"
     instead = (
-        " Noisy numbers of cases may choose exact Laplace noise: on a vector of bounded L1 norm, "
-        "or on counts of variants, where delta covers those of one case."
+        " Noisy numbers of cases may choose Laplace noise, for a bounded L1 norm or on variants; "
+        "then delta covers those of one case."
     )
     return (
         "One case changes the sums by an integer vector of bounded norm, which exact "
