@@ -9,6 +9,10 @@ A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. 
 Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
 `rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
 nothing. All of this looks at released numbers only and costs no privacy.
+
+Near the border of two grades the noise decides for one. Of the numbers that get the better grade
+there, more are too large than of all numbers, and of the others more are too small. So an interval
+that is as likely to hold of good and of rough numbers alone reaches further there: `wider_ends`.
 """
 
 from __future__ import annotations
@@ -34,6 +38,14 @@ LEGEND = (
 """What the grades mean, for readers; see `grades`."""
 
 Scale = Literal["amount", "share", "position"]
+
+# How many half widths one end is further off near a border. Whatever the number in the log is, its
+# interval then holds in 94 % of the releases that give it a grade which at least 5 % of all give
+# it, where noise is Gaussian; in 92 % where it is Laplace, of grades that at least 10 % give. With
+# the same ends everywhere these were 59 % and 77 %.
+_FURTHER = 0.4
+# So many half widths a number has at the borders, to be good and to be rough.
+_BORDERS = np.array([[5.0], [2.0]])
 
 
 def grades(
@@ -75,6 +87,31 @@ def grades(
     is_good = (halves <= sizes / 5) | (halves <= spans / 50)
     is_rough = (is_clear & (halves <= sizes / 2)) | (halves <= spans / 20)
     return np.select([is_good, is_rough], GRADES[:2], GRADES[2])
+
+
+def wider_ends(
+    values: np.ndarray, lows: np.ndarray, highs: np.ndarray, noise: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ends of intervals of amounts, one further off if noise decides for the grade.
+
+    That is the end on the side of the border, where this is no more than the noise away.
+
+    Args:
+        values: As of `grades`, not negative, and so are the others.
+        lows: See there.
+        highs: See there.
+        noise: float64[n], half of the width that is the noise's; None: all of it.
+    """
+    halves = highs / 2 - lows / 2
+    noise = halves if noise is None else noise
+    further = _FURTHER * noise
+    if values.dtype == np.int64:
+        further = np.ceil(further).astype(np.int64)
+    above = values - _BORDERS * (halves + further / 2)
+    is_near = (np.abs(above) <= noise) & (noise > 0)
+    is_over, is_under = ((is_near & side).any(axis=0) for side in (above >= 0, above < 0))
+    lows = np.where(is_over, np.maximum(lows - further, 0), lows)
+    return lows, np.where(is_under, highs + further, highs)
 
 
 def grade_of(
