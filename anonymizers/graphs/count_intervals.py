@@ -79,9 +79,8 @@ def intervals_of_shown(
         taken: float64[n], what clipping may have taken from each, in occurrences.
         is_laplace: Whether the noise is Laplace; else it is Gaussian.
     """
-    positive = np.maximum(values, 0)
     low = _lowest_means(values / scales, least / scales, is_laplace) * scales
-    high = positive + quantile_of_one(is_laplace) * scales + taken
+    high = np.maximum(values, 0) + quantile_of_one(is_laplace) * scales + taken
     return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
 
 

@@ -103,8 +103,7 @@ class NoisyCells:
 
     def _spread(self, taken: float, chosen: np.ndarray) -> np.ndarray:
         values = np.where(chosen, self.values, 0.0)
-        spread: np.ndarray = values * max(taken, 0.0) / max(math.sqrt(float((values**2).sum())), 1)
-        return spread
+        return values * (max(taken, 0.0) / max(math.sqrt(float((values**2).sum())), 1.0))
 
     def fitted(
         self,
@@ -126,14 +125,13 @@ class NoisyCells:
             n_codes: As of `most_taken`.
         """
         shown, lost = at[is_shown], self.beyond if self.lost is None else self.lost
-        limits, expected = (
-            intervals_of_shown(
-                *(self.values[shown], self.scales[shown], least[shown], taken[shown]),
-                is_laplace=self.noise.is_laplace,
-            )
-            for taken in (self.most_taken(least, n_codes), self._spread(lost, self.values >= least))
+        taken = self.most_taken(least, n_codes)[shown]
+        limits = intervals_of_shown(
+            *(self.values[shown], self.scales[shown], least[shown], taken),
+            is_laplace=self.noise.is_laplace,
         )
-        middles = np.clip((expected[0] + expected[1]) / 2, *limits)
+        likely = self._spread(lost, self.values >= least)[shown]
+        middles = np.clip((limits[0] + limits[1] + likely - taken) / 2, *limits)
         numbers = self.values[at], self.variances[at], least[at]
         counts = fitted_counts(ends, totals, *numbers, is_shown, limits, middles)
         reach = quantile_of_one(self.noise.is_laplace) * self.scales[shown]
@@ -161,15 +159,14 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
         vocabulary: What their codes mean.
     """
     least = arcs.least(len(arcs.cells))
-    n_codes = vocabulary.end + 1
-    sources, targets = np.divmod(arcs.cells, n_codes)
+    sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     # The start and the end are one node.
     ends = (np.minimum(sources, vocabulary.start), np.minimum(targets, vocabulary.start))
     is_shown = arcs.values >= least
     is_joined = _joined_to_last(ends[0][is_shown], ends[1][is_shown], vocabulary.start + 1)
     is_shown &= is_joined[ends[0]]
     totals = np.zeros(vocabulary.start + 1)
-    columns = arcs.fitted(np.arange(len(arcs.cells)), is_shown, ends, totals, least, n_codes)
+    columns = arcs.fitted(np.arange(len(least)), is_shown, ends, totals, least, vocabulary.end + 1)
     flows = np.flatnonzero(columns[0])
     codes = (codes[is_shown][flows].astype(np.int32) for codes in (sources, targets))
     return ReleasedGraph(vocabulary.names, *codes, *(column[flows] for column in columns))

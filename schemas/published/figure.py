@@ -44,8 +44,6 @@ Scale = Literal["amount", "share", "position"]
 # it, where noise is Gaussian; in 92 % where it is Laplace, of grades that at least 10 % give. With
 # the same ends everywhere these were 59 % and 77 %.
 _FURTHER = 0.4
-# So many half widths a number has at the borders, to be good and to be rough.
-_BORDERS = np.array([[5.0], [2.0]])
 
 
 def grades(
@@ -107,7 +105,8 @@ def wider_ends(
     further = _FURTHER * noise
     if values.dtype == np.int64:
         further = np.ceil(further).astype(np.int64)
-    above = values - _BORDERS * (halves + further / 2)
+    # A good number has 5 half widths at least, and a rough one 2.
+    above = values - np.array([[5.0], [2.0]]) * (halves + further / 2)
     is_near = (np.abs(above) <= noise) & (noise > 0)
     is_over, is_under = ((is_near & side).any(axis=0) for side in (above >= 0, above < 0))
     lows = np.where(is_over, np.maximum(lows - further, 0), lows)
@@ -134,18 +133,15 @@ def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:
     }
 
 
-def kind_columns(
-    kind: str, values: np.ndarray, lows: np.ndarray, highs: np.ndarray
-) -> dict[str, pa.Array]:
-    """Returns the columns kind, usable and grade of a table of counts that are all of one kind.
+def kind_columns(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> dict[str, pa.Array]:
+    """Returns the columns kind, usable and grade of a table of counts that are all measured.
 
     Args:
-        kind: `MEASURED` or `DERIVED`.
         values: As of `grades`, and so are the others.
         lows: See there.
         highs: See there.
     """
-    kinds = {"kind": pa.array([kind] * len(values), pa.string())}
+    kinds = {"kind": pa.array([MEASURED] * len(values), pa.string())}
     return kinds | grade_columns(grades(values, lows, highs))
 
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.schemas.published.figure import Grade, grade_columns, grade_of, grades, wider_ends
 from tracecloak.schemas.published.product import Key
@@ -100,7 +99,7 @@ class ReleasedFigures:
         Those of medians and other quantiles have whole bins, which is wide enough.
         """
         made = cls.of(figures)
-        of_bins = pc.match_substring_regex(made.figures, "^(median|quantile)_")
+        of_bins = [figure.name.startswith(("median_", "quantile_")) for figure in figures]
         wider = wider_ends(made.values, made.lows, made.highs)
         lows, highs = np.where(of_bins, (made.lows, made.highs), wider)
         return replace(made, lows=lows, highs=highs)
