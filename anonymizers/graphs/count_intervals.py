@@ -16,11 +16,11 @@ much is asked of the log: the cases' norms beyond the clip, of each case as much
 most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by the
 clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not asked,
 as to know that would take the noise of a larger clip: it is taken to be spread as the shown sums
-are, by their direction, a vector of norm 1. That is an estimate, as the cases that are scaled down
-take other pairs than most. Half of it is its standard deviation, as in `logs.estimates`, so upper
-limits are raised by twice as much. And what long cases repeat is often an activity by itself: of
-such a pair, all that was taken may have been. Where cases are many times as long as the clip, that
-is too little. No interval of a bounded width can hold for these, as one case may have any number of
+are, by their direction, a vector of norm 1. But the cases that are scaled down are long, and long
+cases repeat: so all of it may be of the pairs that a case can have again at once, which are those
+of an activity with itself, and those of which the graph has the reverse. An upper limit allows for
+either. Both are estimates, not bounds: where cases are many times as long as the clip, they are too
+little. No interval of a bounded width can hold for these, as one case may have any number of
 events, and what is released must hardly depend on it.
 
 All that looks at the noisy sums is arithmetic and costs no privacy.

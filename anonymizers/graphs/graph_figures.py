@@ -88,7 +88,7 @@ def _throughputs(
 
     # A loop is in both sums with the same noise, any other pair in one of them.
     values, variances = summed(arcs.values, 1 / 2), summed(arcs.variances, 1 / 4)
-    lost = summed(arcs.most_taken(arcs.least(len(arcs.cells)), n_codes), 1 / 2)
+    lost = summed(arcs.most_taken(arcs.values >= arcs.least(len(arcs.cells)), n_codes), 1 / 2)
     # A case that is scaled down from a norm v loses the share 1 - clip / v of its one beginning,
     # and that is at most (v - clip) / clip.
     lost[0] = min(lost[0], max(arcs.beyond, 0.0) / arcs.clip)
@@ -102,7 +102,7 @@ def _events(
     sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     is_inner = (sources < vocabulary.start) & (targets < vocabulary.start)
     weights = np.where(is_inner, 1.0, 0.5)
-    lost = arcs.most_taken(arcs.least(len(arcs.cells)))
+    lost = arcs.most_taken(arcs.values >= arcs.least(len(arcs.cells)))
     sums = [
         np.array([(weights**power * values).sum()])
         for power, values in ((1, arcs.values), (2, arcs.variances), (1, lost), (1, counts))

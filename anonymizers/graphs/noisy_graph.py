@@ -90,19 +90,19 @@ class NoisyCells:
         squares: np.ndarray = self.scales * self.scales
         return 2 * squares if self.noise.is_laplace else squares
 
-    def most_taken(self, least: np.ndarray, n_codes: int = 1) -> np.ndarray:
+    def most_taken(self, is_shown: np.ndarray, n_codes: int = 1) -> np.ndarray:
         """Returns float64[n], what clipping may have taken from each; see `count_intervals`.
 
         Args:
-            least: Of all, see `least`.
+            is_shown: bool[n], the cells that it is taken to be of.
             n_codes: The number of a pair is its source times this, plus its target; 1 of others.
         """
-        is_large, (sources, targets) = self.values >= least, np.divmod(self.cells, n_codes)
-        may_repeat = is_large & np.isin(self.cells, (targets * n_codes + sources)[is_large])
-        return np.maximum(*(self._spread(self.beyond, of) for of in (is_large, may_repeat)))
+        sources, targets = np.divmod(self.cells, n_codes)
+        may_repeat = is_shown & np.isin(self.cells, (targets * n_codes + sources)[is_shown])
+        return np.maximum(*(self._spread(self.beyond, of) for of in (is_shown, may_repeat)))
 
-    def _spread(self, taken: float, chosen: np.ndarray) -> np.ndarray:
-        values = np.where(chosen, self.values, 0.0)
+    def _spread(self, taken: float, of: np.ndarray) -> np.ndarray:
+        values = np.where(of, np.maximum(self.values, 0), 0.0)
         return values * (max(taken, 0.0) / max(math.sqrt(float((values**2).sum())), 1.0))
 
     def fitted(
@@ -125,12 +125,13 @@ class NoisyCells:
             n_codes: As of `most_taken`.
         """
         shown, lost = at[is_shown], self.beyond if self.lost is None else self.lost
-        taken = self.most_taken(least, n_codes)[shown]
+        every = np.isin(np.arange(len(least)), shown)
+        taken = self.most_taken(every, n_codes)[shown]
         limits = intervals_of_shown(
             *(self.values[shown], self.scales[shown], least[shown], taken),
             is_laplace=self.noise.is_laplace,
         )
-        likely = self._spread(lost, self.values >= least)[shown]
+        likely = self._spread(lost, every)[shown]
         middles = np.clip((limits[0] + limits[1] + likely - taken) / 2, *limits)
         numbers = self.values[at], self.variances[at], least[at]
         counts = fitted_counts(ends, totals, *numbers, is_shown, limits, middles)

@@ -53,8 +53,8 @@ def groups_of_log(
         code = groups.end if target == n else int(target)
         edges.append((starts[ends[0]], code, figure.value, figure.low, figure.high))
     columns = np.array(sorted(edges), np.int64).reshape(-1, 5).T
-    of_ends = (column.astype(np.int32) for column in columns[:2])
-    graph = ReleasedGraph(groups.names, *of_ends, columns[2], *wider_ends(*columns[2:]))
+    columns[3:] = wider_ends(columns[2], columns[3], columns[4])
+    graph = ReleasedGraph(groups.names, *columns[:2].astype(np.int32), *columns[2:])
     activities, of = (pa.array(list(column), pa.string()) for column in (members, members.values()))
     return ReleasedGroups(activities, of, graph)
 
