@@ -32,7 +32,7 @@ GRADES: tuple[Grade, ...] = ("good", "rough", "noise")
 """From the surest to the least sure."""
 
 LEGEND = (
-    "A number is good if its interval reaches at most 20 % of it to either side (or 2 points, of a "
+    "A number is good if half the width of its interval is at most 20 % of it (or 2 points, of a "
     "share), rough up to 50 % and not down to 0 (or 5 points), and else noise, to be left out."
 )
 """What the grades mean, for readers; see `grades`."""
