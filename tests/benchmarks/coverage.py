@@ -320,13 +320,10 @@ def main() -> None:
     parser.add_argument("--pooled", action="store_true", help="print pooled good and rough numbers")
     given = parser.parse_args()
     measure(given.file, given.keys, given.logs, given.methods)
+    shown = {("grade", "size"), *((grade, "pooled") for grade in GRADED)}
     for line in table(records(given.file)):
         of = line.split(" | ")[2:4]
-        if (
-            not given.pooled
-            or not of
-            or of in (["grade", "size"], *([g, "pooled"] for g in GRADED))
-        ):
+        if not given.pooled or not of or tuple(of) in shown:
             print(line)
 
 
