@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, TWO_SIDED, reach_of_noise
+from tracecloak.anonymizers.graphs.count_intervals import TWO_SIDED, reach_of_noise
 from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -117,7 +117,7 @@ def _numbers(
     lost: np.ndarray,
     expected: np.ndarray,
 ) -> list[tuple[int, int, int]]:
-    """What is expected of totals, and limits, of which the first are of the whole log.
+    """What is expected of totals, and limits.
 
     Args:
         arcs: Of all pairs.
@@ -128,15 +128,9 @@ def _numbers(
     """
     deviations = np.sqrt(variances)
     half_widths = quantile_of(arcs) * deviations
-    # What clipping takes makes a sum too small. The more it takes, the less often the lower limit
-    # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
-    # takes from one activity is known too badly to save anything there.
-    quantiles = np.full(len(values), quantile_of(arcs))
-    quantiles[0] = ONE_SIDED
-    more = np.maximum(half_widths, quantiles * deviations + lost)
     low = np.floor(np.maximum(values - half_widths, 0))
     # A sum below 0 has the limits of 0: one that ended there would say more than is known.
-    high = np.ceil(np.maximum(values, 0) + more)
+    high = np.ceil(np.maximum(values, 0) + half_widths + lost)
     columns = (np.clip(np.rint(expected), low, high), low, high)
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return [(value, low, high) for value, low, high in rows]
