@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracecloak.schemas.published.figure import Grade, grade_of
+import numpy as np
+
+from tracecloak.schemas.published.figure import Grade, grade_of, wider_ends
 from tracecloak.schemas.published.indicators import SHARE
 
 
@@ -31,4 +33,7 @@ class FigureError:
     def grade(self) -> Grade:
         """The grade that the figure will have, if it is what it is taken to be."""
         ends = self.likely - self.half_width, self.likely + self.half_width
-        return grade_of(self.likely, *ends, "share" if self.unit == SHARE else "amount")
+        if self.unit == SHARE:
+            return grade_of(self.likely, *ends, "share")
+        lows, highs = wider_ends(*np.array([self.likely, *ends])[:, None])
+        return grade_of(self.likely, lows[0], highs[0])

@@ -16,10 +16,12 @@ much is asked of the log: the cases' norms beyond the clip, of each case as much
 most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by the
 clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not asked,
 as to know that would take the noise of a larger clip: it is taken to be spread as the shown sums
-are, by their direction, a vector of norm 1. This is an estimate, not a bound: where the cases that
-are scaled down take other pairs than most, or are many times as long as the clip, it is too little.
-No interval of a bounded width can hold for these, as one case may have any number of events, and
-what is released must hardly depend on it.
+are, by their direction, a vector of norm 1. But the cases that are scaled down are long, and long
+cases repeat: so all of it may be of the pairs that a case can have again at once, which are those
+of an activity with itself, and those of which the graph has the reverse. An upper limit allows for
+either. Both are estimates, not bounds: where cases are many times as long as the clip, they are too
+little. No interval of a bounded width can hold for these, as one case may have any number of
+events, and what is released must hardly depend on it.
 
 All that looks at the noisy sums is arithmetic and costs no privacy.
 """
@@ -63,7 +65,7 @@ def intervals_of_shown(
     values: np.ndarray,
     scales: np.ndarray,
     least: np.ndarray,
-    beyond: float = 0.0,
+    taken: np.ndarray | float = 0.0,
     *,
     is_laplace: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -71,18 +73,14 @@ def intervals_of_shown(
 
     Args:
         values: float64[n], the noisy sums that are shown. One below `least`, shown all the same,
-            has a lower limit of 0; a negative one has the limits of 0, and takes no part in what is
-            clipped.
+            has a lower limit of 0; a negative one has the limits of 0.
         scales: float64[n], of the noise of each: the deviation, or Laplace's scale.
         least: float64[n], from what on each is shown, positive.
-        beyond: What clipping takes from all sums, a likely upper limit: the noisy `norms_beyond`
-            and its deviation, in occurrences.
+        taken: float64[n], what clipping may have taken from each, in occurrences.
         is_laplace: Whether the noise is Laplace; else it is Gaussian.
     """
-    positive = np.maximum(values, 0)
-    directions = positive / max(math.sqrt(float((positive**2).sum())), 1.0)
     low = _lowest_means(values / scales, least / scales, is_laplace) * scales
-    high = positive + _quantile(is_laplace) * scales + max(beyond, 0.0) * directions
+    high = np.maximum(values, 0) + quantile_of_one(is_laplace) * scales + taken
     return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
 
 
@@ -100,7 +98,7 @@ def intervals_of_all(
         scales: float64[n], of the noise of each: the deviation, or Laplace's scale.
         is_laplace: Whether the noise is Laplace; else it is Gaussian.
     """
-    half_widths = _quantile(is_laplace) * scales
+    half_widths = quantile_of_one(is_laplace) * scales
     low, high = values - half_widths, np.maximum(values, 0) + half_widths
     return np.floor(np.maximum(low, 0)).astype(np.int64), np.ceil(high).astype(np.int64)
 
@@ -111,8 +109,8 @@ def reach_of_noise(n_cells: int, *, is_laplace: bool) -> float:
     return -math.log(2 * tail) if is_laplace else -NormalDist().inv_cdf(tail)
 
 
-def _quantile(is_laplace: bool) -> float:
-    """Half the width of a 95 % interval around one noise, in its scales."""
+def quantile_of_one(is_laplace: bool) -> float:
+    """Returns half the width of a 95 % interval around one noise, in its scales."""
     return math.log(1 / (2 * _TAIL)) if is_laplace else TWO_SIDED
 
 

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, TWO_SIDED, reach_of_noise
+from tracecloak.anonymizers.graphs.count_intervals import TWO_SIDED, reach_of_noise
 from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -88,7 +88,7 @@ def _throughputs(
 
     # A loop is in both sums with the same noise, any other pair in one of them.
     values, variances = summed(arcs.values, 1 / 2), summed(arcs.variances, 1 / 4)
-    lost = summed(_lost(arcs), 1 / 2)
+    lost = summed(arcs.most_taken(arcs.values >= arcs.least(len(arcs.cells)), n_codes), 1 / 2)
     # A case that is scaled down from a norm v loses the share 1 - clip / v of its one beginning,
     # and that is at most (v - clip) / clip.
     lost[0] = min(lost[0], max(arcs.beyond, 0.0) / arcs.clip)
@@ -102,17 +102,12 @@ def _events(
     sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     is_inner = (sources < vocabulary.start) & (targets < vocabulary.start)
     weights = np.where(is_inner, 1.0, 0.5)
+    lost = arcs.most_taken(arcs.values >= arcs.least(len(arcs.cells)))
     sums = [
         np.array([(weights**power * values).sum()])
-        for power, values in ((1, arcs.values), (2, arcs.variances), (1, _lost(arcs)), (1, counts))
+        for power, values in ((1, arcs.values), (2, arcs.variances), (1, lost), (1, counts))
     ]
     return _numbers(arcs, *sums)[0]
-
-
-def _lost(arcs: NoisyCells) -> np.ndarray:
-    """float64[n]: what clipping takes from each sum, spread as the large ones are."""
-    large = np.where(arcs.values >= arcs.least(len(arcs.cells)), arcs.values, 0)
-    return large * (max(arcs.beyond, 0.0) / max(math.sqrt(float((large**2).sum())), 1.0))
 
 
 def _numbers(
@@ -122,7 +117,7 @@ def _numbers(
     lost: np.ndarray,
     expected: np.ndarray,
 ) -> list[tuple[int, int, int]]:
-    """What is expected of totals, and limits, of which the first are of the whole log.
+    """What is expected of totals, and limits.
 
     Args:
         arcs: Of all pairs.
@@ -133,15 +128,9 @@ def _numbers(
     """
     deviations = np.sqrt(variances)
     half_widths = quantile_of(arcs) * deviations
-    # What clipping takes makes a sum too small. The more it takes, the less often the lower limit
-    # fails, and the upper one may fail the more often. That holds of totals of the log; how much it
-    # takes from one activity is known too badly to save anything there.
-    quantiles = np.full(len(values), quantile_of(arcs))
-    quantiles[0] = ONE_SIDED
-    more = np.maximum(half_widths, quantiles * deviations + lost)
     low = np.floor(np.maximum(values - half_widths, 0))
     # A sum below 0 has the limits of 0: one that ended there would say more than is known.
-    high = np.ceil(np.maximum(values, 0) + more)
+    high = np.ceil(np.maximum(values, 0) + half_widths + lost)
     columns = (np.clip(np.rint(expected), low, high), low, high)
     rows = zip(*(column.astype(np.int64).tolist() for column in columns), strict=True)
     return [(value, low, high) for value, low, high in rows]

@@ -6,15 +6,17 @@ and at public numbers only, so they cost no privacy.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown
+from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown, quantile_of_one
 from tracecloak.anonymizers.graphs.flow_conservation import fitted_counts
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.figure import wider_ends
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 if TYPE_CHECKING:
@@ -88,6 +90,21 @@ class NoisyCells:
         squares: np.ndarray = self.scales * self.scales
         return 2 * squares if self.noise.is_laplace else squares
 
+    def most_taken(self, is_shown: np.ndarray, n_codes: int = 1) -> np.ndarray:
+        """Returns float64[n], what clipping may have taken from each; see `count_intervals`.
+
+        Args:
+            is_shown: bool[n], the cells that it is taken to be of.
+            n_codes: The number of a pair is its source times this, plus its target; 1 of others.
+        """
+        sources, targets = np.divmod(self.cells, n_codes)
+        may_repeat = is_shown & np.isin(self.cells, (targets * n_codes + sources)[is_shown])
+        return np.maximum(*(self._spread(self.beyond, of) for of in (is_shown, may_repeat)))
+
+    def _spread(self, taken: float, of: np.ndarray) -> np.ndarray:
+        values = np.where(of, np.maximum(self.values, 0), 0.0)
+        return values * (max(taken, 0.0) / max(math.sqrt(float((values**2).sum())), 1.0))
+
     def fitted(
         self,
         at: np.ndarray,
@@ -95,6 +112,7 @@ class NoisyCells:
         ends: tuple[np.ndarray, np.ndarray],
         totals: np.ndarray,
         least: np.ndarray,
+        n_codes: int = 1,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns int64[n_shown] three times: what is released of the shown cells, and its limits.
 
@@ -104,18 +122,21 @@ class NoisyCells:
             ends: int[n] twice, the nodes that each of them leaves and enters.
             totals: float64[n_nodes], how much more leaves each node than enters it.
             least: Of all cells, see `least`.
+            n_codes: As of `most_taken`.
         """
-        shown = at[is_shown]
-        limits, expected = (
-            intervals_of_shown(
-                *(self.values[shown], self.scales[shown], least[shown], lost),
-                is_laplace=self.noise.is_laplace,
-            )
-            for lost in (self.beyond, self.beyond if self.lost is None else self.lost)
+        shown, lost = at[is_shown], self.beyond if self.lost is None else self.lost
+        every = np.isin(np.arange(len(least)), shown)
+        taken = self.most_taken(every, n_codes)[shown]
+        limits = intervals_of_shown(
+            *(self.values[shown], self.scales[shown], least[shown], taken),
+            is_laplace=self.noise.is_laplace,
         )
-        middles = np.clip((expected[0] + expected[1]) / 2, *limits)
+        likely = self._spread(lost, every)[shown]
+        middles = np.clip((limits[0] + limits[1] + likely - taken) / 2, *limits)
         numbers = self.values[at], self.variances[at], least[at]
-        return fitted_counts(ends, totals, *numbers, is_shown, limits, middles), *limits
+        counts = fitted_counts(ends, totals, *numbers, is_shown, limits, middles)
+        reach = quantile_of_one(self.noise.is_laplace) * self.scales[shown]
+        return counts, *wider_ends(counts, *limits, reach)
 
 
 def shown_from(noise: SumNoise, n_cells: int) -> float:
@@ -146,7 +167,7 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
     is_joined = _joined_to_last(ends[0][is_shown], ends[1][is_shown], vocabulary.start + 1)
     is_shown &= is_joined[ends[0]]
     totals = np.zeros(vocabulary.start + 1)
-    columns = arcs.fitted(np.arange(len(arcs.cells)), is_shown, ends, totals, least)
+    columns = arcs.fitted(np.arange(len(least)), is_shown, ends, totals, least, vocabulary.end + 1)
     flows = np.flatnonzero(columns[0])
     codes = (codes[is_shown][flows].astype(np.int32) for codes in (sources, targets))
     return ReleasedGraph(vocabulary.names, *codes, *(column[flows] for column in columns))

@@ -403,12 +403,12 @@ def edges_part(params: PrivateDfgParams) -> Part:
         graph = released_graph(arcs, vocabulary)
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
-            return GraphDecision(graph, None, ReleasedFigures.of(figures))
+            return GraphDecision(graph, None, ReleasedFigures.of_noisy(figures))
         from tracecloak.anonymizers.graphs.time_figures import median_times
 
         durations = released_durations(bins, graph, borders)
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
-        return GraphDecision(graph, durations, ReleasedFigures.of(figures))
+        return GraphDecision(graph, durations, ReleasedFigures.of_noisy(figures))
 
     return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
 

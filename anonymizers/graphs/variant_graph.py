@@ -20,7 +20,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.variants.stable_variants import CLEARLY_SHOWN
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import DERIVED
+from tracecloak.schemas.published.figure import DERIVED, wider_ends
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -134,4 +134,4 @@ class VariantGraph:
         high = sums + LAPLACE_QUANTILE * deviations + self._most_missing * often
         columns = sums, np.floor(low), np.ceil(high)
         counts, lows, highs = (column.astype(np.int64) for column in columns)
-        return counts, lows, highs
+        return counts, *wider_ends(counts, lows, highs)

@@ -55,7 +55,7 @@ from tracecloak.anonymizers.indicators.weights import quantile_bins, weighed_ter
 from tracecloak.anonymizers.noise.sums import onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means
 from tracecloak.schemas.calendar.time_texts import duration_text
-from tracecloak.schemas.published.figure import DERIVED, MEASURED, Scale, grade_of
+from tracecloak.schemas.published.figure import DERIVED, MEASURED, Scale, grade_of, wider_ends
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 
 _SECOND_US = 1_000_000
@@ -283,8 +283,13 @@ def _row(
 ) -> IndicatorRow:
     """The row of a number; of what can be negative, or is 0, the grade is by its bounds."""
     one = _SECOND_US if unit == "s" else 1
-    value, low, high = (float(f"{number / one:.9g}") for number in _ends(interval))
-    ends = value, min(low, value), max(high, value)
     scale: Scale = "share" if unit == SHARE else "position" if bounds[0] < 0 else "amount"
+    ends = _ends(interval)
+    # The interval of a quantile reaches to chosen points, which is wide enough.
+    if scale == "amount" and not getattr(indicator, "quantiles", ()):
+        lows, highs = wider_ends(*np.array(ends)[:, None])
+        ends = ends[0], lows[0], min(highs[0], bounds[1] or np.inf)
+    value, low, high = (float(f"{number / one:.9g}") for number in ends)
+    ends = value, min(low, value), max(high, value)
     grade = grade_of(*ends, scale, (bounds[1] - bounds[0]) / one)
     return IndicatorRow(indicator.title, group or None, *ends, unit, kind, grade)

@@ -37,17 +37,14 @@ class Estimate:
     value: float
     variance: float
 
-    @classmethod
-    def of_several(cls, estimates: Sequence[Estimate]) -> Estimate:
-        """Returns the mean of independent estimates of one number, each weighed by its precision.
+    def ends_of_shown(self, above: float) -> tuple[float, float]:
+        """Returns the ends of the interval of what a sum says that is shown as it is large.
 
         Args:
-            estimates: At least one; the variance of each is above 0.
+            above: By how many deviations of its noise the sum is above what it is shown from.
         """
-        weights = [1 / estimate.variance for estimate in estimates]
-        total = sum(weights)
-        pairs = zip(weights, estimates, strict=True)
-        return cls(sum(weight * one.value for weight, one in pairs) / total, 1 / total)
+        deviation, near = math.sqrt(self.variance), max(_FAR_FROM_THRESHOLD - max(above, 0.0), 0.0)
+        return self.value - (Z95 + near) * deviation, self.value + Z95 * deviation
 
     def figure(self, name: str, of: tuple[str, ...], released: float, kind: str) -> Figure:
         """Returns the figure of a released number.
@@ -80,9 +77,10 @@ def surest(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def cases_of(measures: ReleasedMeasures) -> Estimate:
-    """Returns how many cases there are, by all parts that counted them."""
-    rows = measures.rows(CASES)
-    return Estimate.of_several([Estimate(row.value, row.deviation**2) for row in rows])
+    """Returns how many cases there are, by all parts that counted them, and how precisely."""
+    counted = [(row.value, 1 / row.deviation**2) for row in measures.rows(CASES)]
+    total = sum(weight for _, weight in counted)
+    return Estimate(sum(weight * value for value, weight in counted) / total, 1 / total)
 
 
 def figure_within(
@@ -123,13 +121,3 @@ def of_clipped(
     excess = max(least[1] - ratio, 0.0) / Z95 * measure.value
     variance = (measure.deviation * ratio) ** 2 + (OF_CORRECTION * correction) ** 2 + excess**2
     return Estimate(measure.value * ratio, variance)
-
-
-def near_threshold(value: float, threshold: float) -> float:
-    """Returns by how many deviations the lower end is lower, of a sum shown as it is large.
-
-    Args:
-        value: The sum, in deviations of its noise.
-        threshold: From what on it is shown, in the same.
-    """
-    return max(_FAR_FROM_THRESHOLD - max(value - threshold, 0.0), 0.0)

@@ -24,7 +24,6 @@ from tracecloak.anonymizers.logs.estimates import (
     Estimate,
     cases_of,
     figure_within,
-    near_threshold,
     of_clipped,
     surest,
 )
@@ -212,11 +211,8 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         if not whole:
             hidden.append(row)
             continue
-        clipped = float(released.clipped[source, target])
-        estimate = of_clipped(row, whole, clipped, released.least)
-        deviation = math.sqrt(estimate.variance)
-        near = near_threshold(row.value / row.deviation, threshold)
-        ends = estimate.value - (Z95 + near) * deviation, estimate.value + Z95 * deviation
+        estimate = of_clipped(row, whole, released.clipped[source, target], released.least)
+        ends = estimate.ends_of_shown(row.value / row.deviation - threshold)
         yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
     if hidden:
@@ -244,10 +240,9 @@ def _variants(
         label = (" → ".join(of),)
         row = seen.get(of)
         if row is not None:
-            near = near_threshold(row.value / row.deviation, limits[0] / row.deviation)
-            low = row.value - (Z95 + near) * row.deviation
-            high = row.value + Z95 * row.deviation
-            yield figure_within("variant", label, count, (low, high), MEASURED)
+            above = (row.value - limits[0]) / row.deviation
+            of_row = Estimate(row.value, row.deviation**2).ends_of_shown(above)
+            yield figure_within("variant", label, count, of_row, MEASURED)
         elif limits:
             most = limits[0] + Z95 * deviation
             yield figure_within("variant", label, count, (0.0, most), DERIVED)

@@ -11,15 +11,10 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.logs.estimates import (
-    Z95,
-    figure_within,
-    near_threshold,
-    of_clipped,
-)
+from tracecloak.anonymizers.logs.estimates import Z95, figure_within, of_clipped
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.figure import MEASURED
+from tracecloak.schemas.published.figure import MEASURED, wider_ends
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.schemas.published.measures import ReleasedMeasures
@@ -53,16 +48,13 @@ def groups_of_log(
         low, high = of_hidden  # of a step that no drawn case had, as of all others of these
         if row is not None:
             estimate = of_clipped(row, count, float(clipped[source, target]))
-            deviation = math.sqrt(estimate.variance)
-            near = near_threshold(row.value / row.deviation, threshold)
-            low = estimate.value - (Z95 + near) * deviation
-            high = estimate.value + Z95 * deviation
+            low, high = estimate.ends_of_shown(row.value / row.deviation - threshold)
         figure = figure_within("path", ends, count, (low, high), MEASURED)
         code = groups.end if target == n else int(target)
         edges.append((starts[ends[0]], code, figure.value, figure.low, figure.high))
     columns = np.array(sorted(edges), np.int64).reshape(-1, 5).T
-    of_ends = (column.astype(np.int32) for column in columns[:2])
-    graph = ReleasedGraph(groups.names, *of_ends, *columns[2:])
+    columns[3:] = wider_ends(columns[2], columns[3], columns[4])
+    graph = ReleasedGraph(groups.names, *columns[:2].astype(np.int32), *columns[2:])
     activities, of = (pa.array(list(column), pa.string()) for column in (members, members.values()))
     return ReleasedGroups(activities, of, graph)
 

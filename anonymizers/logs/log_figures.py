@@ -54,7 +54,7 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
     times = time_figures(measures, log.times)
     paths = (figure for figure in flow if figure.name == "path")
     waits = wait_figures(measures, paths, log.times, log.names)
-    figures = {"figures": ReleasedFigures.of([*flow, *times, *waits])}
+    figures = {"figures": ReleasedFigures.of_noisy([*flow, *times, *waits])}
     if not measures.rows(GROUP):
         return {**figures}
     from tracecloak.anonymizers.logs.group_figures import groups_of_log

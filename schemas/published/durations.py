@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
+from tracecloak.schemas.published.figure import kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -55,7 +55,7 @@ class ReleasedDurations:
         lower = np.concatenate([[0], self.edges_us])[self.bins]
         upper = pa.array(np.concatenate([self.edges_us, [0]])[self.bins])
         is_last = pa.array(self.bins == len(self.edges_us))
-        kinds = kind_columns(MEASURED, self.counts, self.lows, self.highs)
+        kinds = kind_columns(self.counts, self.lows, self.highs)
         return pa.table(
             {
                 "source": labels.take(pa.array(self.sources)),

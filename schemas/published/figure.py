@@ -9,6 +9,10 @@ A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. 
 Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
 `rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
 nothing. All of this looks at released numbers only and costs no privacy.
+
+Near the border of two grades the noise decides for one. Of the numbers that get the better grade
+there, more are too large than of all numbers, and of the others more are too small. So an interval
+that is as likely to hold of good and of rough numbers alone reaches further there: `wider_ends`.
 """
 
 from __future__ import annotations
@@ -28,12 +32,18 @@ GRADES: tuple[Grade, ...] = ("good", "rough", "noise")
 """From the surest to the least sure."""
 
 LEGEND = (
-    "A number is good if its interval reaches at most 20 % of it to either side (or 2 points, of a "
+    "A number is good if half the width of its interval is at most 20 % of it (or 2 points, of a "
     "share), rough up to 50 % and not down to 0 (or 5 points), and else noise, to be left out."
 )
 """What the grades mean, for readers; see `grades`."""
 
 Scale = Literal["amount", "share", "position"]
+
+# How many half widths one end is further off near a border. Whatever the number in the log is, its
+# interval then holds in 94 % of the releases that give it a grade which at least 5 % of all give
+# it, where noise is Gaussian; in 92 % where it is Laplace, of grades that at least 10 % give. With
+# the same ends everywhere these were 59 % and 77 %.
+_FURTHER = 0.4
 
 
 def grades(
@@ -77,6 +87,32 @@ def grades(
     return np.select([is_good, is_rough], GRADES[:2], GRADES[2])
 
 
+def wider_ends(
+    values: np.ndarray, lows: np.ndarray, highs: np.ndarray, noise: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ends of intervals of amounts, one further off if noise decides for the grade.
+
+    That is the end on the side of the border, where this is no more than the noise away.
+
+    Args:
+        values: As of `grades`, not negative, and so are the others.
+        lows: See there.
+        highs: See there.
+        noise: float64[n], half of the width that is the noise's; None: all of it.
+    """
+    halves = highs / 2 - lows / 2
+    noise = halves if noise is None else noise
+    further = _FURTHER * noise
+    if values.dtype == np.int64:
+        further = np.ceil(further).astype(np.int64)
+    # A good number has 5 half widths at least, and a rough one 2.
+    above = values - np.array([[5.0], [2.0]]) * (halves + further / 2)
+    is_near = (np.abs(above) <= noise) & (noise > 0)
+    is_over, is_under = ((is_near & side).any(axis=0) for side in (above >= 0, above < 0))
+    lows = np.where(is_over, np.maximum(lows - further, 0), lows)
+    return lows, np.where(is_under, highs + further, highs)
+
+
 def grade_of(
     value: float, low: float, high: float, scale: Scale = "amount", span: float = 0.0
 ) -> Grade:
@@ -97,18 +133,15 @@ def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:
     }
 
 
-def kind_columns(
-    kind: str, values: np.ndarray, lows: np.ndarray, highs: np.ndarray
-) -> dict[str, pa.Array]:
-    """Returns the columns kind, usable and grade of a table of counts that are all of one kind.
+def kind_columns(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> dict[str, pa.Array]:
+    """Returns the columns kind, usable and grade of a table of counts that are all measured.
 
     Args:
-        kind: `MEASURED` or `DERIVED`.
         values: As of `grades`, and so are the others.
         lows: See there.
         highs: See there.
     """
-    kinds = {"kind": pa.array([kind] * len(values), pa.string())}
+    kinds = {"kind": pa.array([MEASURED] * len(values), pa.string())}
     return kinds | grade_columns(grades(values, lows, highs))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.published.figure import Grade, grade_columns, grade_of, grades
+from tracecloak.schemas.published.figure import Grade, grade_columns, grade_of, grades, wider_ends
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -91,6 +91,18 @@ class ReleasedFigures:
             numbers("high"),
             texts([figure.kind for figure in figures]),
         )
+
+    @classmethod
+    def of_noisy(cls, figures: Sequence[Figure]) -> ReleasedFigures:
+        """Returns figures whose intervals hold whatever grade noise gives; see `wider_ends`.
+
+        Those of medians and other quantiles have whole bins, which is wide enough.
+        """
+        made = cls.of(figures)
+        of_bins = [figure.name.startswith(("median_", "quantile_")) for figure in figures]
+        wider = wider_ends(made.values, made.lows, made.highs)
+        lows, highs = np.where(of_bins, (made.lows, made.highs), wider)
+        return replace(made, lows=lows, highs=highs)
 
     def rows(self) -> list[Figure]:
         """Returns the figures one by one."""

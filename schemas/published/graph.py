@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named, unclear_share
-from tracecloak.schemas.published.figure import MEASURED, kind_columns, without_kinds
+from tracecloak.schemas.published.figure import kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -102,7 +102,7 @@ class ReleasedGraph:
             "high": pa.array(self.highs, pa.int64()),
         }
         if self.has_kinds:
-            columns |= kind_columns(MEASURED, self.counts, self.lows, self.highs)
+            columns |= kind_columns(self.counts, self.lows, self.highs)
         return pa.table(columns)
 
     def to_json(self) -> dict[str, Any]:

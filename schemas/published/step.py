@@ -16,7 +16,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figure import MEASURED, kind_columns
+from tracecloak.schemas.published.figure import kind_columns
 from tracecloak.schemas.published.figures import ReleasedFigures
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
@@ -248,7 +248,7 @@ class StepRelease:
         if self.lows is not None and self.highs is not None:
             columns["low"] = pa.array(self.lows, pa.int64())
             columns["high"] = pa.array(self.highs, pa.int64())
-            columns |= kind_columns(MEASURED, self.counts, self.lows, self.highs)
+            columns |= kind_columns(self.counts, self.lows, self.highs)
         return pa.table(columns)
 
 

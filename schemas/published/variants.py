@@ -14,7 +14,7 @@ from tracecloak.schemas.arrays.distinct import distinct_places, stable_order
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import longest_of, named, unclear_share
-from tracecloak.schemas.published.figure import MEASURED, MODELLED, kind_columns, without_kinds
+from tracecloak.schemas.published.figure import MODELLED, kind_columns, wider_ends, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -100,7 +100,7 @@ class ReleasedVariants:
             kinds = {"kind": pa.array([MODELLED] * self.n_variants, pa.string())}
         else:
             columns |= {"low": pa.array(self.lows), "high": pa.array(self.highs)}
-            kinds = kind_columns(MEASURED, self.counts, self.lows, self.highs)
+            kinds = kind_columns(self.counts, self.lows, self.highs)
         return pa.table(columns | kinds if self.has_kinds else columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -181,12 +181,12 @@ def most_frequent_first(
     order = order[stable_order(-counts[order])]
     lengths = np.diff(offsets)[order]
     used, own_codes = distinct_places(codes[ranges(offsets[order], lengths)])
-    count = counts[order]
+    count, half = counts[order], half_width or 0
+    limits = wider_ends(count, np.maximum(count - half, 0), count + half)
     return ReleasedVariants(
         names.take(pa.array(used)),
         offsets_of(lengths),
         own_codes.astype(np.int32),
         count,
-        None if half_width is None else np.maximum(count - half_width, 0),
-        None if half_width is None else count + half_width,
+        *((None, None) if half_width is None else limits),
     )

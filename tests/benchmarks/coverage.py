@@ -317,9 +317,14 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5)
     parser.add_argument("--logs", nargs="*", default=LOGS)
     parser.add_argument("--methods", nargs="*", default=METHOD_NAMES)
+    parser.add_argument("--pooled", action="store_true", help="print pooled good and rough numbers")
     given = parser.parse_args()
     measure(given.file, given.keys, given.logs, given.methods)
-    print("\n".join(table(records(given.file))))
+    shown = {("grade", "size"), *((grade, "pooled") for grade in GRADED)}
+    for line in table(records(given.file)):
+        of = line.split(" | ")[2:4]
+        if not given.pooled or not of or tuple(of) in shown:
+            print(line)
 
 
 if __name__ == "__main__":

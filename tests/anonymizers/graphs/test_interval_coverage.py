@@ -128,7 +128,7 @@ def test_of_a_heavy_tail_of_lengths_a_quarter_of_the_intervals_fails() -> None:
     traces = heavy()
     found = intervals_of(traces, params_of(traces, "1", durations=False), 200)
     assert 0.7 < found["edges"].coverage < 0.9
-    assert found["edges"].mean_width <= 1.5
+    assert found["edges"].mean_width <= WIDEST
 
 
 REAL = [

@@ -27,6 +27,29 @@ from tracecloak.schemas.statistics.durations import duration_borders
 
 WORDS = ActivityVocabulary.public("AB")
 
+# --- what clipping took ---------------------------------------------------------------------------
+
+
+def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> None:
+    """The norm of all that is shown is 500, and that of A to A, A to B and B to A is 300."""
+    sums = {
+        (0, 0): 200.0,
+        (0, 1): 200.0,
+        (0, 4): 240.0,
+        (1, 0): 100.0,
+        (1, 1): 900.0,
+        (3, 0): 320.0,
+    }
+    cells = np.array([source * (WORDS.end + 1) + target for source, target in sums])
+    values = np.array(list(sums.values()))
+    scales = np.ones(len(cells))
+    arcs = NoisyCells(cells, values, scales, SumNoise((1, 1), 1, is_laplace=False), 60.0)
+    is_shown = values < 900
+    taken = arcs.most_taken(is_shown, WORDS.end + 1)
+    assert taken.tolist() == pytest.approx([40, 40, 28.8, 20, 0, 38.4])
+    assert arcs.most_taken(is_shown).tolist() == pytest.approx([24, 24, 28.8, 12, 0, 38.4])
+
+
 # --- the domain -----------------------------------------------------------------------------------
 
 

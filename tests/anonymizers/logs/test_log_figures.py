@@ -19,7 +19,7 @@ import tracecloak.anonymizers.logs
 from tests.support.generators import answer_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.logs.estimates import Estimate, figure_within
+from tracecloak.anonymizers.logs.estimates import Estimate, cases_of, figure_within
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
 from tracecloak.anonymizers.logs.log_figures import figures_of_log
 from tracecloak.anonymizers.logs.time_figures import time_figures
@@ -64,7 +64,8 @@ def test_the_interval_is_that_of_the_estimate_and_reaches_to_the_released_number
 
 
 def test_of_two_estimates_the_more_precise_one_weighs_more() -> None:
-    both = Estimate.of_several([Estimate(100, 1.0), Estimate(110, 4.0)])
+    rows = [Measure(sums.CASES, (), 100.0, 1.0), Measure(sums.CASES, (), 110.0, 2.0)]
+    both = cases_of(ReleasedMeasures.of(rows))
     assert both.value == pytest.approx(102) and both.variance == pytest.approx(0.8)
 
 

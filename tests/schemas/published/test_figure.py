@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from tracecloak.schemas.published.figure import GRADES, Scale, grade_of, grades
+from tracecloak.schemas.published.figure import GRADES, Scale, grade_of, grades, wider_ends
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 
 
 @pytest.mark.parametrize(
@@ -77,3 +81,57 @@ def test_many_at_once_are_as_one_by_one_and_a_wider_interval_is_never_surer(
         for value, low, high in zip(values.tolist(), lows.tolist(), highs.tolist(), strict=True)
     ]
     assert all(GRADES.index(one) <= two for one, two in zip(graded, wider, strict=True))
+
+
+# --- near the border of two grades ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "ends"),
+    [
+        (701, (601, 801)),  # far from both borders, which are 600 and 240
+        (650, (510, 750)),
+        (599, (499, 739)),
+        (499, (399, 599)),
+        (300, (160, 400)),
+        (239, (139, 379)),
+        (130, (30, 230)),
+        (0, (0, 100)),
+    ],
+)
+def test_the_end_on_the_side_of_a_border_is_further_off(value: int, ends: tuple[int, int]) -> None:
+    """Half the width is 100, but of the 0."""
+    columns = [np.array([n]) for n in (value, max(value - 100, 0), value + 100)]
+    assert tuple(int(end[0]) for end in wider_ends(*columns)) == ends
+    assert [end.dtype for end in wider_ends(*columns)] == [np.int64, np.int64]
+
+
+@pytest.mark.parametrize(
+    ("law", "half", "least_chance", "coverage", "without"),
+    [(stats.norm, 1.959964, 0.05, 0.94, 0.6), (stats.laplace, math.log(20), 0.1, 0.92, 0.78)],
+)
+def test_intervals_hold_whatever_grade_the_noise_gives(
+    law: stats.rv_continuous, half: float, least_chance: float, coverage: float, without: float
+) -> None:
+    """The chances are exact but for a grid of 1e-3 half widths. Control: the same ends anywhere."""
+    noise = np.arange(-8, 8, 1e-3)
+    chances = law.cdf((noise + 5e-4) * half) - law.cdf((noise - 5e-4) * half)
+    worst = {True: 1.0, False: 1.0}
+    for number in np.geomspace(0.5, 30, 200):
+        values = np.maximum(number + noise, 0)
+        plain = np.maximum(values - 1, 0), values + 1
+        for is_wider, (lows, highs) in ((True, wider_ends(values, *plain)), (False, plain)):
+            graded = grades(values, lows, highs)
+            holds = (lows <= number) & (number <= highs)
+            for grade in ("good", "rough"):
+                chance = float(chances[graded == grade].sum())
+                if chance >= least_chance:
+                    held = float(chances[(graded == grade) & holds].sum()) / chance
+                    worst[is_wider] = min(worst[is_wider], held)
+    assert worst[True] >= coverage and worst[False] < without
+
+
+def test_medians_keep_the_ends_of_their_bins() -> None:
+    figures = [Figure(name, (), 650, 550, 750, "derived") for name in ("events", "median_time_us")]
+    made = ReleasedFigures.of_noisy(figures)
+    assert made.lows.tolist() == [510, 550] and made.highs.tolist() == [750, 750]
