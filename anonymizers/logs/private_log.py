@@ -85,7 +85,7 @@ class PrivateLog(PartsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "private-log"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 4
     summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts"
     log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams

@@ -40,6 +40,7 @@ class LaplaceLevels:
     """
 
     name: ClassVar[str] = "laplace-levels"
+    version: ClassVar[int] = 2
     summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
     is_pure: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True

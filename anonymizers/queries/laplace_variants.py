@@ -63,6 +63,7 @@ class LaplaceVariants(LevelMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "laplace-variants"
+    version: ClassVar[int] = 2
     summary: ClassVar[str] = "noisy counts of prefixes, level by level"
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

@@ -148,6 +148,7 @@ class Sacofa(LevelMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sacofa"
+    version: ClassVar[int] = 2
     summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level"
     Params: ClassVar[type[SacofaParams]] = SacofaParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

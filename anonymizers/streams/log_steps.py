@@ -41,7 +41,7 @@ class LogSteps:
     """
 
     name: ClassVar[str] = "log"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 4
     summary: ClassVar[str] = "a log made up from noisy counts, as private-log makes it"
     Params: ClassVar[type[LogStepsParams]] = LogStepsParams
     views: ClassVar[tuple[View, ...]] = ("window",)

@@ -121,7 +121,7 @@ class JointVariants:
 
     name: ClassVar[str] = "joint-variants"
     summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     is_pure: ClassVar[bool] = False
     takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
