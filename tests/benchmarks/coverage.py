@@ -292,6 +292,24 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from failures
 
 
+def pooled(lines: Iterable[str]) -> Iterator[str]:
+    """Yields a table with a line for each kind, of those of `table`; and the cells that fail."""
+    shown: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    rest = []
+    for line in lines:
+        words = line.strip("| ").split(" | ")
+        if len(words) == 8 and words[3] == "pooled":
+            shown[words[0], words[1]][words[2]] = f"{words[6]} ({words[7]}) of {words[5]}"
+        elif not line.startswith("|"):
+            rest.append(line)
+    yield "| Method | Kind | Good | Rough |"
+    yield "|---|---|---|---|"
+    for (method, what), of in shown.items():
+        if cells := [of.get(grade, "") for grade in GRADED if set(of) & set(GRADED)]:
+            yield f"| `{method}` | {what} | {' | '.join(cells)} |"
+    yield from rest
+
+
 def resampled(by_key: dict[int, tuple[int, int]], draw: np.random.Generator) -> np.ndarray:
     """Returns int64[n, 2], numbers and those that hold, of keys that are drawn again."""
     pairs = np.array(list(by_key.values()), np.int64)
@@ -317,14 +335,11 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5)
     parser.add_argument("--logs", nargs="*", default=LOGS)
     parser.add_argument("--methods", nargs="*", default=METHOD_NAMES)
-    parser.add_argument("--pooled", action="store_true", help="print pooled good and rough numbers")
+    parser.add_argument("--pooled", action="store_true", help="a line for each kind")
     given = parser.parse_args()
     measure(given.file, given.keys, given.logs, given.methods)
-    shown = {("grade", "size"), *((grade, "pooled") for grade in GRADED)}
-    for line in table(records(given.file)):
-        of = line.split(" | ")[2:4]
-        if not given.pooled or not of or tuple(of) in shown:
-            print(line)
+    lines = table(records(given.file))
+    print("\n".join(pooled(lines) if given.pooled else lines))
 
 
 if __name__ == "__main__":
