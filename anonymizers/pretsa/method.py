@@ -44,7 +44,12 @@ from tracecloak.schemas.events.events import EVENT_INDEX, MAX_TIME_US
 from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation, has_times
+from tracecloak.schemas.published.manifest import (
+    SUPPRESSED_STARTS,
+    SUPPRESSED_TIMES,
+    Operation,
+    has_times,
+)
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -116,8 +121,11 @@ class _Sanitised(contract.Anonymizer):
     def operations_of(self, params: PretsaCaseParams) -> tuple[Operation, ...]:
         """Returns what it does to a log; no time remains where neither starts nor durations do."""
         operations = super().operations_of(params)
-        is_timed = params.duration_attribute is None or params.starts == "kept"
-        return operations if is_timed else (*operations[:-1], SUPPRESSED_TIMES)
+        if params.starts == "kept":
+            return operations
+        if params.duration_attribute is None:
+            return (*operations, SUPPRESSED_STARTS)
+        return (*operations[:-1], SUPPRESSED_TIMES)
 
     def attributes(self, params: PretsaCaseParams) -> tuple[Attribute, ...]:
         """Returns the attribute that is the duration, if it is one: it is read and released."""

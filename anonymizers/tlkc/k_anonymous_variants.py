@@ -28,7 +28,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
 from tracecloak.schemas.statistics.background_knowledge import CaseTable, KnownCases
 
 
@@ -59,6 +59,7 @@ class KAnonymous(contract.Anonymizer):
         Operation("suppression", "case", "case"),
         Operation("generalization", "event", "time:timestamp"),
         Operation("substitution", "event", "time:timestamp"),
+        SUPPRESSED_STARTS,
     )
     exact_noise: ClassVar[bool] = True
     verifies: ClassVar[bool] = True

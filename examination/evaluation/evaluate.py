@@ -49,7 +49,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
 from tracecloak.schemas.published.indicators import ReleasedIndicators
-from tracecloak.schemas.published.manifest import has_times
+from tracecloak.schemas.published.manifest import has_starts, has_times
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -70,6 +70,8 @@ _OF_SIZE = {
 }
 # Of cases that were drawn for a release, the numbers of other ones need not lie in its intervals.
 _OF_DRAWN = {"interval_coverage", "indicator_coverage"}
+# Where all cases begin at one public time, nothing of that is released.
+_OF_STARTS = {"drift", "hour_of_week_total_variation"}
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
 
@@ -239,7 +241,10 @@ def evaluate(
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
     if after is not None:
-        report = _log_report(judge, after, has_times(manifest.get("operations", ())))
+        operations = manifest.get("operations", ())
+        report = _log_report(judge, after, has_times(operations))
+        if not has_starts(operations):
+            report |= dict.fromkeys(_OF_STARTS & report.keys())
     elif tree is not None:
         report = _tree_report(judge, tree["tree"])
     else:

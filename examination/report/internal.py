@@ -39,7 +39,7 @@ from tracecloak.pipelines.planning.finding_words import finding_lines, share_tex
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.manifest import ReleaseManifest, has_times
+from tracecloak.schemas.published.manifest import ReleaseManifest, has_starts, has_times
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -155,7 +155,8 @@ class _Shown:
             true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
             shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
             if is_timed:
-                shown.times = times_data(times, LogTimes.from_traces(original))
+                both = times, LogTimes.from_traces(original)
+                shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
         elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
@@ -211,6 +212,7 @@ def _page(
         "has_variants": shown.variants is not None,
         "has_times": shown.times is not None,
         "no_times": no_times,
+        "has_starts": shown.times is not None and bool(shown.times["starts"]),
         "has_week": shown.times is not None and shown.times["week"] is not None,
         "curve_repetitions": REPETITIONS,
         "curve": curve,

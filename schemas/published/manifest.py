@@ -42,7 +42,8 @@ class Operation:
 
 
 SUPPRESSED_TIMES = Operation("suppression", "event", "time:timestamp")
-
+SUPPRESSED_STARTS = Operation("suppression", "case", "time:timestamp")
+"""All cases begin at one public time, and times are since then."""
 
 STAMPED = "0.1."
 """How versions begin that wrote seconds from 1970 on for what has no times."""
@@ -55,6 +56,11 @@ def has_times(operations: Iterable[Operation | Mapping[str, Any]]) -> bool:
     measured or computed of it may be of times.
     """
     return not any(o in (SUPPRESSED_TIMES, vars(SUPPRESSED_TIMES)) for o in operations)
+
+
+def has_starts(operations: Iterable[Operation | Mapping[str, Any]]) -> bool:
+    """Returns whether a release that has times tells when cases begin; see `has_times`."""
+    return not any(o in (SUPPRESSED_STARTS, vars(SUPPRESSED_STARTS)) for o in operations)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,12 @@ import numpy as np
 from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.guarantee import at_most
-from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest, has_times
+from tracecloak.schemas.published.manifest import (
+    OutputFile,
+    ReleaseManifest,
+    has_starts,
+    has_times,
+)
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.file_words import openings_of, what_is
@@ -71,7 +76,8 @@ def report_html(
         shares: Whether its libraries are those of a folder beside the releases.
     """
     of_release = list(products)
-    shown = _Shown.of(of_release, log, has_times(manifest.operations))
+    operations = manifest.operations
+    shown = _Shown.of(of_release, log, has_times(operations), has_starts(operations))
     parts = [
         part
         for product in of_release
@@ -154,7 +160,9 @@ class _Shown:
     has_kinds: bool = False
 
     @classmethod
-    def of(cls, products: list[ReleasedProduct], log: LogCounts | None, is_timed: bool) -> _Shown:
+    def of(
+        cls, products: list[ReleasedProduct], log: LogCounts | None, is_timed: bool, is_dated: bool
+    ) -> _Shown:
         shown = cls()
         graph: ReleasedGraph | None = _first(products, "graph")
         variants: ReleasedVariants | None = _first(products, "variants")
@@ -217,10 +225,12 @@ class _Shown:
 
             shown.times_told = NO_TIMES
         elif log is not None and len(log.times.spans):
-            from tracecloak.transforms.publish.times_data import times_data
+            from tracecloak.transforms.publish.times_data import NO_STARTS, times_data
 
-            shown.times = times_data(log.times)
+            shown.times = times_data(log.times, has_starts=is_dated)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
+            if not is_dated:
+                shown.times_told += f" {NO_STARTS}"
         if tree is not None:
             shown.tree = tree_data(tree)
             shown.tree_text = tree.text
@@ -243,6 +253,7 @@ class _Shown:
             "first_variants": _first_variants(self.variants),
             "has_times": self.times is not None,
             "times_told": " ".join([self.times_told, *time_caveats]),
+            "has_starts": self.times is not None and bool(self.times["starts"]),
             "has_week": self.times is not None and self.times["week"] is not None,
         }
 

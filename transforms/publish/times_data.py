@@ -16,19 +16,23 @@ NO_TIMES = (
     "event_index, and says neither when a case begins nor how long anything takes."
 )
 """What a page says in the place of times, see `manifest.has_times`."""
+NO_STARTS = "Cases begin at one public time: the release does not tell when they began."
 _MAX_BARS = 48
 
 _EPOCH = datetime.date(1970, 1, 1)
 _MICROSECONDS = 1e-6
 
 
-def times_data(times: LogTimes, original: LogTimes | None = None) -> dict[str, Any]:
+def times_data(
+    times: LogTimes, original: LogTimes | None = None, *, has_starts: bool = True
+) -> dict[str, Any]:
     """Returns durations of cases, beginnings by a fitting period, and hours of the week.
 
     Hours are None where all stamps are dates.
 
     Args:
         times: Of the released log.
+        has_starts: Whether it tells when cases begin; else there are no beginnings and no hours.
         original: Of the log that it was made of, to stand beside it for its operator; None: no
             other numbers stand there.
     """
@@ -36,12 +40,12 @@ def times_data(times: LogTimes, original: LogTimes | None = None) -> dict[str, A
     period, starts = _by_period(times, original, both)
     week = np.zeros(168, np.int64)
     week[times.hours] = times.hour_counts
-    is_dates = len(times.hours) == 0 or not (times.hours % 24).any()
+    has_hours = has_starts and bool((times.hours % 24).any())
     return {
         "spans": _spans(times, original, both),
         "period": period,
-        "starts": starts,
-        "week": None if is_dates else week.tolist(),
+        "starts": starts if has_starts else [],
+        "week": week.tolist() if has_hours else None,
         "median_s": middle_of(times.spans, times.span_counts) if len(times.spans) else None,
     }
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
 from tracecloak.schemas.texts.escapes import escaped
 from tracecloak.transforms.publish.promise import exact
 
@@ -47,6 +47,8 @@ def operations_in_words(operations: Sequence[Operation]) -> str:
         what = f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s"
         if operation.target == operation.level:
             what = f"whole {operation.level}s"
+        elif operation == SUPPRESSED_STARTS:
+            what = "when cases begin"
         done.setdefault(_DOES.get(operation.type, operation.type), []).append(what)
     parts = [f"it {does} {_together(whats)}" for does, whats in done.items()]
     return f"Of the log, {'; '.join(parts)}." if parts else ""

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.examination.measure.released import read_manifest, released_source
 from tracecloak.schemas.published.manifest import has_times
-from tracecloak.transforms.publish.times_data import NO_TIMES
+from tracecloak.transforms.publish.times_data import NO_STARTS, NO_TIMES
 
 BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
 
@@ -42,7 +42,8 @@ EXAMPLES = untimed()
 
 
 def released(folder: Path, method: str, **changes: Any) -> Path:
-    body = example_config(folder, method, EXAMPLES[method], log_file(folder))
+    example = EXAMPLES.get(method) or METHODS[method].examples[0]
+    body = example_config(folder, method, example, log_file(folder))
     if "epsilon" in body["params"]:
         body["params"]["epsilon"] = "100"  # so that something comes out
     (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
@@ -76,6 +77,22 @@ def test_nothing_of_a_release_without_times_is_a_time(tmp_path: Path, method: st
     assert tracecloak("evaluate", release, "--log", tmp_path / "log.csv", "--output", report) == 0
     measured = json.loads(report.read_text())["legend"]
     assert measured and not any("times" in MEASURES[name].needs for name in measured)
+
+
+@pytest.mark.parametrize("method", ["tlkc", "pretsa-case"])
+def test_a_page_of_times_since_one_public_time_does_not_tell_when_cases_begin(
+    tmp_path: Path, method: str
+) -> None:
+    release = released(tmp_path, method)
+    page = (release / "report.html").read_bytes()
+    shown = json.loads(data_of(page))["times"]
+    assert shown["spans"] and shown["starts"] == [] and shown["week"] is None
+    assert NO_STARTS in page.decode() and 'id="starts"' not in page.decode()
+    report = tmp_path / "e.json"
+    assert tracecloak("evaluate", release, "--log", tmp_path / "log.csv", "--output", report) == 0
+    body = json.loads(report.read_text())
+    assert body["drift"] is None is body["hour_of_week_total_variation"]
+    assert body["case_duration_distance"] is not None
 
 
 def test_the_log_of_a_release_without_times_can_be_released_again(tmp_path: Path) -> None:
