@@ -21,7 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.graphs import variant_graph
+from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED
 from tracecloak.anonymizers.graphs.noisy_graph import shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
@@ -162,6 +162,8 @@ def clips_part(params: Any) -> Part:
 
 def _instead(params: Any, given: Given) -> ClipsDecision | None:
     """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
+    from tracecloak.anonymizers.graphs.variant_graph import votes
+
     means, n_names = given.means, params.words.start
     of_sums, of_pairs = (
         shown_from(means[name].noise(changed(UNITS), UNITS), n_names * (n_names + 2))
@@ -169,7 +171,7 @@ def _instead(params: Any, given: Given) -> ClipsDecision | None:
     )
     noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
     of_ratio = params.words, of_pairs / of_sums, _LARGEST_POWER
-    cast = variant_graph.votes(given.statistics["variants"], *of_ratio)
+    cast = votes(given.statistics["variants"], *of_ratio)
     noisy = noisy_sums(cast, noise, "votes", places, given.randomness)
     clear = np.flatnonzero(np.abs(noisy) >= _clear_of(noise, _LARGEST_POWER))
     most = int(np.abs(noisy).argmax())
@@ -199,7 +201,8 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
     powers = np.arange(_BUCKETS * _LARGEST_POWER + 1) / _BUCKETS
     lengths = np.rint(elementary.power(2.0, powers)).astype(np.int64)
     grid = np.unique(np.minimum(lengths, params.max_trace_length or 2**_LARGEST_POWER))
-    cases = given.statistics["lengths"].histogram(grid)[:-1]
+    cases = given.statistics["lengths"].histogram(grid)
+    cases = np.append(cases[:-2], cases[-2:].sum())  # the longest are of the last length at least
     noise = given.means["lengths"].noise(of_one_cell(params.max_units))
     noisy = noisy_sums(cases, noise, "lengths", np.arange(len(grid)), given.randomness)
     # Beyond the last that is clear of the noise, those of up to twice its length count.
@@ -213,22 +216,24 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
     best = int((rank * clips + losses).argmin())
     unknown = taken[best, : max(n_counted, best + 1 + _BUCKETS)]
     lost, doubt = losses[best], noise.deviation * math.sqrt((unknown**2).sum())
-    return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), round(lost + doubt))
+    most_lost = round(lost + ONE_SIDED * doubt)
+    return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), most_lost)
 
 
 def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
     """The graph of the frequent variants, where no more cases are of others; else None."""
-    allowance, changed = given.means["variants"], of_one_cell(params.max_units)
+    from tracecloak.anonymizers.graphs.variant_graph import VariantGraph, missing_cases
     from tracecloak.anonymizers.variants.stable_variants import numbered_cases, stable_variants
 
+    allowance, changed = given.means["variants"], of_one_cell(params.max_units)
     counted, threshold = given.statistics["variants"], allowance.threshold(changed)
     noise = given.means["kind"].noise(changed)
     exact = numbered_cases(counted, threshold)
     numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
-    missing = variant_graph.missing_cases(numbered, threshold)
-    if missing > min(most_missing, float(numbered[1:].sum())):
+    missing, shown = missing_cases(numbered, threshold), float(numbered[1:].sum())
+    if shown < _clear_of(noise, 2) or missing > min(most_missing, shown):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
     of_count = allowance.noise(changed)
-    made = variant_graph.VariantGraph(seen, of_count, missing, noise, params.words)
+    made = VariantGraph(seen, of_count, missing, noise, params.words)
     return GraphDecision(made.graph(), None, ReleasedFigures.of(made.figures()))

@@ -11,6 +11,7 @@ little more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +118,9 @@ class VariantGraph:
 
     @property
     def _most_missing(self) -> int:
-        return int(np.ceil(max(self.missing, 0.0))) + self.of_missing.half_width
+        # Two noisy numbers are in it, the second one divided, see `missing_cases`.
+        noise = self.of_missing.half_width * math.sqrt(1 + (CLEARLY_SHOWN - 1) ** -2)
+        return int(np.ceil(max(self.missing, 0.0) + noise))
 
     def _summed(
         self, variants: np.ndarray, numbers: np.ndarray, n: int

@@ -285,10 +285,11 @@ def _row(
     one = _SECOND_US if unit == "s" else 1
     scale: Scale = "share" if unit == SHARE else "position" if bounds[0] < 0 else "amount"
     ends = _ends(interval)
+    most = 0 if getattr(indicator, "of", "") == "sum" else bounds[1]
     # The interval of a quantile reaches to chosen points, which is wide enough.
     if scale == "amount" and not getattr(indicator, "quantiles", ()):
         lows, highs = wider_ends(*np.array(ends)[:, None])
-        ends = ends[0], lows[0], min(highs[0], bounds[1] or np.inf)
+        ends = ends[0], lows[0], min(highs[0], most or np.inf)
     value, low, high = (float(f"{number / one:.9g}") for number in ends)
     ends = value, min(low, value), max(high, value)
     grade = grade_of(*ends, scale, (bounds[1] - bounds[0]) / one)

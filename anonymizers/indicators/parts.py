@@ -45,8 +45,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 SUMS = "sums"
 """The round of all sums, and of the quantiles."""
 
-"""The round that counts around the quantiles."""
-
 
 @dataclass(frozen=True)
 class NoisySums(contract.Decision):
@@ -148,9 +146,9 @@ def _change(term: Term) -> str:
     if isinstance(term, SumOf):
         return "each sum by half of the distance of its bounds, since their middle is taken off"
     if isinstance(term, EventsOf):
-        return f"numbers of events by {term.changed.linf // term.units} in all"
+        return f"numbers of events by {term.changed.l1 // term.units} in all"
     if isinstance(term, BinsOf):
-        running = "the sums from which quantiles are read by the longest column of their matrix"
+        running = "the running sums that quantiles are read from by 1 each, where they have its bin"
         return running if term.is_running else "one bin of each histogram by 1"
     if term.changed.linf < term.units:
         return "each number of cases with a property by 1/2, since half of all cases is taken off"

@@ -2,7 +2,7 @@
 
 A choice on a grid of values (`rigorous.choices`) errs by about Laplace noise of scale 1 / epsilon
 in the rank and not in the value, and what a rank means for a value depends on how dense values lie
-there, of which nobody knows. So two values are chosen for a quantile: one of a rank that is lower
+there, which is not known. So two values are chosen for a quantile: one of a rank that is lower
 by as much as it errs with probability 0.025, and one of a rank that is higher by as much. They are
 the ends of the interval, and the quantile is shown in their middle. What is supposed of how values
 lie is that the points of the grid further away are of no fewer ranks than those near to it. Of few

@@ -357,7 +357,7 @@ class EventsOf(_OfIndicator):
 def grid() -> np.ndarray:
     """Returns int64[n], lattice places that quantiles can take, from 0 to RANGE, ascending.
 
-    Near 0 they are evenly spaced, further on by a 64th, so that a short time is told as well as a
+    Near 0 they are evenly spaced, further on by a 64th, so that a short time is as precise as a
     long one. Whole numbers alone make them, so they are the same everywhere.
     """
     points, at, one = [0], 1 << 80, 1 << 80

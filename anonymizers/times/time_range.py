@@ -5,8 +5,8 @@ counted, so every month from 1970 on lacks just a few cases to such a quantile, 
 budget that is worth giving falls on any of them. What can be bought is where most cases are. So a
 window is chosen that holds two thirds of the cases, first its length, of which there are few, then
 its place, where a wrong one lacks nearly all cases; and it is widened to twice its length. If cases
-arrive evenly, two thirds of them take two thirds of the time. Where the budget tells apart lengths
-that hold more, of a large log or at a large epsilon, the window holds all cases but as few as that.
+arrive evenly, two thirds of them take two thirds of the time. Where the budget distinguishes
+lengths with more cases, of a large log or at a large epsilon, the window has all cases but few.
 """
 
 from __future__ import annotations

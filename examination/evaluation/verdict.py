@@ -1,9 +1,9 @@
 """What a release is good for, by its measures: the sentence that its evaluation begins with.
 
 Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
-itself, with the bounds of a plan (`pipelines.planning.verdict`): good up to a tenth, and rough up
-to a third, with which of two numbers, one twice the other, the larger one stays the larger. No
-release is asked to be nearer than a bootstrap of the log, which is good whatever it gets.
+itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice the
+other, the larger one stays the larger. A release need not be nearer than a bootstrap of
+the log, which is good whatever it gets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.pipelines.planning.verdict import GOOD
 from tracecloak.pipelines.planning.worth import percent
 
 _USES = {
@@ -27,6 +26,7 @@ _USES = {
     "indicator_error": "the figures",
     "tree_fitness": "the model of the process",
 }
+_BOUNDS = {"good": 1 / 10, "rough": 1 / 3}
 _GRADES = {"good": "Good for", "rough": "Rough for", "no": "Not for"}
 
 
@@ -40,14 +40,13 @@ def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
         `sentence`; `bounds`, the largest errors of `good` and `rough`; and `uses`, one for each
         measure that was computed: `use`, `measure`, `error` and `grade`.
     """
-    bounds = {"good": GOOD["tree"], "rough": GOOD["graph"]}
     uses: list[dict[str, Any]] = []
     for name, use in _USES.items():
         error = _error(name, report, report)
         if error is None:
             continue
         drawn = _error(name, report.get("bootstrap", {}), report) or 0.0
-        fitting = (grade for grade, most in bounds.items() if error <= max(most, drawn))
+        fitting = (grade for grade, most in _BOUNDS.items() if error <= max(most, drawn))
         grade = next(fitting, "no")
         uses.append({"use": use, "measure": name, "error": round(error, 4), "grade": grade})
     parts = []
@@ -56,7 +55,7 @@ def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
         if named:
             parts.append(f"{words} {', '.join(named)}.")
     sentence = " ".join(parts) or "No measure says what this release is good for."
-    return {"sentence": sentence, "bounds": bounds, "uses": uses}
+    return {"sentence": sentence, "bounds": _BOUNDS, "uses": uses}
 
 
 def _error(name: str, line: Mapping[str, Any], report: Mapping[str, Any]) -> float | None:

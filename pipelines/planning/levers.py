@@ -1,4 +1,4 @@
-"""What would help a release most: each change is tried on synthetic logs, and told with its figure.
+"""What would help a release most: each change is tried on synthetic logs, with its figure.
 
 A change is a larger epsilon, fewer names, more cases, something that is declared instead of bought,
 or less that is published. It helps if the middle one of several releases is clearly better. Where a

@@ -1,7 +1,7 @@
 """Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
 
 Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
-synthetic, and the noise is that of the configuration. Three answers are given, by these bounds:
+synthetic, and the noise is that of the configuration. The answers have these bounds:
 
 * A graph, or a log of whose graph the counts are compared, is worth it if the errors of its counts
   add up to a third of the counts at most. Then, of two counts of which one is twice the other, the
@@ -13,8 +13,8 @@ synthetic, and the noise is that of the configuration. Three answers are given, 
   at most: then a step that three cases in ten take stands out by three deviations. If it is a third
   or more, not even a step that all cases take stands out by more than three.
 * Of any of them, at least half of the activities must come out by name.
-* A list of figures is worth it if half of them are of use: shares and ranks of quantiles within ten
-  points, counts within what they are, means within a fifth of their range.
+* A list of figures is worth it if at least half of them are expected to be good or rough
+  (`schemas.published.figure`).
 
 It is not worth it if nobody could use what is released (`Worth.is_useless`), and hardly worth it if
 it lies between. Where the best and the worst that is likely have different answers, it depends: on
@@ -100,13 +100,13 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values; ranges are from the best to the worst."""
-        ends = self.ends
+        ends, share = self.ends, self.worth.noise_share
         return {
             "cases": self.worth.n_cases,
             "verdict": self.grade.replace(" ", "_"),
             "graph_error": _rounded([end.graph_error for end in ends]),
             "case_share": _rounded([end.case_share for end in ends]),
-            "noise_share": self.worth.noise_share,
+            "noise_share": None if share is None else round(share, 4),
             "sentence": self.sentence,
             "would_help": [] if self.mends is None else self.mends.to_json(),
             "other_methods": [] if self.mends is None else self.mends.others_json(),

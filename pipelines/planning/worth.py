@@ -266,7 +266,9 @@ def ends_at(
 ) -> tuple[Worth, Worth]:
     """Returns the best and the worst that a release of so many cases is likely to be worth."""
     found = processes(n_variants, n_cases)
-    worths = [worth_at(method, params, n_cases, one) for one in {found[0], found[-1]}]
+    worths = [
+        worth_at(method, params, n_cases, one) for one in dict.fromkeys((found[0], found[-1]))
+    ]
     worths.sort(key=lambda worth: worth.shortfall(worth.kind or "graph"))
     return worths[0].times(1 / WITHIN), worths[-1].times(WITHIN)
 

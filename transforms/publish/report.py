@@ -252,7 +252,7 @@ class _Shown:
             "variants_told": f"{self.variants_told} {order_sentence}".rstrip(),
             "first_variants": _first_variants(self.variants),
             "has_times": self.times is not None,
-            "times_told": " ".join([self.times_told, *time_caveats]),
+            "times_told": " ".join([self.times_told, *time_caveats]) if self.times_told else "",
             "has_starts": self.times is not None and bool(self.times["starts"]),
             "has_week": self.times is not None and self.times["week"] is not None,
         }

@@ -13,10 +13,10 @@ from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, midd
 
 NO_TIMES = (
     "Times are not part of this release. Its log has the order of the events of each case in "
-    "event_index, and says neither when a case begins nor how long anything takes."
+    "event_index, and contains neither when a case begins nor how long anything takes."
 )
 """What a page says in the place of times, see `manifest.has_times`."""
-NO_STARTS = "Cases begin at one public time: the release does not tell when they began."
+NO_STARTS = "All cases begin at one public time: when they began is not part of this release."
 _MAX_BARS = 48
 
 _EPOCH = datetime.date(1970, 1, 1)
