@@ -25,7 +25,7 @@ def _decay(epsilon: Fraction | int, max_units: int, digits: int) -> Interval:
     return (-Interval.of(Fraction(denominator, numerator), digits)).exp()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256, typed=True)  # a float that equals a fraction is refused
 def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_units: int = 1) -> int:
     """Returns the threshold of a stability histogram: a noisy count is published iff it reaches it.
 

@@ -231,7 +231,7 @@ def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphD
     exact = numbered_cases(counted, threshold)
     numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
     missing, shown = missing_cases(numbered, threshold), float(numbered[1:].sum())
-    if shown < _clear_of(noise, 2) or missing > min(most_missing, shown):
+    if shown < 2 * _clear_of(noise, 1) or missing > min(most_missing, shown):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
     of_count = allowance.noise(changed)

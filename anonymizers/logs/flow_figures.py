@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.logs.estimates import (
     OF_CORRECTION,
@@ -115,7 +116,8 @@ def flow_figures(
     by_bins = _by_occurrences(measures, variants, names)
     sums_of_arcs = into.sum(), onward.sum(), released.least
     events = [of_clipped(row, *sums_of_arcs) for row in measures.rows(sums.EVENTS)]
-    if len(by_bins) == n:
+    used = names.names.filter(pa.array(into.any(axis=0))).to_pylist()
+    if by_bins.keys() >= {*used}:  # what no released case has is not among the names of its files
         total = sum(estimate.value for estimate in by_bins.values())
         events.append(Estimate(total, sum(one.variance for one in by_bins.values())))
     yield surest(events).figure("events", (), float(into.sum()), DERIVED)

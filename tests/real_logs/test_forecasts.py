@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.forecasts import EPSILONS, NAMES, is_inside, log_of, measured
+from tests.benchmarks.forecasts import EPSILONS, NAMES, is_inside, measured
+from tests.support.real_logs import public_log
 
 pytestmark = [pytest.mark.logs, pytest.mark.slow]
 
 
 def test_nine_of_ten_results_are_in_their_ranges(logs_folder: Path) -> None:
     cells = [
-        measured(log_of(logs_folder, f"{log}.xes.gz"), name, epsilon)
+        measured(public_log(logs_folder, f"{log}.xes.gz"), name, epsilon)
         for log, names in (
             ("sepsis", ["private-dfg"]),
             ("bpic20_prepaid", NAMES),

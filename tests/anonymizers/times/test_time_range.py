@@ -163,8 +163,10 @@ class Seen:
         self.cases = self.scores = np.zeros(0)
         self.epsilons: list[Fraction] = []
 
-        def quantile(cases: Any, epsilon: Fraction, quantile: Any, max_units: int, *_: Any) -> int:
-            self.cases, self.units, self.most_lost = cases, max_units, _[-1]
+        def quantile(
+            cases: Any, epsilon: Fraction, _: Any, max_units: int, *own: Any, most_lost: int
+        ) -> int:
+            self.cases, self.units, self.most_lost = cases, max_units, most_lost
             self.epsilons.append(epsilon)
             return length
 

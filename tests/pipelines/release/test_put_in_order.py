@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,9 @@ def test_names_are_joined_and_duplicates_dropped_and_the_left_side_is_nowhere(
     """Catches a name of the data in what is published, and a border of files that counts."""
     assert tracecloak(*common, *IN_ORDER, "--output", "one", "--key_store", "k1") == 0
     counts = graph(tmp_path / "one")
-    assert set(counts) == {
-        ("▶", "Aufnahme"),
-        ("Aufnahme", "Pflege"),
-        ("Pflege", "Ende"),
-        ("Ende", "■"),
-    }
-    assert all(abs(count - 300) < 10 for count in counts.values())
+    way = ["▶", "Aufnahme", "Pflege", "Ende", "■"]
+    assert all(abs(counts.pop(pair) - 300) < 10 for pair in itertools.pairwise(way))
+    assert all(count < 10 for count in counts.values())  # of noise alone
     for file in (tmp_path / "one" / "run_id=r").rglob("*"):
         assert not file.is_file() or LEFT.encode() not in file.read_bytes(), file
     said = manifest(tmp_path / "one" / "run_id=r")
@@ -67,7 +64,7 @@ def test_names_are_joined_and_duplicates_dropped_and_the_left_side_is_nowhere(
 
     plain = [*common, "--output", "two", "--key_store", "k2"]
     assert tracecloak(*plain) == 0
-    assert graph(tmp_path / "two") != counts
+    assert graph(tmp_path / "two") != graph(tmp_path / "one")
     assert CHOSEN not in json.dumps(manifest(tmp_path / "two" / "run_id=r"))
 
 
