@@ -20,7 +20,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
-from tracecloak.anonymizers.graphs import private_dfg
+from tracecloak.anonymizers.graphs import graph_figures, private_dfg
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.planning import usable, worth
 from tracecloak.pipelines.planning.usable import is_in_doubt, unusable, unusable_sentence
@@ -245,7 +245,7 @@ def test_neighbours_with_the_same_released_graph_have_the_same_verdict(
         }
     )
     monkeypatch.setattr(private_dfg, "released_graph", lambda *_: forced)
-    monkeypatch.setattr(private_dfg, "figures_of_graph", lambda *_: [])
+    monkeypatch.setattr(graph_figures, "figures_of_graph", lambda *_: [])
     rows = list(small_rows(6))
     told, exact = [], []
     for number, log in enumerate((rows, [row for row in rows if row[0] != rows[0][0]])):
