@@ -38,7 +38,7 @@ class Estimate:
     variance: float
 
     def ends_of_shown(self, above: float) -> tuple[float, float]:
-        """Returns the ends of the interval of what a sum says that is shown as it is large.
+        """Returns the ends of the interval of a sum that is shown because it is large.
 
         Args:
             above: By how many deviations of its noise the sum is above what it is shown from.

@@ -152,7 +152,7 @@ class _Fit:
         # Most pairs of many activities never follow each other, and keep the factor of 1.
         self._there, self._places = distinct_places(steps.pairs)
         self._pulls = np.zeros(len(self._there))
-        self._is_told: np.ndarray | None = None
+        self._stands_out: np.ndarray | None = None
         is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
         self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)
 
@@ -179,14 +179,14 @@ class _Fit:
         for _ in range(_ROUNDS if len(there) else 0):
             wanted = self._wanted(spans_of)
             expected = self._expected(divided(wanted, self.weights(), self._steps))
-            if self._is_told is None:
+            if self._stands_out is None:
                 least = _LEAST_DEVIATIONS * block.deviation
-                self._is_told = (expected >= block.deviation) | (block.sums > least)
+                self._stands_out = (expected >= block.deviation) | (block.sums > least)
             total = float(np.cumsum(expected)[-1])
             if not total:
                 return
             step = log_factors(expected, block, self._pulls, total, _WORTH)
-            step = np.where(self._is_told, step, 0.0)
+            step = np.where(self._stands_out, step, 0.0)
             step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
             self._pulls -= step * (_WORTH / total)
             logs = self.factors.logs

@@ -2,8 +2,8 @@
 
 Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
 itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice the
-other, the larger one stays the larger. A release need not be nearer than a bootstrap of
-the log, which is good whatever it gets.
+other, the larger one stays the larger. A release need not be nearer than a bootstrap of the log,
+which is good whatever it gets.
 """
 
 from __future__ import annotations

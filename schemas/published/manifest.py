@@ -59,7 +59,7 @@ def has_times(operations: Iterable[Operation | Mapping[str, Any]]) -> bool:
 
 
 def has_starts(operations: Iterable[Operation | Mapping[str, Any]]) -> bool:
-    """Returns whether a release that has times tells when cases begin; see `has_times`."""
+    """Returns whether a release that has times contains when cases begin; see `has_times`."""
     return not any(o in (SUPPRESSED_STARTS, vars(SUPPRESSED_STARTS)) for o in operations)
 
 
