@@ -73,6 +73,12 @@ class MessagesLost(TracecloakError):  # noqa: N818 - what happened
     section = "The broker lost messages"
 
 
+class SourceChanged(TracecloakError):  # noqa: N818 - what happened
+    """The source of a stream is not the log that its epoch has read."""
+
+    section = "The topic is another log"
+
+
 class BudgetExhausted(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
     """The account has less epsilon or delta left than the release asks for; nothing was spent."""
 

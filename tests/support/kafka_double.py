@@ -18,6 +18,12 @@ import pytest
 
 STAMPED = confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 BY_SENDER = confluent_kafka.TIMESTAMP_CREATE_TIME
+_EARLIEST = -2  # of an OffsetSpec
+SOUND = {
+    "message.timestamp.type": "LogAppendTime",
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+}
 
 
 @dataclass
@@ -30,6 +36,7 @@ class Record:
     millis: int = 0
     kind: int = STAMPED
     code: int | None = None
+    epoch: int = 0
 
     def partition(self) -> int:
         return self.partition_number
@@ -40,8 +47,14 @@ class Record:
     def value(self) -> bytes | None:
         return self.content
 
+    def key(self) -> bytes | None:
+        return None
+
     def headers(self) -> list[tuple[str, bytes]]:
         return []
+
+    def leader_epoch(self) -> int:
+        return self.epoch
 
     def timestamp(self) -> tuple[int, int]:
         return self.kind, self.millis
@@ -59,6 +72,13 @@ class TopicDouble:
         ends: By partition the offset behind all that is in it.
         committed: What was noted of positions.
         errors: What consumers are answered next.
+        cluster_id: Of its brokers; None: they have none.
+        topic_id: Both halves; zeros: brokers that have none.
+        epoch: Of all leaders.
+        firsts: By partition the offset of the oldest message that is kept, if not 0.
+        stables: By partition the last stable offset, if it is not the end.
+        settings: Of the topic.
+        n_looks: How often it was asked which topic it is.
     """
 
     name: str = "events"
@@ -66,15 +86,33 @@ class TopicDouble:
     ends: dict[int, int] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     errors: list[int] = field(default_factory=list)
+    cluster_id: str | None = "cluster"
+    topic_id: tuple[int, int] = (1, 1)
+    epoch: int = 0
+    firsts: dict[int, int] = field(default_factory=dict)
+    stables: dict[int, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=lambda: dict(SOUND))
+    n_looks: int = 0
 
     def add(
         self, partition: int, *contents: bytes | None, millis: int = 0, kind: int = STAMPED
     ) -> None:
         """Appends messages of one moment, or makes the partition."""
         end = self.ends.setdefault(partition, 0)
-        made = [Record(partition, end + i, one, millis, kind) for i, one in enumerate(contents)]
+        made = [
+            Record(partition, end + i, one, millis, kind, epoch=self.epoch)
+            for i, one in enumerate(contents)
+        ]
         self.records.setdefault(partition, []).extend(made)
         self.ends[partition] = end + len(made)
+
+    def cut(self, partition: int, end: int) -> None:
+        """Takes back what is from an offset on, and grows the epoch: an unclean election."""
+        self.records[partition] = [
+            one for one in self.records[partition] if one.offset_number < end
+        ]
+        self.ends[partition] = end
+        self.epoch += 1
 
     def used_by(self, patch: pytest.MonkeyPatch) -> None:
         """Has all clients of this process use this topic."""
@@ -94,7 +132,7 @@ class _Consumer:
         topic = self._topic
         if topic.errors:
             return [Record(0, 0, code=topic.errors.pop())]
-        found = []
+        found: list[Record] = []
         for partition, begin in self._next.items():
             ahead = [one for one in topic.records.get(partition, []) if one.offset_number >= begin]
             taken = ahead[: max_messages - len(found)]
@@ -112,7 +150,7 @@ class _Consumer:
     def get_watermark_offsets(
         self, place: confluent_kafka.TopicPartition, *_: Any, **__: Any
     ) -> tuple[int, int]:
-        return 0, self._topic.ends[place.partition]
+        return self._topic.firsts.get(place.partition, 0), self._topic.ends[place.partition]
 
     def commit(self, offsets: Iterable[confluent_kafka.TopicPartition], **_: Any) -> None:
         self._topic.committed.update({place.partition: place.offset for place in offsets})
@@ -125,10 +163,48 @@ class _Admin:
     def __init__(self, topic: TopicDouble) -> None:
         self._topic = topic
 
+    def describe_cluster(self, **_: Any) -> Future[Any]:
+        return _done(SimpleNamespace(cluster_id=self._topic.cluster_id))
+
+    def describe_topics(self, named: Any, **_: Any) -> dict[str, Future[Any]]:
+        topic = self._topic
+        topic.n_looks += 1
+        if not topic.ends:
+            answer: Future[Any] = Future()
+            code = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+            answer.set_exception(confluent_kafka.KafkaException(confluent_kafka.KafkaError(code)))
+            return {topic.name: answer}
+        partitions = [SimpleNamespace(id=number) for number in topic.ends]
+        uuid = confluent_kafka.Uuid(*topic.topic_id)
+        return {topic.name: _done(SimpleNamespace(topic_id=uuid, partitions=partitions))}
+
+    def describe_configs(self, resources: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
+        settings = self._topic.settings.items()
+        answer = {name: SimpleNamespace(value=value) for name, value in settings}
+        return {resource: _done(answer) for resource in resources}
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(topics={self._topic.name: None} if self._topic.ends else {})
+
     def list_offsets(
-        self, asked: Mapping[confluent_kafka.TopicPartition, Any], **_: Any
+        self,
+        asked: Mapping[confluent_kafka.TopicPartition, Any],
+        isolation_level: Any = None,
+        **_: Any,
     ) -> dict[Any, Future[Any]]:
-        answers: dict[Any, Future[Any]] = {place: Future() for place in asked}
-        for place, answer in answers.items():
-            answer.set_result(SimpleNamespace(offset=self._topic.ends[place.partition]))
+        topic = self._topic
+        is_stable = isolation_level == confluent_kafka.IsolationLevel.READ_COMMITTED
+        answers = {}
+        for place, spec in asked.items():
+            number = place.partition
+            end = topic.stables.get(number, topic.ends[number]) if is_stable else topic.ends[number]
+            is_first = spec._value == _EARLIEST
+            offset = topic.firsts.get(number, 0) if is_first else end
+            answers[place] = _done(SimpleNamespace(offset=offset, leader_epoch=topic.epoch))
         return answers
+
+
+def _done(answer: Any) -> Future[Any]:
+    made: Future[Any] = Future()
+    made.set_result(answer)
+    return made

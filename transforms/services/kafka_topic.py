@@ -36,10 +36,10 @@ from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 _LOG = logging.getLogger("tracecloak")
 
 ASK_OFTEN_SECONDS = 5.0
-_ASK_SECONDS = 20.0
+ASK_SECONDS = 20.0
 _FORM = "kafka://HOST:PORT[,HOST:PORT ...]/TOPIC"
 # What the reader keeps track of by itself, and what would lose messages without a word.
-_FIXED = {
+READING = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -184,7 +184,7 @@ class KafkaTopic:
         client = self.client(admin.AdminClient, further)
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
-            topics = client.list_topics(timeout=_ASK_SECONDS).topics
+            topics = client.list_topics(timeout=ASK_SECONDS).topics
         except library.KafkaException as error:
             client.poll(0)
             raise self.unreached(error, *reasons, said=logger.last) from None
@@ -193,7 +193,7 @@ class KafkaTopic:
         if not is_read:
             return
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
-        asked = client.describe_configs([resource], request_timeout=_ASK_SECONDS)
+        asked = client.describe_configs([resource], request_timeout=ASK_SECONDS)
         try:
             stamped_by = asked[resource].result()["message.timestamp.type"].value
         except library.KafkaException as error:
@@ -256,7 +256,7 @@ class PartitionReader:
         """
         self._library = confluent_kafka()
         self._topic = topic
-        self._consumer = topic.client(self._library.Consumer, {**_FIXED, "group.id": group})
+        self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
         self._admin = importlib.import_module("confluent_kafka.admin")
         self._client: Any = None
         self.positions = dict(positions)
@@ -376,14 +376,14 @@ def partitions_of(topic: KafkaTopic) -> dict[int, int]:
         RetryLater: No broker answers.
     """
     library = confluent_kafka()
-    consumer = topic.client(library.Consumer, {**_FIXED, "group.id": "tracecloak"})
+    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
     try:
-        metadata = consumer.list_topics(timeout=_ASK_SECONDS).topics.get(topic.name)
+        metadata = consumer.list_topics(timeout=ASK_SECONDS).topics.get(topic.name)
         if metadata is None:
             raise UsageError(f"{KAFKA}{topic.servers} has no topic {topic.name!r}")
         return {
             number: consumer.get_watermark_offsets(
-                library.TopicPartition(topic.name, number), _ASK_SECONDS
+                library.TopicPartition(topic.name, number), ASK_SECONDS
             )[0]
             for number in sorted(metadata.partitions)
         }
@@ -415,10 +415,10 @@ def check_history(
     if not oldest:
         return
     asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
-    consumer = topic.client(library.Consumer, {**_FIXED, "group.id": "tracecloak"})
+    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
     try:
-        offsets = consumer.offsets_for_times(asked, timeout=_ASK_SECONDS)
-        bounds = [consumer.get_watermark_offsets(one, _ASK_SECONDS) for one in offsets]
+        offsets = consumer.offsets_for_times(asked, timeout=ASK_SECONDS)
+        bounds = [consumer.get_watermark_offsets(one, ASK_SECONDS) for one in offsets]
     except library.KafkaException as error:
         raise topic.unreached(error) from None
     finally:
@@ -477,12 +477,12 @@ class TopicWriter:
             )
         except self._library.KafkaException as error:
             raise self._not_taken(error.args[0], data) from None
-        left = self._producer.flush(_ASK_SECONDS)
+        left = self._producer.flush(ASK_SECONDS)
         if left or errors != [None]:
             raise self._not_taken(errors[0] if errors else None, data)
 
     def _not_taken(self, error: Any, data: bytes) -> TracecloakError:
-        said = f"no answer within {_ASK_SECONDS:.0f} s" if error is None else error.str()
+        said = f"no answer within {ASK_SECONDS:.0f} s" if error is None else error.str()
         text = f"topic {self._topic.name!r} did not take a message: {said}"
         if error is not None and error.code() == self._library.KafkaError.MSG_SIZE_TOO_LARGE:
             return UsageError(

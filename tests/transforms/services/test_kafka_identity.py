@@ -1,0 +1,153 @@
+"""Which log a topic is: what tells that it is another one, and what is no difference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+from tests.support.kafka_double import Record, TopicDouble
+from tracecloak.schemas.errors import MessagesLost, SourceChanged, UsageError
+from tracecloak.transforms.services.kafka_identity import (
+    KnownLog,
+    Place,
+    TopicIdentity,
+    check_log,
+    look_at,
+    message_digest,
+)
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
+
+TOPIC = KafkaTopic("broker:9092", "events")
+KEY = b"k" * 32
+
+
+@pytest.fixture
+def topic() -> Iterator[TopicDouble]:
+    """Two partitions, in the epoch 3; behind the last message of one is a mark."""
+    made = TopicDouble(epoch=3)
+    made.add(0, b"a", b"b", b"c")
+    made.add(1, b"d")
+    made.ends[0] = 4
+    with pytest.MonkeyPatch.context() as patch:
+        made.used_by(patch)
+        yield made
+
+
+def read(topic: TopicDouble) -> KnownLog:
+    """What is known where all of it is read."""
+    places = {
+        number: replace(Place(0).behind(KEY, records[-1]), next=topic.ends[number])
+        for number, records in topic.records.items()
+    }
+    return KnownLog(places, look_at(TOPIC).identity)
+
+
+def other_cluster(topic: TopicDouble) -> None:
+    topic.cluster_id = "other"
+
+
+def made_anew(topic: TopicDouble) -> None:
+    topic.topic_id = (1, 2)
+
+
+def without_a_partition(topic: TopicDouble) -> None:
+    del topic.ends[1]
+
+
+def smaller_epoch(topic: TopicDouble) -> None:
+    topic.epoch = 2
+
+
+def cut(topic: TopicDouble) -> None:
+    topic.cut(0, 2)
+
+
+def cut_and_grown(topic: TopicDouble) -> None:
+    topic.cut(0, 2)
+    topic.add(0, b"c", b"x", b"y", millis=1)
+
+
+def without_the_message(topic: TopicDouble) -> None:
+    del topic.records[0][-1]
+    topic.ends[0] = 9
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (other_cluster, "another cluster"),
+        (made_anew, "deleted and made anew"),
+        (without_a_partition, "1 of its partitions are gone"),
+        (smaller_epoch, "partition 0 has a smaller leader epoch"),
+        (cut, "partition 0 was truncated"),
+        (cut_and_grown, "partition 0 has not the message that was read last"),
+        (without_the_message, "partition 0 has not the message that was read last"),
+    ],
+)
+def test_another_log_is_named_as_such(
+    topic: TopicDouble, change: Callable[[TopicDouble], None], told: str
+) -> None:
+    """By a state that was written and read again, without an id or an offset in the line."""
+    known = KnownLog.from_json(json.loads(json.dumps(read(topic).to_json())))
+    assert known == read(topic)
+    check_log(TOPIC, KEY, known)
+    change(topic)
+    with pytest.raises(SourceChanged, match=f"not the log that this epoch has read: .*{told}"):
+        check_log(TOPIC, KEY, known)
+
+
+def test_what_is_no_difference(topic: TopicDouble) -> None:
+    """Another leader, further messages and partitions, a retention, and brokers without ids."""
+    known = read(topic)
+    topic.epoch = 7
+    topic.add(0, b"e")
+    topic.add(2, b"f")
+    topic.stables[0] = 1  # a transaction that another producer forgot
+    found, now = check_log(TOPIC, KEY, known)
+    assert {number: place.epoch for number, place in found.places.items()} == {0: 7, 1: 7}
+    assert (now.bounds[0].stable, now.bounds[0].end, now.bounds[2].first) == (1, 5, 0)
+    topic.firsts[0] = 4  # retention took the message read last: the rest decides
+    topic.records[0] = topic.records[0][-1:]
+    check_log(TOPIC, KEY, known)
+    topic.cluster_id, topic.topic_id = None, (0, 0)
+    check_log(TOPIC, KEY, known)
+    topic.firsts[0] = 5
+    with pytest.raises(MessagesLost, match="deleted before they were read"):
+        check_log(TOPIC, KEY, known)
+    topic.ends.clear()
+    with pytest.raises(UsageError, match="has no topic 'events'"):
+        check_log(TOPIC, KEY, known)
+
+
+def test_positions_of_an_earlier_version_adopt_the_log_that_is_there(topic: TopicDouble) -> None:
+    known = KnownLog.from_json({"0": 4, "1": 0})
+    assert known == KnownLog({0: Place(4), 1: Place(0)})
+    found, now = check_log(TOPIC, KEY, known)
+    assert found.identity == now.identity == TopicIdentity("cluster", now.identity.topic_id)
+    made_anew(topic)
+    with pytest.raises(SourceChanged):
+        check_log(TOPIC, KEY, found)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Record(0, 1, b"b", 5),
+        Record(1, 0, b"b", 5),
+        Record(0, 0, b"b", 6),
+        Record(0, 0, b"c", 5),
+        Record(0, 0, None, 5),
+    ],
+)
+def test_a_digest_is_of_place_time_and_content_under_a_key(other: Record) -> None:
+    one = Record(0, 0, b"b", 5)
+    assert message_digest(KEY, one) == message_digest(KEY, Record(0, 0, b"b", 5, epoch=9))
+    assert message_digest(KEY, one) not in (
+        message_digest(KEY, other),
+        message_digest(b"q" * 32, one),
+    )

@@ -1,0 +1,371 @@
+"""Which log a topic of Kafka is, and whether it still is the one that was read.
+
+A name and offsets do not tell: the topic may have been deleted and made anew, the servers may
+belong to another cluster, and an unclean election may have taken messages back. What tells is
+the id of the cluster, the id of the topic, the leader epoch of each partition, and a keyed digest
+of the last message read. All of it is private, as offsets are.
+
+A broker may have no ids, and retention may have deleted the message; then the rest decides. A
+leader epoch grows whenever another broker leads, so only a smaller one is a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from tracecloak.schemas.errors import (
+    MessagesLost,
+    RetryLater,
+    SourceChanged,
+    TracecloakError,
+    UsageError,
+)
+from tracecloak.transforms.services.kafka_topic import (
+    ASK_SECONDS,
+    READING,
+    KafkaTopic,
+    confluent_kafka,
+)
+from tracecloak.transforms.services.schemes import KAFKA
+
+DIGEST_PURPOSE = b"last message read"  # of `ReleaseKey.derive`, for the key of digests
+_DIGEST_DIGITS = 32
+_FETCH_SECONDS = 1.0
+_REMEDY = (
+    "Compare both with `tracecloak stream positions`. If messages moved by a decision of yours, "
+    "such as a failover, set the positions with that command; else name the log that was read, or "
+    "begin another epoch, which is another spend"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a partition has been read to.
+
+    Attributes:
+        next: Offset of the next message to read.
+        epoch: The largest leader epoch seen; -1: none.
+        last: Offset of the last message read, which need not be the one before `next`, as marks of
+            transactions have offsets; -1: none was read.
+        digest: Of that message, by `message_digest`; empty: none was read.
+    """
+
+    next: int
+    epoch: int = -1
+    last: int = -1
+    digest: str = ""
+
+    def behind(self, key: bytes, message: Any) -> Place:
+        """Returns the place behind a message of the library, the last one read."""
+        offset = message.offset()
+        epoch = max(self.epoch, -1 if message.leader_epoch() is None else message.leader_epoch())
+        return Place(max(self.next, offset + 1), epoch, offset, message_digest(key, message))
+
+
+@dataclass(frozen=True)
+class TopicIdentity:
+    """What brokers call a cluster and a topic; None where they have no such id."""
+
+    cluster_id: str | None = None
+    topic_id: str | None = None
+
+    def adopting(self, now: TopicIdentity) -> TopicIdentity:
+        """Returns this identity with what was not known of it."""
+        return TopicIdentity(
+            self.cluster_id or now.cluster_id,
+            self.topic_id or now.topic_id,
+        )
+
+
+@dataclass(frozen=True)
+class KnownLog:
+    """What a stream keeps of the log that it reads.
+
+    Attributes:
+        places: By partition.
+        identity: Of the topic.
+    """
+
+    places: Mapping[int, Place]
+    identity: TopicIdentity = field(default_factory=TopicIdentity)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as a state keeps it."""
+        return {
+            "cluster_id": self.identity.cluster_id,
+            "topic_id": self.identity.topic_id,
+            "places": {
+                str(partition): [place.next, place.epoch, place.last, place.digest]
+                for partition, place in self.places.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> KnownLog:
+        """Returns what a state keeps; an earlier version kept offsets by partition alone."""
+        if "places" not in kept:
+            return cls({int(partition): Place(offset) for partition, offset in kept.items()})
+        places = {int(partition): Place(*place) for partition, place in kept["places"].items()}
+        return cls(places, TopicIdentity(kept["cluster_id"], kept["topic_id"]))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The offsets that a partition has.
+
+    Attributes:
+        first: Of the oldest message that is kept.
+        stable: Behind the last message that is of no open transaction.
+        end: Behind the last message.
+        epoch: Of its leader; -1: the broker has none.
+    """
+
+    first: int
+    stable: int
+    end: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True)
+class LogNow:
+    """A topic as its brokers describe it.
+
+    Attributes:
+        identity: Of the topic.
+        bounds: By partition.
+    """
+
+    identity: TopicIdentity
+    bounds: Mapping[int, Bounds]
+
+
+def message_digest(key: bytes, message: Any) -> str:
+    """Returns the keyed digest of a message, of its partition, offset, time and content.
+
+    Args:
+        key: That of the epoch, see DIGEST_PURPOSE.
+        message: One of the library, as it was fetched.
+    """
+    mac = hmac.new(key, digestmod=hashlib.sha256)
+    mac.update(b"%d/%d/%d/%d" % (message.partition(), message.offset(), *message.timestamp()))
+    for part in (message.key(), message.value(), *chain.from_iterable(message.headers() or ())):
+        content = part.encode() if isinstance(part, str) else part
+        mac.update(b"\n-" if content is None else b"\n%d:%b" % (len(content), content))
+    return mac.hexdigest()[:_DIGEST_DIGITS]
+
+
+def look_at(topic: KafkaTopic) -> LogNow:
+    """Asks the brokers which topic it is, and for the offsets that it has.
+
+    Raises:
+        UsageError: The client library is not installed, the topic is not there, or brokers refuse.
+        RetryLater: No broker answers.
+    """
+    library, admin = confluent_kafka(), importlib.import_module("confluent_kafka.admin")
+    client = topic.client(admin.AdminClient)
+    try:
+        cluster = client.describe_cluster(request_timeout=ASK_SECONDS).result()
+        named = library.TopicCollection([topic.name])
+        described = client.describe_topics(named, request_timeout=ASK_SECONDS)[topic.name].result()
+        places = [library.TopicPartition(topic.name, one.id) for one in described.partitions]
+        levels, spec = library.IsolationLevel, admin.OffsetSpec
+        asked = (
+            (spec.earliest(), levels.READ_UNCOMMITTED),
+            (spec.latest(), levels.READ_COMMITTED),
+            (spec.latest(), levels.READ_UNCOMMITTED),
+        )
+        answers = [
+            client.list_offsets(
+                dict.fromkeys(places, which), isolation_level=level, request_timeout=ASK_SECONDS
+            )
+            for which, level in asked
+        ]
+        first, stable, end = [
+            {place.partition: answer.result() for place, answer in one.items()} for one in answers
+        ]
+    except library.KafkaException as error:
+        if error.args[0].code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise UsageError(f"{KAFKA}{topic.servers} has no topic {topic.name!r}") from None
+        raise topic.unreached(error) from None
+    bounds = {
+        number: Bounds(
+            first[number].offset, stable[number].offset, end[number].offset,
+            -1 if end[number].leader_epoch is None else end[number].leader_epoch,
+        )
+        for number in sorted(first)
+    }  # fmt: skip
+    return LogNow(TopicIdentity(cluster.cluster_id or None, _text_of(described.topic_id)), bounds)
+
+
+def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dict[int, str | None]:
+    """Returns by partition the digest of the message at an offset; None: no message has it.
+
+    Args:
+        topic: The topic.
+        key: Of the digests.
+        offsets: By partition; each within the bounds of the partition.
+
+    Raises:
+        RetryLater: No broker answers, or bounds moved meanwhile.
+    """
+    library = confluent_kafka()
+    # What is read of a transaction is at its offset, whether others are open now or not.
+    further = {**READING, "group.id": "tracecloak", "isolation.level": "read_uncommitted"}
+    consumer = topic.client(library.Consumer, further)
+    digests: dict[int, str | None] = {}
+    deadline = time.monotonic() + ASK_SECONDS
+    try:
+        while missing := offsets.keys() - digests.keys():
+            # Anew in each round, so that a long partition does not fill the answers.
+            places = [library.TopicPartition(topic.name, one, offsets[one]) for one in missing]
+            consumer.assign(places)
+            while not (fetched := consumer.consume(len(missing), _FETCH_SECONDS)):
+                if time.monotonic() > deadline:
+                    raise RetryLater(
+                        f"{KAFKA}{topic.servers} does not give messages of {topic.name!r}"
+                    )
+            for message in fetched:
+                is_end = message.error() is not None
+                if is_end and message.error().code() != library.KafkaError._PARTITION_EOF:
+                    raise RetryLater(f"{KAFKA}{topic.servers}: {message.error().str()}")
+                is_there = not is_end and message.offset() == offsets[message.partition()]
+                found = message_digest(key, message) if is_there else None
+                digests.setdefault(message.partition(), found)
+    finally:
+        consumer.close()
+    return digests
+
+
+def fetchable(known: KnownLog, now: LogNow, partitions: Iterable[int]) -> dict[int, int]:
+    """Returns by partition the offset of the last message read, where it must be there still."""
+    last = {
+        number: place.last
+        for number in partitions
+        if (place := known.places.get(number)) is not None and place.digest
+    }
+    return {
+        number: offset
+        for number, offset in last.items()
+        if number in now.bounds and now.bounds[number].first <= offset < now.bounds[number].end
+    }
+
+
+def difference(
+    known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
+) -> str | None:
+    """Returns why a topic is not the log that was read, as a clause; None: nothing says so.
+
+    Args:
+        known: What was kept of the log.
+        now: The topic as it is.
+        digests: By partition what is at the offset of the last message read; see `digests_at`.
+    """
+    before, after = known.identity, now.identity
+    if _differ(before.cluster_id, after.cluster_id):
+        return "its servers belong to another cluster"
+    if _differ(before.topic_id, after.topic_id):
+        return "it was deleted and made anew, or is another topic of that name"
+    if n_gone := len(known.places.keys() - now.bounds.keys()):
+        return f"{n_gone} of its partitions are gone"
+    for number, place in sorted(known.places.items()):
+        bounds = now.bounds[number]
+        if 0 <= bounds.epoch < place.epoch:
+            return f"partition {number} has a smaller leader epoch than before"
+        if bounds.end < place.next:
+            return f"partition {number} was truncated: messages that were read are not in it"
+    for number, digest in sorted((digests or {}).items()):
+        if digest != known.places[number].digest:
+            return f"partition {number} has not the message that was read last, where it was"
+    return None
+
+
+def log_error(
+    topic: KafkaTopic, known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
+) -> TracecloakError | None:
+    """Returns the error of a topic that is another log, or has lost messages; None: it is sound.
+
+    Args:
+        topic: The topic.
+        known: What was kept of the log.
+        now: The topic as it is.
+        digests: See `difference`.
+    """
+    if why := difference(known, now, digests):
+        return other_log(topic.name, why)
+    if any(place.next < now.bounds[number].first for number, place in known.places.items()):
+        return messages_lost(topic.name)
+    return None
+
+
+def check_log(topic: KafkaTopic, key: bytes, known: KnownLog) -> tuple[KnownLog, LogNow]:
+    """Makes sure that a topic is the log that was read, with the last messages read in it.
+
+    Args:
+        topic: The topic.
+        key: Of the digests.
+        known: What was kept of the log.
+
+    Returns:
+        What is known now, with ids that were not known and leader epochs that grew; and the topic
+        as it is.
+
+    Raises:
+        SourceChanged: It is another log.
+        MessagesLost: Messages were deleted before they were read.
+        UsageError: The topic is not there, or brokers refuse.
+        RetryLater: No broker answers.
+    """
+    now = look_at(topic)
+    if error := log_error(topic, known, now):
+        raise error
+    offsets = fetchable(known, now, known.places)
+    if error := log_error(topic, known, now, digests_at(topic, key, offsets)):
+        raise error
+    return updated(known, now), now
+
+
+def updated(known: KnownLog, now: LogNow) -> KnownLog:
+    """Returns what is known of a log that is sound, with its ids and leader epochs of now."""
+    places = {
+        number: replace(place, epoch=max(place.epoch, now.bounds[number].epoch))
+        for number, place in known.places.items()
+    }
+    return KnownLog(places, known.identity.adopting(now.identity))
+
+
+def other_log(name: str, why: str) -> SourceChanged:
+    """Returns the error of a topic that is not the log that was read.
+
+    Args:
+        name: Of the topic.
+        why: What differs, as a clause about it.
+    """
+    return SourceChanged(
+        f"topic {name!r} is not the log that this epoch has read: {why}. {_REMEDY}"
+    )
+
+
+def messages_lost(name: str) -> MessagesLost:
+    """Returns the error of messages of a topic that were deleted before they were read."""
+    return MessagesLost(
+        f"messages of topic {name!r} were deleted before they were read: their cases cannot be "
+        "counted as they were. Keep messages for longer (retention.ms), and begin another epoch, "
+        "which is another spend"
+    )
+
+
+def _differ(known: str | None, now: str | None) -> bool:
+    return None not in (known, now) and known != now
+
+
+def _text_of(uuid: Any) -> str | None:
+    """The text of a topic's id; brokers of before Kafka 2.8 answer with zero."""
+    is_zero = not (uuid.get_most_significant_bits() or uuid.get_least_significant_bits())
+    return None if is_zero else str(uuid)
