@@ -33,7 +33,6 @@ EXTRAS = {
     "measures": ["POT>=0.9.4"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
     "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],
-    "otlp": ["opentelemetry-exporter-otlp-proto-http>=1.30,<2"],
     "postgresql": ["psycopg[binary]>=3.1.4"],
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
     "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],

@@ -34,11 +34,6 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "only its owner can read; by default public",
     )
     parser.add_argument(
-        "--otlp_endpoint",
-        help="http or https address that the run sends the same metrics to at its end, by "
-        "OpenTelemetry's protocol, such as http://127.0.0.1:4318/v1/metrics; by default none",
-    )
-    parser.add_argument(
         "--lineage",
         help="where OpenLineage's events of the run go: a file, to which each is added as a line "
         "of JSON, or the http or https address that takes them, such as "
@@ -55,15 +50,11 @@ def run(given: Given) -> int:
     began = time.monotonic()
     flags = dict(given.flags)
     metrics, lineage = flags.pop("metrics", None), flags.pop("lineage", None)
-    audience, otlp_endpoint = flags.pop("metrics_for", "public"), flags.pop("otlp_endpoint", None)
+    audience = flags.pop("metrics_for", "public")
     if metrics is not None:
         from tracecloak.pipelines.outcomes.metrics import check_metrics
 
         check_metrics(metrics)
-    if otlp_endpoint is not None:
-        from tracecloak.pipelines.outcomes.otlp import check_otlp
-
-        check_otlp(otlp_endpoint, audience)
     if lineage is not None:
         from tracecloak.pipelines.outcomes.lineage import check_lineage
 
@@ -77,12 +68,11 @@ def run(given: Given) -> int:
         code = error.exit_code
         raise
     finally:
-        if metrics is not None or otlp_endpoint is not None:
+        if metrics is not None:
             from tracecloak.pipelines.windows.watched import note_standing
 
             elapsed_s = time.monotonic() - began
-            named = given.config or ""
-            note_standing(config, named, metrics, code, elapsed_s, audience, otlp_endpoint)
+            note_standing(config, given.config or "", metrics, code, elapsed_s, audience)
     return code
 
 

@@ -46,6 +46,11 @@ GONE = {
         "a ledger from before version 0.1.0 is not taken over; make a new one with "
         "`tracecloak ledger begin`",
     ),
+    "--otlp_endpoint": (
+        ("release", "stream"),
+        "a collector of OpenTelemetry scrapes operator_port, or the node exporter that reads the "
+        "file of metrics, with its receiver `prometheus`",
+    ),
     "--fitness_power": (
         ("release", "plan", "windows", "attack"),
         "process-tree has the power 8 for every log; leave it out",

@@ -30,9 +30,6 @@ class OperatorConfig(pydantic.BaseModel):
     metrics_for: Literal["public", "operator"] = "public"
     """public: metrics have no number of the data. operator: they also have lag, open cases, size of
     the state, messages and rejects, on 127.0.0.1 alone and in a file that only its owner reads."""
-    otlp_endpoint: str | None = None
-    """Address that the metrics are sent to every minute by OpenTelemetry's protocol, such as
-    http://127.0.0.1:4318/v1/metrics; by default none."""
     stuck_after: Duration | None = None
     """How long a step may be due, with no more messages read on, before the stream ends with exit
     code 10, so that it is started again; after three starts stuck at one step it stays down. By
@@ -41,7 +38,7 @@ class OperatorConfig(pydantic.BaseModel):
     @property
     def is_watched(self) -> bool:
         """Whether anybody is told anything."""
-        named = (self.operator_port, self.health_file, self.metrics, self.otlp_endpoint)
+        named = (self.operator_port, self.health_file, self.metrics)
         return any(value is not None for value in (*named, self.stuck_after))
 
     @pydantic.model_validator(mode="after")

@@ -35,7 +35,6 @@ from tracecloak.transforms.stream.standing import Standing
 _FILE_SECONDS = 5.0
 _METRICS_SECONDS = 15.0
 _LEDGER_SECONDS = 20.0
-_PUSH_SECONDS = 60.0
 _STEPS_SECONDS = 15.0
 _JOIN_SECONDS = 5.0
 
@@ -137,13 +136,7 @@ def ask_ledger(health: Health, store: KeyStore) -> None:
 
 
 def _begin(config: StreamConfig, health: Health, parts: contextlib.ExitStack) -> None:
-    """Begins what tells something when it is asked, or to a collector."""
-    if config.otlp_endpoint is not None:
-        from tracecloak.pipelines.outcomes.otlp import pushing
-
-        parts.enter_context(
-            pushing(health.readings, config.metrics_for, config.otlp_endpoint, _PUSH_SECONDS)
-        )
+    """Begins what tells something when it is asked."""
     if config.operator_port is not None:
         from tracecloak.pipelines.stream.operator_port import serving
 
@@ -163,10 +156,6 @@ def check_operators_files(config: StreamConfig) -> None:
         check_metrics(config.metrics)
     if config.health_file is not None and not Path(config.health_file).absolute().parent.is_dir():
         raise UsageError(f"health_file: the folder of {config.health_file!r} is not there; make it")
-    if config.otlp_endpoint is not None:
-        from tracecloak.pipelines.outcomes.otlp import check_otlp
-
-        check_otlp(config.otlp_endpoint, config.metrics_for)
 
 
 def _ending(

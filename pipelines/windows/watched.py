@@ -51,22 +51,20 @@ def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], Non
 def note_standing(
     config: ReleaseConfig | None,
     named: str,
-    path: str | None,
+    path: str,
     exit_code: int,
     elapsed_s: float,
     audience: Audience = "public",
-    otlp_endpoint: str | None = None,
 ) -> None:
     """Tells the metrics of a run that has ended.
 
     Args:
         config: What was released; None: the configuration is wrong.
         named: Its file, as it was named.
-        path: The file that they go to; None: to none.
+        path: The file that they go to.
         exit_code: Of the run.
         elapsed_s: Seconds that it took.
         audience: Whose metrics are told.
-        otlp_endpoint: Where they are sent; None: nowhere.
     """
     from tracecloak.pipelines.outcomes.metrics import Readings, account_values, note_metrics
 
@@ -89,13 +87,7 @@ def note_standing(
             values |= account_values(ledger.balance(account))
             if schedule is not None:
                 values |= _standing(calendar_of(config, store, ledger))
-    readings = Readings(named, dataset, account, values)
-    if path is not None:
-        note_metrics(path, readings, audience)
-    if otlp_endpoint is not None:
-        from tracecloak.pipelines.outcomes.otlp import push_once
-
-        push_once(lambda: readings, audience, otlp_endpoint)
+    note_metrics(path, Readings(named, dataset, account, values), audience)
 
 
 def _standing(days: Sequence[Day]) -> dict[str, Value]:

@@ -55,7 +55,6 @@ NOT_OF_A_RELEASE = (
     "lineage",
     "metrics",
     "metrics_for",
-    "otlp_endpoint",
     "full",
     "for",
 )

@@ -202,7 +202,6 @@ STREAM_KEYS: Keys = {
     "health_file": (TOLD, {"health_file": "x"}),
     "metrics": (TOLD, {"metrics": "x.prom"}),
     "metrics_for": (TOLD, {"metrics_for": "operator"}),
-    "otlp_endpoint": (TOLD, {"otlp_endpoint": "http://127.0.0.1:4318/v1/metrics"}),
     "stuck_after": ("no byte: says when the stream ends, to be started again", STUCK),
     "runner": (HOW, {"runner": "FlinkRunner"}),
     "shards": (HOW, {"shards": 3}),

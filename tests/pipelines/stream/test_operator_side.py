@@ -304,10 +304,6 @@ def test_what_would_show_too_much_is_refused(
     [
         ({"metrics": "ward.txt"}, "must end in .prom"),
         ({"health_file": "none/health.json"}, "the folder of 'none/health.json' is not there"),
-        (
-            {"otlp_endpoint": "http://far:4318/v1/metrics", "metrics_for": "operator"},
-            "name a collector on 127.0.0.1, or leave out metrics_for",
-        ),
     ],
 )
 def test_what_cannot_be_told_is_refused_before_anything_is_paid(
