@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
-_OF_STREAMS = ("input_topic", "input_subscription")
+_OF_STREAMS = ("input_topic", "input_subscription", "inputs")
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:

@@ -53,12 +53,22 @@ def _of_query(release: ReleaseConfig) -> Iterator[Said]:
 
 
 def _of_stream(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.pipelines.stream.services import check_registry, is_begun
+    from tracecloak.pipelines.stream.services import check_registry
 
     if config.schema_registry is not None:
         check_registry(config)
         yield "ok", "the registry of schemas answers"
-    topic, output = config.input_kafka, config.output_kafka
+    for one in config.sources:
+        yield from _of_input(one)
+    if config.output_kafka is not None:
+        config.output_kafka.check(is_read=False)
+        yield "ok", "output_topic is there"
+
+
+def _of_input(config: StreamConfig) -> Iterator[Said]:
+    from tracecloak.pipelines.stream.services import is_begun
+
+    topic = config.input_kafka
     if topic is not None:
         from tracecloak.transforms.services.kafka_topic import check_history
 
@@ -67,14 +77,11 @@ def _of_stream(config: StreamConfig) -> Iterator[Said]:
             check_history(topic, config.start)
         yield (
             "ok",
-            "the topic can be read and its brokers stamp messages; a stream that starts compares "
-            "their clock, as it takes a message of clock_topic to ask for it",
+            f"topic {topic.name} can be read and its brokers stamp messages; a stream that starts "
+            "compares their clock, as it takes a message of clock_topic to ask for it",
         )
     else:
         yield from _of_pubsub(config)
-    if output is not None:
-        output.check(is_read=False)
-        yield "ok", "output_topic is there"
 
 
 def _of_pubsub(config: StreamConfig) -> Iterator[Said]:

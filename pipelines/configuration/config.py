@@ -653,6 +653,8 @@ def without_filters(config: _D) -> _D:
     The published digest is of this, as whoever has a digest could try such values out, such as ids.
     """
     left_out: dict[str, Any] = {"where": (), "rename": {}}
+    if inputs := getattr(config, "inputs", ()):  # of a stream, each with filters of its own
+        left_out["inputs"] = tuple(map(without_filters, inputs))
     known = type(config).model_fields
     return config.model_copy(update={n: value for n, value in left_out.items() if n in known})
 

@@ -38,7 +38,7 @@ from tracecloak.schemas.published.step import Step
 
 _NO_KEYS = (
     *("product", "log_params", "runner", "output_topic", "reject_topic", "input_subscription"),
-    *("message_schema", "schema", "time_attribute", "id_attribute"),
+    *("inputs", "message_schema", "schema", "time_attribute", "id_attribute"),
 )
 # Runners of Beam on this machine, which run a stream whose messages the pipeline gives.
 _HERE = ("DirectRunner", FED)
@@ -172,7 +172,7 @@ class PublishDirectlyFollows(beam.PTransform):
                     "of Kafka that it reads with input_topic"
                 )
             require_reads(config)
-            return source_of(config, not is_begun(config))
+            return source_of(config, not is_begun(config))[0]
         if self._reads:
             raise UsageError(
                 "input_topic is for a transform that begins a pipeline: leave it out, or apply "

@@ -22,7 +22,6 @@ from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.pipelines.configuration.config import (
     Columns,
-    MappedConfig,
     OneOf,
     given_filters,
     read_yaml,
@@ -32,11 +31,18 @@ from tracecloak.pipelines.configuration.flag_values import given_value
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local
+from tracecloak.pipelines.stream.input_keys import (
+    MESSAGE_KEYS,
+    Input,
+    MessageKeys,
+    listed,
+    or_text,
+)
 from tracecloak.pipelines.stream.operator_keys import OperatorConfig
 from tracecloak.schemas.calendar.time_texts import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import EVENT_ID
+from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
@@ -82,19 +88,8 @@ def _vocabulary(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _listed(value: Any) -> Any:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
-
-
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-def _or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:
-    """Of a list that as text is separated by commas, or has one member."""
-    return pydantic.WithJsonSchema({"anyOf": [kind, {"type": "string"}]})
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -102,11 +97,12 @@ Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
 # What few messages need; see `pipelines.stream.message_keys`.
+_OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
+_PER_INPUT = MessageKeys.model_fields
 _MORE = ("schema_registry", "schema_registry_properties", "operation", "operation_events")
 
 IN_DIGEST = (
-    *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute", "clock"),
-    *("operation", "operation_events"),
+    *(*MESSAGE_KEYS, "inputs", "clock"),
     *("product", "view", "sliding_steps", "epsilon", "delta", "allow_large_delta", "max_cases"),
     *("vocabulary", "closed_vocabulary", "max_trace_length", "l2_clip", "guarantee"),
     *("w_event_steps", "max_cases_per_individual", "log_params", "period", "horizon", "start"),
@@ -116,7 +112,7 @@ IN_DIGEST = (
 """Fields that change what is published. Others say where it goes, who pays, and what runs it."""
 
 
-class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
+class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     """Everything that a stream depends on, and where it goes. Its JSON goes to the output, too."""
 
     release_id: Name
@@ -124,13 +120,10 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     epoch: Name
     """Name of the epoch. Each has a noise key and a budget of its own: the same one again spends
     nothing and publishes the same numbers, another one is another spend."""
-    input_subscription: str | None = None
-    """Pub/Sub subscription, projects/PROJECT/subscriptions/NAME. Without it, input_topic is needed.
-    """
-    input_topic: str | None = None
-    """Topic of Kafka, kafka://HOST:PORT/NAME, which is read from its oldest message on, or Pub/Sub
-    topic, for which a new subscription is made, which sees what comes then. Without it,
-    input_subscription is needed."""
+    inputs: tuple[Input, ...] = ()
+    """Several topics, or several subscriptions, in place of input_topic and input_subscription,
+    each with keys of its own for its messages; what one leaves out is as beside the list. All are
+    of Pub/Sub, or of the same brokers of Kafka."""
     kafka_properties: str | None = None
     """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
     topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
@@ -141,11 +134,6 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     """Name of a topic beside that of the input, which gets a message without content every few
     seconds: the time at which it arrives is that by which steps are over. It is made if it is not
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
-    message_schema: Literal["avro", "json", "confluent-avro", "confluent-json"] | None = Field(
-        None, alias="schema"
-    )
-    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro and
-    confluent-json, of schemas of a registry, in Confluent's frame. By default avro or json."""
     schema_registry: str | None = None
     """Address of the registry that has the schemas, such as https://HOST:PORT; needed with schema
     confluent-avro and confluent-json, by default none."""
@@ -153,21 +141,6 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     """File of settings of confluent-kafka's SchemaRegistryClient, a line NAME=VALUE each, such as
     basic.auth.user.info; workers elsewhere need it under the same name. By default there is none.
     """
-    event_id: str = EVENT_ID
-    """Field with the id of the event, by which one that is delivered twice is known."""
-    operation: str | None = None
-    """Field that says what was done to a record, such as payload.op of Debezium; by default none.
-    """
-    operation_events: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)
-    ] = ()
-    """Values of operation that are events, such as c,r, separated by commas as a flag; a message
-    with another one is a reject. By default none, needed with operation."""
-    id_attribute: str | None = None
-    """Attribute of the message with that id, before the field; by default none."""
-    time_attribute: str | None = None
-    """Attribute of the message with the time of the event, before the field; by default none."""
-
     clock: Literal["event", "publishing"] = "event"
     """Whose clock times the events of a case and orders them: event, their senders'; publishing,
     the message service's. Events of one time are in the order of their publishing in either case.
@@ -193,7 +166,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     """Public upper bound on the number of cases of all steps, which bounds delta. It is believed,
     not enforced: a sample of so many cases would double what one case changes. By default there
     is none."""
-    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), _or_text(_TEXTS)]
+    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), or_text(_TEXTS)]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     closed_vocabulary: bool = False
     """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
@@ -231,7 +204,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     max_disorder: Duration = 0
     """How much later than its successors a message may be published."""
     end_activity: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(_as_list), _or_text(_TEXTS)
+        tuple[str, ...], pydantic.BeforeValidator(_as_list), or_text(_TEXTS)
     ] = ()
     """Public activity that ends a case, or a list of some; by default none does."""
     tombstone: Duration | None = None
@@ -247,7 +220,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
     is not over is not published."""
 
     formats: (
-        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(_listed), _or_text(_TEXTS)] | None
+        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(listed), or_text(_TEXTS)] | None
     ) = None
     """Forms of the files beside JSON: parquet, and for product log every format of a release;
     separated by commas as a flag (default parquet, and xes for product log)."""
@@ -274,15 +247,20 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
-        if self.columns.order is not None:
-            raise ValueError(
-                "a stream orders events of one time by their publishing: leave out order"
-            )
-        if (self.input_subscription is None) == (self.input_topic is None):
-            raise ValueError("give input_subscription or input_topic, one of them")
-        self._check_kafka()
+        if self.inputs:
+            from tracecloak.pipelines.stream.message_keys import check_inputs
+
+            check_inputs(self)
+        for one in self.sources:
+            if one.columns.order is not None:
+                raise ValueError(
+                    "a stream orders events of one time by their publishing: leave out order"
+                )
+            if (one.input_subscription is None) == (one.input_topic is None):
+                raise ValueError("give input_subscription or input_topic, one of them, or inputs")
+            one._check_kafka()
+            one._check_starts()
         self._check_product()
-        self._check_starts()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
                 "max_cases_per_individual needs to know the individuals: name their field with "
@@ -342,9 +320,21 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
                 raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
 
     @property
+    def sources(self) -> tuple[StreamConfig, ...]:
+        """This configuration for each topic or subscription that it reads, with the keys of it."""
+        return tuple(self._of_input(one) for one in self.inputs) or (self,)
+
+    def _of_input(self, one: Input) -> StreamConfig:
+        own = {name: getattr(one, name) for name in one.model_fields_set & set(_PER_INPUT)}
+        if "columns" in own:
+            columns = {name: getattr(one.columns, name) for name in one.columns.model_fields_set}
+            own["columns"] = self.columns.model_copy(update=columns)
+        return self.model_copy(update={**own, "inputs": (one,)})
+
+    @property
     def input_kafka(self) -> KafkaTopic | None:
-        """The topic of Kafka that is read, if one is."""
-        return self._kafka(self.input_topic)
+        """The topic of Kafka that is read, if one is; of several the first one."""
+        return self._kafka((self.inputs[0] if self.inputs else self).input_topic)
 
     @property
     def consumer_group(self) -> str:
@@ -434,24 +424,48 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
         )
 
     @property
+    def layouts(self) -> tuple[MessageFormat, ...]:
+        """Where a message of each of `sources` says what; see `layout`."""
+        return tuple(one._layout(place) for place, one in enumerate(self.sources))
+
+    @property
     def layout(self) -> MessageFormat:
-        """Where a message says what.
+        """Where a message of the first input says what.
+
+        Raises:
+            UsageError: Keys do not go together.
+        """
+        return self.layouts[0]
+
+    def _layout(self, place: int) -> MessageFormat:
+        """See `layout`.
 
         Raises:
             UsageError: Keys do not go together.
         """
         filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
-        mapping = ColumnMapping(**self.columns.model_dump(), filters=filters, activities=closed)
+        columns, source = self.columns.model_dump(), None
+        if self.inputs:
+            from tracecloak.pipelines.stream.message_keys import input_of
+
+            source = input_of(self.inputs[0], place)
+            closed = source.unprefixed(closed)
+            if source.constant_activity is not None:  # any field that every event has
+                columns["activity"] = columns["case_id"] or CASE_ID
+        mapping = ColumnMapping(**columns, filters=filters, activities=closed)
         kind: Any = self.message_schema
         operations = None
         if kind not in (None, "avro", "json") or any(getattr(self, name) for name in _MORE):
             from tracecloak.pipelines.stream.message_keys import kind_of, operations_of
 
             operations = operations_of(kind, self.operation, self.operation_events)
-            kind = kind_of(kind, self.schema_registry, self.schema_registry_properties)
+            # Of several inputs some may have no schema of the registry.
+            is_framed = not self.inputs or "confluent-" in (kind or "")
+            registry = (self.schema_registry, self.schema_registry_properties)
+            kind = kind_of(kind, *(registry if is_framed else (None, None)))
         return MessageFormat(
-            mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations
+            mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations, source
         )
 
     @property
@@ -470,6 +484,13 @@ class StreamConfig(OperatorConfig, PayingConfig, MappedConfig):
         """
         given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
         params = self.params.given()
+        if self.inputs:
+            given = {name: value for name, value in given.items() if name not in MESSAGE_KEYS}
+            given["inputs"] = [
+                one.model_dump(mode="json", include=set(MESSAGE_KEYS), exclude_defaults=True)
+                | one.inputs[0].model_dump(include=_OF_INPUTS, exclude_defaults=True)
+                for one in self.sources
+            ]
         given["log_params"] = {name: params[name] for name in self.log_params if name in params}
         # These values are the default of some configurations only.
         without = self.model_copy(update={"l2_clip": None, "max_cases_per_individual": None})
@@ -533,7 +554,7 @@ def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
         config = StreamConfig(**body)
     except pydantic.ValidationError as error:
         raise usage_error(error, known=stream_keys()) from None
-    _ = config.made_product(), config.rule, config.layout  # checked before anything else happens
+    _ = config.made_product(), config.rule, config.layouts  # checked before anything else happens
     return config
 
 
@@ -588,7 +609,7 @@ def _own_fields() -> dict[str, FieldInfo]:
     return {
         field.alias or name: field
         for name, field in StreamConfig.model_fields.items()
-        if name not in ("columns", "where", "log_params")
+        if name not in ("columns", "where", "log_params", "inputs")
     }
 
 

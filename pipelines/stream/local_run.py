@@ -24,7 +24,7 @@ from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.sources import Source
+from tracecloak.transforms.stream.sources import SeveralSources, Source
 from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
@@ -70,9 +70,10 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     if epoch.is_spent and config.input_kafka is None:
         from tracecloak.transforms.stream.pubsub_source import delete_subscription
 
-        if config.input_topic is not None:
-            delete_subscription(_subscription(config))
-        delete_subscription(_clock_subscription(config))
+        for one in config.sources:
+            if one.input_topic is not None:
+                delete_subscription(_subscription(one))
+            delete_subscription(_clock_subscription(one))
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
 
@@ -124,7 +125,7 @@ def run_epoch(
         )
         loop = LocalStream(
             stream,
-            config.layout,
+            config.layouts,
             store,
             [NoteSink(epoch.noted), files, *sinks],
             _rejecting(epoch),
@@ -186,6 +187,15 @@ def watched(
 def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     """Returns the configured source's opening function and its name, once it is known to exist."""
     check_registry(config)
+    opened = [_one_source_of(one, is_new) for one in config.sources]
+    if len(opened) == 1:
+        return opened[0]
+    openings = {name: opening for opening, name in opened}
+    return functools.partial(SeveralSources, openings), ", ".join(openings)
+
+
+def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
+    """See `_source_of`."""
     if (topic := config.input_kafka) is not None:
         from tracecloak.transforms.services.kafka_clock import KafkaClock
         from tracecloak.transforms.stream.kafka_source import KafkaSource

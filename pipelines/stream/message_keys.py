@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from tracecloak.pipelines.stream.input_keys import Input
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.formats.messages import Operations
+from tracecloak.transforms.formats.messages import MessageInput, Operations
 from tracecloak.transforms.services.schemes import EVENT_HUBS, KAFKA
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.stream.config import StreamConfig
     from tracecloak.transforms.formats.registry_messages import RegistrySchemas
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
@@ -113,3 +115,66 @@ def check_brokers(read: KafkaTopic | None, written: KafkaTopic | None, token: st
         TOKENS.named(token)
     except UsageError as error:
         raise ValueError(f"kafka_token: {error}") from None
+
+
+def input_of(one: Input, place: int) -> MessageInput:
+    """Returns what tells the events of an input from those of the others.
+
+    Args:
+        one: Its keys.
+        place: Its place in the list.
+    """
+    name = one.input_topic or one.input_subscription or ""
+    return MessageInput(place, name.rpartition("/")[2], one.constant_activity, one.activity_prefix)
+
+
+def check_inputs(config: StreamConfig) -> None:
+    """Makes sure that several inputs can be read together, and what they call activities.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    if config.input_topic is not None or config.input_subscription is not None:
+        raise ValueError(
+            "inputs name what is read: move input_topic or input_subscription into that list"
+        )
+    names = [one.input_topic or one.input_subscription or "" for one in config.inputs]
+    if len(set(names)) < len(names):
+        raise ValueError("inputs: each topic or subscription can be there once; leave out the rest")
+    services = {name.rpartition("/")[0] if name.startswith(KAFKA) else "" for name in names}
+    if len(services) > 1:
+        raise ValueError(
+            "inputs must be of one service, and topics of Kafka of the same brokers, named alike: "
+            "a step is over by the clock of that service alone. Make another stream of the others"
+        )
+    sources = config.sources
+    if config.schema_registry and not any(
+        "confluent-" in (s.message_schema or "") for s in sources
+    ):
+        raise ValueError("schema_registry is for schema confluent-avro and the like: give it")
+    individuals = {one.columns.individual_id is None for one in sources}
+    if individuals != {config.columns.individual_id is None}:
+        raise ValueError(
+            "individual_id: name the field of the individual in columns beside inputs, and in an "
+            "input where its field has another name"
+        )
+    for one in sources:
+        _check_activity(config, one)
+
+
+def _check_activity(config: StreamConfig, source: StreamConfig) -> None:
+    constant, prefix = source.inputs[0].constant_activity, source.inputs[0].activity_prefix
+    if constant is None:
+        if not any(name.startswith(prefix) for name in config.vocabulary):
+            raise ValueError(f"activity_prefix {prefix!r} begins no activity of the vocabulary")
+        return
+    if prefix:
+        raise ValueError("give constant_activity or activity_prefix, one of them")
+    if constant not in config.vocabulary:
+        raise ValueError(f"constant_activity {constant!r} is not in the vocabulary")
+    names = {"activity", source.columns.activity}
+    if any(where.column in names - {None} for where in source.where):
+        raise ValueError(
+            "where: an input with a constant_activity has no activity to filter by; name another "
+            "column"
+        )

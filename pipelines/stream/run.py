@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import apache_beam as beam
@@ -34,6 +34,9 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 
 _LOG = logging.getLogger("tracecloak")
 
+# What gives the messages of a stream, or of each of its inputs.
+Source = beam.PTransform | beam.PCollection | Sequence[beam.PTransform]
+
 # Checkpoints come between bundles, as a stream was seen to stand still when one came in the middle
 # of the first bundle. Operators are not chained: if they were, their names in a savepoint would
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
@@ -45,7 +48,7 @@ _OF_STATE = ". If no step came, give savepoint_path to the version and configura
 def run_stream(
     config: StreamConfig,
     beam_arguments: Sequence[str] = (),
-    messages: beam.PTransform | None = None,
+    messages: beam.PTransform | Sequence[beam.PTransform] | None = None,
     sinks: Sequence[beam.PTransform] = (),
 ) -> StreamOutcome:
     """Pays for a stream and runs it until it is interrupted, or its source ends.
@@ -54,7 +57,8 @@ def run_stream(
         config: What is published, of what.
         beam_arguments: Flags of Beam.
         messages: What gives the messages (`transforms.formats.messages.Message`, each with the
-            time of its publishing for its element time) in place of the configured source. Where
+            time of its publishing for its element time) in place of the configured source, or of
+            each of several. Where
             the runner is Local, Beam's own on this machine runs the stream then, without its state
             on disk: that is for tests, and for pipelines of others on their runner.
         sinks: What takes the releases beside the files and the configured topic; Beam's as well.
@@ -85,7 +89,7 @@ def run_stream(
 def _run_on_beam(
     config: StreamConfig,
     options: PipelineOptions,
-    messages: beam.PTransform | None,
+    messages: beam.PTransform | Sequence[beam.PTransform] | None,
     sinks: Sequence[beam.PTransform],
     standing: Standing,
 ) -> StreamOutcome:
@@ -124,7 +128,7 @@ def _run_on_beam(
 
 def build_stream(
     pipeline: beam.Pipeline,
-    source: beam.PTransform | beam.PCollection,
+    source: Source,
     epoch: Epoch,
     sinks: Sequence[beam.PTransform] = (),
 ) -> beam.PCollection:
@@ -133,15 +137,14 @@ def build_stream(
     Args:
         pipeline: The pipeline.
         source: What gives the messages, or they themselves; in the global window, each with the
-            time of its publishing for its element time.
+            time of its publishing for its element time. A list has one for each of the inputs.
         epoch: What is published, and where it is written.
         sinks: What takes the releases once they are written.
     """
     config, places = epoch.config, epoch.places
     noise, identities = epoch.keys
     rule = config.rule
-    messages = source if isinstance(source, beam.PCollection) else pipeline | "Messages" >> source
-    decoded = messages | "DecodeMessages" >> DecodeMessages(config.layout)
+    decoded = _decoded(pipeline, source, config)
     closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
         rule,
         identities,
@@ -177,8 +180,28 @@ def build_stream(
     return written
 
 
-def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
-    """Returns the transform that reads the configured subscription or topic.
+def _decoded(
+    pipeline: beam.Pipeline, source: Source, config: StreamConfig
+) -> Mapping[str, beam.PCollection]:
+    """Returns the events and the rejects of all inputs, by the tags of `DecodeMessages`."""
+    sources = source if isinstance(source, Sequence) else [source]
+    read = []
+    # The names of the first input are those of a stream that has one: savepoints have them.
+    for number, (one, layout) in enumerate(zip(sources, config.layouts, strict=True)):
+        mark = str(number or "")
+        is_read = isinstance(one, beam.PCollection)
+        messages = one if is_read else pipeline | f"Messages{mark}" >> one
+        read.append(messages | f"DecodeMessages{mark}" >> DecodeMessages(layout))
+    if len(read) == 1:
+        return read[0]
+    return {
+        tag: [one[tag] for one in read] | f"All{tag.title()}" >> beam.Flatten()
+        for tag in (EVENTS, REJECTS)
+    }
+
+
+def source_of(config: StreamConfig, is_new: bool = False) -> list[beam.PTransform]:
+    """Returns the transforms that read the configured subscriptions or topics.
 
     Args:
         config: What is published, of what.
@@ -192,6 +215,11 @@ def source_of(config: StreamConfig, is_new: bool = False) -> beam.PTransform:
             machine's differ.
     """
     check_registry(config)
+    return [_one_source_of(one, is_new) for one in config.sources]
+
+
+def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
+    """See `source_of`."""
     if (topic := config.input_kafka) is not None:
         check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
         return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start)

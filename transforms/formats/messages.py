@@ -65,6 +65,7 @@ from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, fie
 MESSAGE_REJECT_SCHEMA = pa.schema(
     [
         pa.field(PUBLISH_TIME, pa.int64(), nullable=False),  # microseconds since 1970 UTC
+        pa.field("topic", pa.string()),  # where a stream has several inputs
         pa.field("partition", pa.int64()),
         pa.field("offset", pa.int64()),
         pa.field("message_id", pa.string()),
@@ -76,6 +77,8 @@ _MICROS = pa.timestamp("us", "UTC")
 # Set by Pub/Sub on messages of a topic that has an Avro schema and takes them as JSON: such a
 # number is of the schema's unit.
 _ENCODING = "googclient_schemaencoding"
+# Orders of each of several inputs, of which int64 then holds 9,223.
+_ORDERS = 10**15
 # As many as int64 holds.
 _LAST_DIGITS = re.compile(r"[0-9]{1,18}$")
 
@@ -147,6 +150,47 @@ class Operations:
 
 
 @dataclass(frozen=True)
+class MessageInput:
+    """One of several inputs of a stream, whose events are told from those of the others.
+
+    Attributes:
+        place: Its place among them. It comes before the source's own order of events of one moment,
+            and an id of an event is known within its input alone.
+        name: Its name, by which rejects are found.
+        constant_activity: Activity of each of its events; None: they say theirs.
+        activity_prefix: Text before each activity.
+    """
+
+    place: int
+    name: str
+    constant_activity: str | None = None
+    activity_prefix: str = ""
+
+    def unprefixed(self, closed: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Returns the activities that its messages may have, of all that there are."""
+        if closed is None or self.constant_activity is not None:
+            return None
+        size = len(self.activity_prefix)
+        return tuple(name[size:] for name in closed if name.startswith(self.activity_prefix))
+
+    def activities(self, read: pa.DictionaryArray) -> pa.DictionaryArray:
+        """Returns the activities of events, of those that were read."""
+        names = pc.binary_join_element_wise(self.activity_prefix, read.dictionary, "")
+        if self.constant_activity is None:
+            return pa.DictionaryArray.from_arrays(read.indices, names)
+        codes = pa.array(np.zeros(len(read), np.int32))
+        return pa.DictionaryArray.from_arrays(codes, pa.array([self.constant_activity]))
+
+    def event_ids(self, ids: pa.StringArray) -> pa.StringArray:
+        """Returns ids that no event of another input has; null where there is none."""
+        return pc.binary_join_element_wise(str(self.place), ids, "/")
+
+    def orders(self, orders: np.ndarray) -> np.ndarray:
+        """Returns int64[n], orders in the source behind those of all inputs before this one."""
+        return self.place * _ORDERS + orders % _ORDERS
+
+
+@dataclass(frozen=True)
 class MessageFormat:
     """Where a message says what.
 
@@ -163,6 +207,7 @@ class MessageFormat:
             Or what reads messages of another kind.
         operations: Which messages are events, by a field of theirs; it is looked at before the
             filters. None: all are. A datum of `event.avsc` has no such field.
+        source: Which of several inputs they are of; None: there is one.
 
     Raises:
         UsageError: The mapping names attributes to carry, several fields of a time, or filters by
@@ -175,6 +220,7 @@ class MessageFormat:
     time_attribute: str | None = None
     kind: Literal["avro", "json"] | Bodies | None = None
     operations: Operations | None = None
+    source: MessageInput | None = None
 
     def __post_init__(self) -> None:
         if self.mapping.parts:
@@ -217,6 +263,7 @@ class MessageFormat:
             whole_numbers=self._whole_numbers,
             filters=self.mapping.filters,
             needs_individual=bool(self._optional),
+            activities=self.mapping.activities,
             clock=self.mapping.clock,
         )
 
@@ -274,10 +321,15 @@ class MessageFormat:
             table = table.unify_dictionaries().combine_chunks().sort_by(EVENT_INDEX)
         index = np.asarray(table[EVENT_INDEX].combine_chunks())
         read = [column.combine_chunks() for column in table.columns]
-        read += [rows.event_ids(index), *(pa.array(c[index]) for c in (stamps, columns.orders))]
+        ids, orders, topic = rows.event_ids(index), columns.orders[index], None
+        if (source := self.source) is not None:
+            at, topic = table.schema.get_field_index(ACTIVITY), source.name
+            read[at], ids = source.activities(read[at]), source.event_ids(ids)
+            orders = source.orders(orders)
+        read += [ids, *map(pa.array, (stamps[index], orders))]
         reasons.sort()
         letters = [
-            (int(stamps[number]), *_place_in_source(messages[number]), reason)
+            (int(stamps[number]), topic, *_place_in_source(messages[number]), reason)
             for number, reason in reasons
         ]
         named = [dict(zip(MESSAGE_REJECT_SCHEMA.names, letter, strict=True)) for letter in letters]

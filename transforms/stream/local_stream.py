@@ -60,7 +60,7 @@ class LocalStream:
     def __init__(
         self,
         stream: RunningStream,
-        layout: MessageFormat,
+        layouts: Sequence[MessageFormat],
         store: LocalState,
         sinks: Sequence[Sink],
         reject: Callable[[pa.RecordBatch], object],
@@ -72,7 +72,7 @@ class LocalStream:
 
         Args:
             stream: Changes the state.
-            layout: Which part of a message has which value.
+            layouts: Which part of a message has which value, by the place of its input.
             store: The open store of the state.
             sinks: Where steps are published, in this order.
             reject: Takes batches of messages that cannot be read.
@@ -81,7 +81,7 @@ class LocalStream:
             standing: Where the loop says how it stands; None: nobody looks.
         """
         self._stream = stream
-        self._layout = layout
+        self._layouts = layouts
         self._store = store
         self._sinks = sinks
         self._reject = reject
@@ -146,7 +146,8 @@ class LocalStream:
         if not pulled.messages and source.positions == self._positions:
             return
         self._pulled = pulled
-        events, rejects = self._layout.decode(pulled.messages, pulled.publish)
+        layout = self._layouts[pulled.place]
+        events, rejects = layout.decode(pulled.messages, pulled.publish)
         if rejects.num_rows:
             self._reject(rejects)
             self._standing.n_rejects.update(rejects["reason"].to_pylist())

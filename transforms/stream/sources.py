@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,11 +20,13 @@ class Pulled:
         messages: The messages.
         publish: When each was published, microseconds since 1970 UTC.
         receipt: What the source needs to acknowledge them; None: nothing.
+        place: Of the input whose messages they are, among several.
     """
 
     messages: Sequence[Message] = ()
     publish: Sequence[int] | np.ndarray = ()
     receipt: Any = field(default=None, repr=False)
+    place: int = 0
 
 
 class Source(Protocol):
@@ -68,3 +71,61 @@ class Source(Protocol):
     def close(self) -> None:
         """Ends reading."""
         ...
+
+
+class SeveralSources:
+    """A `Source` of several ones, each with a name; it is read as far as the one read least far.
+
+    A batch of messages is of one of them, and each has its turn.
+    """
+
+    def __init__(
+        self,
+        openings: Mapping[str, Callable[[Mapping[str, Any]], Source]],
+        positions: Mapping[str, Any],
+    ) -> None:
+        """Opens them.
+
+        Args:
+            openings: By name, in the order of places, what opens each behind its positions.
+            positions: As `positions` gave them, by name; empty before the first message.
+        """
+        self._next = 0
+        with ExitStack() as opened:
+            self._sources: dict[str, Source] = {}
+            for name, opening in openings.items():
+                self._sources[name] = opening(positions.get(name, {}))
+                opened.callback(self._sources[name].close)
+            self._opened = opened.pop_all()
+
+    @property
+    def positions(self) -> Mapping[str, Any]:
+        """Those of each by its name."""
+        return {name: source.positions for name, source in self._sources.items()}
+
+    @property
+    def clock_offset_us(self) -> int | None:
+        """That of the first: they have one clock."""
+        return next(iter(self._sources.values())).clock_offset_us
+
+    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+        """See `Source`; waits for each in turn until one has something."""
+        sources = list(self._sources.values())
+        for _ in sources:
+            place, self._next = self._next, (self._next + 1) % len(sources)
+            pulled = sources[place].pull(max_messages, timeout_seconds / len(sources))
+            if pulled.messages:
+                return replace(pulled, place=place)
+        return Pulled()
+
+    def let_go(self, pulled: Pulled) -> None:
+        """See `Source`."""
+        list(self._sources.values())[pulled.place].let_go(pulled)
+
+    def watermark_us(self) -> int:
+        """See `Source`."""
+        return min(source.watermark_us() for source in self._sources.values())
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._opened.close()
