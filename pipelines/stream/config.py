@@ -136,7 +136,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     there; on Kafka with message.timestamp.type=LogAppendTime, and a partition for each broker."""
     schema_registry: str | None = None
     """Address of the registry that has the schemas, such as https://HOST:PORT; needed with schema
-    confluent-avro and confluent-json, by default none."""
+    confluent-avro, confluent-json and confluent-protobuf, by default none."""
     schema_registry_properties: str | None = None
     """File of settings of confluent-kafka's SchemaRegistryClient, a line NAME=VALUE each, such as
     basic.auth.user.info; workers elsewhere need it under the same name. By default there is none.

@@ -12,6 +12,8 @@ from tracecloak.schemas.events.events import EVENT_ID
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
+MessageSchema = Literal["avro", "json", "confluent-avro", "confluent-json", "confluent-protobuf"]
+
 MESSAGE_KEYS = (
     *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute"),
     *("operation", "operation_events"),
@@ -41,11 +43,10 @@ class MessageKeys(MappedConfig):
     """Topic of Kafka, kafka://HOST:PORT/NAME, which is read from its oldest message on, or Pub/Sub
     topic, for which a new subscription is made, which sees what comes then. Without it,
     input_subscription is needed."""
-    message_schema: Literal["avro", "json", "confluent-avro", "confluent-json"] | None = Field(
-        None, alias="schema"
-    )
-    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro and
-    confluent-json, of schemas of a registry, in Confluent's frame. By default avro or json."""
+    message_schema: MessageSchema | None = Field(None, alias="schema")
+    """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro,
+    confluent-json and confluent-protobuf, of schemas of a registry, in Confluent's frame. By
+    default avro or json."""
     event_id: str = EVENT_ID
     """Field with the id of the event, by which one that is delivered twice is known."""
     operation: str | None = None

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.stream.input_keys import Input
+from tracecloak.pipelines.stream.input_keys import Input, MessageSchema
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.messages import MessageInput, Operations
 from tracecloak.transforms.services.schemes import EVENT_HUBS, KAFKA
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.stream.config import StreamConfig
-    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+    from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
-MessageSchema = Literal["avro", "json", "confluent-avro", "confluent-json"]
+_OF_REGISTRY: dict[str, Kind] = {
+    "confluent-avro": "avro",
+    "confluent-json": "json",
+    "confluent-protobuf": "protobuf",
+}
 
 
 def kind_of(
@@ -37,8 +41,8 @@ def kind_of(
     if schema is None or schema == "avro" or schema == "json":
         if registry is not None:
             raise UsageError(
-                "schema_registry is for messages in Confluent's frame: give schema confluent-avro "
-                "or confluent-json"
+                "schema_registry is for messages in Confluent's frame: give schema "
+                f"{' or '.join(_OF_REGISTRY)}"
             )
         if properties is not None:
             raise UsageError(
@@ -53,8 +57,7 @@ def kind_of(
     from tracecloak.transforms.formats.registry_messages import RegistrySchemas
     from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
-    kind: Literal["avro", "json"] = "avro" if schema == "confluent-avro" else "json"
-    return RegistrySchemas(kind, SchemaRegistry(registry, properties))
+    return RegistrySchemas(_OF_REGISTRY[schema], SchemaRegistry(registry, properties))
 
 
 def operations_of(

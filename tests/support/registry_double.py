@@ -32,6 +32,7 @@ class RegistryDouble:
         away: An HTTP status that everything is answered with; None: it is well.
         authorization: The header that a client must send; None: none.
         url: Where it answers.
+        serializes: Whether it gives schemas of Protobuf in another form than as texts.
     """
 
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class RegistryDouble:
     away: int | None = None
     authorization: str | None = None
     url: str = ""
+    serializes: bool = True
 
     def add(
         self,
@@ -49,7 +51,10 @@ class RegistryDouble:
         references: Sequence[Mapping[str, Any]] = (),
         **more: Any,
     ) -> int:
-        """Registers a schema, as JSON or as text, and returns its number."""
+        """Registers a schema, as JSON or as text, and returns its number.
+
+        One of Protobuf is its compiled file in base64, which is what who asks for it so gets.
+        """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         number = len(self.schemas) + 1
         self.schemas[number] = {
@@ -64,6 +69,14 @@ class RegistryDouble:
     def guid(self, number: int) -> uuid.UUID:
         """The GUID of a schema."""
         return uuid.uuid5(uuid.NAMESPACE_URL, str(number))
+
+    def answered(self, method: str, path: str, query: str, body: Any) -> Answer:
+        """Returns what is answered; of Protobuf a text that needs a compiler unless asked so."""
+        status, told = self.answer(method, path, body)
+        is_text = "format=serialized" not in query or not self.serializes
+        if isinstance(told, dict) and is_text and told.get("schemaType") == "PROTOBUF":
+            told = {**told, "schema": "message Event {}"}
+        return status, told
 
     def answer(self, method: str, path: str, body: Any) -> Answer:
         match (method, *path.strip("/").split("/")):
@@ -105,14 +118,14 @@ def registry_double(tls: Path | None = None) -> Iterator[RegistryDouble]:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, body: Any) -> None:
-            path = urlsplit(self.path).path
+            path, query = urlsplit(self.path).path, urlsplit(self.path).query
             double.asked.append(path)
             if double.away is not None:
                 status, told = double.away, {"error_code": double.away * 100, "message": "away"}
             elif double.authorization not in (None, self.headers["Authorization"]):
                 status, told = 401, {"error_code": 401, "message": "Unauthorized"}
             else:
-                status, told = double.answer(self.command, path, body)
+                status, told = double.answered(self.command, path, query, body)
             data = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -1,22 +1,27 @@
-"""Messages of schemas of a registry: Confluent's frame, and in it an Avro datum or a JSON object.
+"""Messages of a registry's schemas: Confluent's frame, in it a datum of Avro, JSON or Protobuf.
 
-Confluent's own deserialisers read them (confluent-kafka, extra `registry`). The frame is the byte
-0 and the number of the schema, or the byte 1 and its GUID. A schema of a number never changes, so a
-message is read in the same way whenever it is read again: by its own schema alone, and by no later
-version of it. Rules of a schema are not run, and a schema with rules is refused.
+Confluent's own deserialisers read Avro and JSON (confluent-kafka, extra `registry`), and Google's
+library reads Protobuf, by the descriptors that a registry gives of its schemas. The frame is the
+byte 0 and the number of the schema, or the byte 1 and its GUID. A schema of a number never changes,
+so a message is read in the same way whenever it is read again: by its own schema alone, and by no
+later version of it. Rules of a schema are not run, and a schema with rules is refused.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
+import importlib
+import io
 import json
+import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.streams.message_reasons import (
     NO_FRAME,
     NOT_OF_SCHEMA,
@@ -24,7 +29,7 @@ from tracecloak.schemas.streams.message_reasons import (
     UNKNOWN_SCHEMA,
 )
 from tracecloak.schemas.texts.bounded_json import bounded_json
-from tracecloak.transforms.formats.message_fields import UnreadError
+from tracecloak.transforms.formats.message_fields import Stamp, UnreadError
 from tracecloak.transforms.services.schema_registry import (
     NotThereError,
     SchemaRegistry,
@@ -42,6 +47,19 @@ _MAX_SCHEMAS = 1_000
 # meanwhile is read after this time.
 _UNKNOWN_SECONDS = 10.0
 
+# Of a message of Protobuf: the fields that are looked at, and how deep its type is nested.
+_MAX_FIELDS = 20_000
+_MAX_DEPTH = 32
+_SERIALIZED = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+# What every registry has of Protobuf without a reference: where the compiled files are.
+_BUILTIN = {
+    "google/protobuf/": "google.protobuf.",
+    "confluent/": "confluent_kafka.schema_registry.confluent.",
+}
+_WRAPPERS = re.compile(r"google\.protobuf\.(Double|Float|U?Int64|U?Int32|Bool|String|Bytes)Value")
+_TIMESTAMP = "google.protobuf.Timestamp"
+
+Kind = Literal["avro", "json", "protobuf"]
 Reader = Callable[[bytes], Any]
 
 
@@ -54,7 +72,7 @@ class RegistrySchemas:
         registry: Where the schemas are.
     """
 
-    kind: Literal["avro", "json"]
+    kind: Kind
     registry: SchemaRegistry
 
     def body(self, data: bytes) -> dict[str, Any]:
@@ -76,7 +94,7 @@ class _Readers:
     _UNKNOWN_SECONDS.
     """
 
-    def __init__(self, kind: Literal["avro", "json"], registry: SchemaRegistry) -> None:
+    def __init__(self, kind: Kind, registry: SchemaRegistry) -> None:
         self._kind = kind
         self._registry = registry
         self._client = registry.client()
@@ -109,7 +127,7 @@ class _Readers:
         """Returns what reads messages of a schema; None: it cannot be used."""
         if self._unknown_until.get(frame, 0.0) > time.monotonic():
             raise UnreadError(UNKNOWN_SCHEMA)
-        make = _avro_reader if self._kind == "avro" else _json_reader
+        make = _READERS[self._kind]
         asking = _Asking(self._registry, self._client, self._kind)
         try:
             return make(asking, asking.schema_of(frame))
@@ -125,7 +143,7 @@ class _Readers:
 
 
 @functools.cache
-def _readers(kind: Literal["avro", "json"], registry: SchemaRegistry) -> _Readers:
+def _readers(kind: Kind, registry: SchemaRegistry) -> _Readers:
     """The readers of this process."""
     return _Readers(kind, registry)
 
@@ -143,6 +161,8 @@ class _Asking:
         self._n_asked = 0
         self._n_bytes = 0
         self._schema: Any = None
+        # Protobuf's schemas are texts that need a compiler, unless they are asked for compiled.
+        self._form = {"fmt": "serialized"} if kind == "protobuf" else {}
         self.avro: Any = None
         if kind == "avro":
             from tracecloak.transforms.formats.registry_avro import AvroSchemas
@@ -154,12 +174,14 @@ class _Asking:
         if frame[0]:
             guid = str(uuid.UUID(bytes=frame[1:]))
             # Not every registry has GUIDs, and any message can begin as if it had one.
-            raw = self._registry.asked(lambda: self._client.get_schema_by_guid(guid), True)
+            raw = self._registry.asked(
+                lambda: self._client.get_schema_by_guid(guid, **self._form), True
+            )
         else:
             number = int.from_bytes(frame[1:], "big")
             if number > _LAST_ID:
                 raise NotThereError
-            raw = self._registry.asked(lambda: self._client.get_schema(number))
+            raw = self._registry.asked(lambda: self._client.get_schema(number, **self._form))
         self._schema = self._usable(raw)
         return self._schema
 
@@ -174,7 +196,9 @@ class _Asking:
         self._n_asked += 1
         if self._n_asked > _MAX_REFERENCES:
             raise ValueError("a schema refers to too many")
-        answer = self._registry.asked(lambda: self._client.get_version(subject, version, True))
+        answer = self._registry.asked(
+            lambda: self._client.get_version(subject, version, True, **self._form)
+        )
         return _With(answer, schema=self._usable(answer.schema))
 
     def config(self) -> dict[str, Any]:
@@ -196,6 +220,12 @@ class _Asking:
         self._n_bytes += len(schema.schema_str)
         if self._n_bytes > _MAX_SCHEMA_BYTES:
             raise ValueError("a schema is too long")
+        if self._kind == "protobuf" and _SERIALIZED.fullmatch(schema.schema_str) is None:
+            raise UsageError(
+                f"schema_registry {self._registry.url} gives schemas of Protobuf as texts alone: "
+                "name one that knows format=serialized, such as Confluent's, Karapace, or Redpanda "
+                "from 25.2 on"
+            )
         if self.avro is None:
             return schema
         return type(schema)(self.avro.rewritten(schema.schema_str), "AVRO", schema.references)
@@ -260,3 +290,116 @@ def _json_reader(asking: _Asking, schema: Any) -> Reader:
         return read
 
     return body
+
+
+def _protobuf_reader(asking: _Asking, schema: Any) -> Reader:
+    """Returns a reader of the messages of a file of Protobuf, each by the index in its frame."""
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool, added = descriptor_pool.DescriptorPool(), set[str]()
+    own = _with_imports(asking, schema, "tracecloak.proto", pool, added)
+    readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
+
+    def reader_of(index: tuple[int, ...]) -> Callable[[bytes], Any]:
+        names, nested = [own.package] if own.package else [], own.message_type
+        for place in index:
+            names.append(nested[place].name)
+            nested = nested[place].nested_type
+        kind = pool.FindMessageTypeByName(".".join(names))
+        return message_factory.GetMessageClass(kind).FromString
+
+    def body(data: bytes) -> Any:
+        stream = io.BytesIO(data)
+        stream.seek(_FRAME_BYTES[data[0]])
+        size = _zigzag(stream)
+        if not 0 <= size <= _MAX_DEPTH:
+            raise ValueError("a message is nested too deep")
+        index = tuple(_zigzag(stream) for _ in range(size)) or (0,)
+        if min(index) < 0:
+            raise ValueError("a message is of no type")
+        if index not in readers:
+            readers[index] = reader_of(index)
+        return _Fields().of(readers[index](stream.read()))
+
+    return body
+
+
+def _zigzag(stream: io.BytesIO) -> int:
+    """Returns the next number of the index of a message, of at most 5 bytes."""
+    value = 0
+    for shift in range(0, 35, 7):
+        (byte,) = stream.read(1)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1)
+    raise ValueError("a number is too long")
+
+
+def _with_imports(asking: _Asking, schema: Any, name: str, pool: Any, added: set[str]) -> Any:
+    """Adds a file and all that it imports to a pool; returns the file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    own = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
+    own.name = name
+    added.add(name)
+    for reference in schema.references or ():
+        if reference.name not in added:
+            referred = asking.get_version(reference.subject, reference.version).schema
+            _with_imports(asking, referred, reference.name, pool, added)
+    _add_builtin(own.dependency, pool, added)
+    pool.Add(own)
+    return own
+
+
+def _add_builtin(names: Iterable[str], pool: Any, added: set[str]) -> None:
+    for name in names:
+        folder = next((f for f in _BUILTIN if re.fullmatch(rf"{f}[a-z_/]+\.proto", name)), None)
+        if folder is None or name in added:
+            continue
+        added.add(name)
+        path = name[len(folder) : -len(".proto")].replace("/", ".")
+        compiled = importlib.import_module(f"{_BUILTIN[folder]}{path}_pb2").DESCRIPTOR
+        _add_builtin([one.name for one in compiled.dependencies], pool, added)
+        pool.AddSerializedFile(compiled.serialized_pb)
+
+
+class _Fields:
+    """The fields of one message of Protobuf as values of Python, and no more than so many."""
+
+    def __init__(self) -> None:
+        self._n_left = _MAX_FIELDS
+
+    def of(self, message: Any) -> dict[str, Any]:
+        """Returns them by name; a list for what is repeated, and None for what is not set."""
+        fields = message.DESCRIPTOR.fields
+        self._n_left -= len(fields)
+        if self._n_left < 0:
+            raise ValueError("a message has too many fields")
+        return {field.name: self._value(message, field) for field in fields}
+
+    def _value(self, message: Any, field: Any) -> Any:
+        if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
+            return []
+        if field.has_presence and not message.HasField(field.name):
+            return None
+        value = getattr(message, field.name)
+        if field.enum_type is not None:
+            known = field.enum_type.values_by_number.get(value)
+            return value if known is None else known.name
+        if field.message_type is None:
+            return value
+        kind = field.message_type.full_name
+        if kind == _TIMESTAMP:
+            if not 0 <= value.nanos < 1_000_000_000:
+                raise ValueError("a time is none")
+            stamp = Stamp(value.seconds * 1_000_000 + value.nanos // 1_000)
+            stamp.micros = int(stamp)
+            return stamp
+        return value.value if _WRAPPERS.fullmatch(kind) else self.of(value)
+
+
+_READERS: dict[Kind, Callable[[_Asking, Any], Reader]] = {
+    "avro": _avro_reader,
+    "json": _json_reader,
+    "protobuf": _protobuf_reader,
+}

@@ -132,6 +132,9 @@ STREAM_KEYS: Keys = {
         WHERE, {"input_topic": None, "input_subscription": "projects/p/subscriptions/s"},
     ),
     "input_topic": (WHERE, {"input_topic": "kafka://b:1/in"}),
+    "inputs": (
+        IN_DIGEST, {"input_topic": None, "inputs": [{"input_topic": "kafka://b:1/in"}]},
+    ),
     "kafka_properties": (WHERE, {"kafka_properties": "x"}),
     "kafka_token": ("no byte: says who may read, and not what", {"kafka_token": "msk"}),
     "clock_topic": ("no byte: says when a step appears, not what is in it", {"clock_topic": "x"}),

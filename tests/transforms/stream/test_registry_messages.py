@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import io
 import json
@@ -16,6 +17,15 @@ from typing import Any, Literal, NamedTuple
 
 import fastavro
 import pytest
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    json_format,
+    message_factory,
+    text_format,
+    timestamp_pb2,
+    wrappers_pb2,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +42,7 @@ from tracecloak.schemas.streams.message_reasons import (
 )
 from tracecloak.transforms.formats import registry_messages
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
-from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
 from tracecloak.transforms.services import schema_registry
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
@@ -82,7 +92,7 @@ def event_schema(case_id: Any = "string", timestamp: Any = "string", *more: Any)
     }
 
 
-def layout(registry: RegistryDouble, kind: Literal["avro", "json"] = "avro", **more: Any) -> Any:
+def layout(registry: RegistryDouble, kind: Kind = "avro", **more: Any) -> Any:
     mapping = ColumnMapping(**more.pop("columns", {}))
     schemas = RegistrySchemas(kind, SchemaRegistry(registry.url))
     return MessageFormat(mapping, kind=schemas, **more)
@@ -479,6 +489,173 @@ def test_a_feed_of_changes_has_its_events_within_objects(registry: RegistryDoubl
     rows, rejects = decoded(sent, layout(registry, columns=columns, operations=operations))
     assert [(row["case_id"], row["timestamp"]) for row in rows] == [("7", NEW_YEAR)] * 2
     assert rejects == [(i, "operation that is no event") for i in (1, 2)]
+
+
+# --- Protobuf ----------------------------------------------------------------------------------
+
+# Of `syntax = "proto3"`: a file as its compiler leaves it, with a type in a type, and one before.
+_FILE = """
+package: "ward" syntax: "proto3"
+dependency: "google/protobuf/timestamp.proto" dependency: "google/protobuf/wrappers.proto"
+dependency: "shared/patient.proto"
+enum_type { name: "Step" value { name: "NONE" number: 0 } value { name: "TRIAGE" number: 1 } }
+message_type { name: "Other" }
+message_type { name: "Visits" nested_type { name: "Visit"
+  field { name: "case_id" number: 1 type: TYPE_INT64 label: LABEL_OPTIONAL }
+  field { name: "activity" number: 2 type: TYPE_ENUM type_name: ".ward.Step" label: LABEL_OPTIONAL }
+  field { name: "timestamp" number: 3 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".google.protobuf.Timestamp" }
+  field { name: "patient" number: 4 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".shared.Patient" }
+  field { name: "note" number: 5 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".google.protobuf.StringValue" }
+  field { name: "ward" number: 6 type: TYPE_STRING label: LABEL_OPTIONAL oneof_index: 0 }
+  field { name: "bed" number: 7 type: TYPE_UINT64 label: LABEL_OPTIONAL oneof_index: 0 }
+  field { name: "tags" number: 8 type: TYPE_STRING label: LABEL_REPEATED }
+  field { name: "raw" number: 9 type: TYPE_BYTES label: LABEL_OPTIONAL }
+  field { name: "within" number: 10 type: TYPE_MESSAGE label: LABEL_OPTIONAL
+          type_name: ".ward.Visits.Visit" }
+  oneof_decl { name: "where" } } }
+"""
+_PATIENT = """
+package: "shared" syntax: "proto3" message_type { name: "Patient"
+  field { name: "name" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } }
+"""
+
+
+def compiled(text: str) -> str:
+    """A file of Protobuf in the form of a registry."""
+    file = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def visits(registry: RegistryDouble, text: str = _FILE) -> int:
+    registry.add(compiled(_PATIENT), "PROTOBUF", subject="patients")
+    versions = len(registry.versions["patients"])
+    named = {"name": "shared/patient.proto", "subject": "patients", "version": versions}
+    return registry.add(compiled(text), "PROTOBUF", references=[named])
+
+
+def visit(number: int, index: bytes = b"\4\2\0", **fields: Any) -> Sent:
+    """A message of the type in the second type of `_FILE`, or of another index."""
+    pool = descriptor_pool.DescriptorPool()
+    for module in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    for name, text in (("shared/patient.proto", _PATIENT), ("v", _FILE)):
+        file = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+        file.name = name
+        pool.Add(file)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("ward.Visits.Visit"))
+    return framed(number, index + json_format.ParseDict(fields, kind()).SerializeToString())
+
+
+def test_a_message_of_protobuf_is_read_by_its_own_schema(registry: RegistryDouble) -> None:
+    """Enums are their names, a Timestamp is a time, and what is not set is empty or 0."""
+    number = visits(registry)
+    well = {"case_id": 2**62, "activity": "TRIAGE", "timestamp": "2026-01-01T00:00:00.000001Z"}
+    older = visits(registry, _FILE.replace('"case_id" number: 1', '"case_id" number: 11'))
+    sent = [
+        visit(number, **well, note="x", bed=7, patient={"name": "Jo"}),
+        visit(number, activity=5, timestamp=AT, ward="B"),
+        visit(older, **well),  # whose case is a field that this one lacks
+        Sent(b"\1" + registry.guid(number).bytes + visit(number, **well).data[5:]),
+    ]
+    where = {"columns": {"filters": ()}}
+    rows, rejects = decoded(sent, layout(registry, "protobuf", event_id="note", **where))
+    assert [(r["case_id"], r["activity"], r["timestamp"], r["event_id"]) for r in rows] == [
+        (str(2**62), "TRIAGE", NEW_YEAR + 1, "x"), ("0", "5", NEW_YEAR, None),
+        ("0", "TRIAGE", NEW_YEAR + 1, None), (str(2**62), "TRIAGE", NEW_YEAR + 1, None),
+    ]  # fmt: skip
+    assert rejects == []
+    within = {"case_id": "patient.name", "activity": "bed"}
+    rows, rejects = decoded(sent[:2], layout(registry, "protobuf", columns=within))
+    assert [(r["case_id"], r["activity"]) for r in rows] == [("Jo", "7")]
+    assert rejects == [(1, "no case id")]
+    for name in ("tags", "raw", "within"):
+        deep = visit(number, **well, within=well, raw="eA==", tags=["x"])
+        _, rejects = decoded([deep], layout(registry, "protobuf", columns={"case_id": name}))
+        assert rejects == [(0, "field that is no scalar")]
+
+
+def test_bytes_that_are_none_of_protobuf_are_rejects(registry: RegistryDouble) -> None:
+    number = visits(registry)
+    well = visit(number, case_id=1, activity="TRIAGE", timestamp=AT)
+    wrong = [
+        well.data[:5] + b"\xff" * 200_000,  # an index without an end
+        well.data[:5] + b"\xfe\xff\xff\xff\x0f",  # of two thousand million parts
+        well.data[:5] + b"\2\1",  # negative
+        well.data[:5] + b"\2\x10",  # of the ninth type of two
+        well.data[:5] + b"\4\2",  # without its end
+        well.data[:8] + b"\x08" + b"\xff" * 11,
+        well.data[:-1],
+        well.data[:8] + nested(150),
+        well.data[:8] + b"\x1a\x06\x10\x80\x94\xeb\xdc\x03",  # 1,000,000,000 nanoseconds
+    ]
+    rows, rejects = decoded([well, *map(Sent, wrong)], layout(registry, "protobuf"))
+    assert len(rows) == 1
+    assert rejects == [(i + 1, NOT_OF_SCHEMA) for i in range(len(wrong))]
+    # The first type of the file has no field that is mapped.
+    for index in (b"\0", b"\2\0"):
+        _, rejects = decoded([framed(number, index)], layout(registry, "protobuf"))
+        assert rejects == [(0, "no case id")]
+
+
+def test_a_schema_of_protobuf_that_cannot_be_used_is_refused(registry: RegistryDouble) -> None:
+    loop = [{"name": "a.proto", "subject": "loop", "version": 1}]
+    texts = [
+        'package: "ward" dependency: "os/path.proto"',
+        'message_type { name: "A" field { name: "x" number: 1 type: TYPE_MESSAGE type_name: ".B" '
+        "label: LABEL_OPTIONAL } }",
+    ]
+    numbers = [registry.add(compiled(text), "PROTOBUF") for text in texts]
+    numbers.append(registry.add("AAAA", "PROTOBUF"))
+    numbers.append(
+        registry.add(compiled('dependency: "a.proto"'), "PROTOBUF", "loop", references=loop)
+    )
+    sent = [framed(number, b"\0") for number in [*numbers, registry.add(event_schema())]]
+    _, rejects = decoded(sent, layout(registry, "protobuf"))
+    assert [reason for _, reason in rejects[:3]] == [UNFIT_SCHEMA] * 3
+    assert rejects[3][1] in (UNFIT_SCHEMA, NOT_OF_SCHEMA)
+    assert rejects[4][1] == UNFIT_SCHEMA
+    fields = "".join(
+        f'field {{ name: "f{i}" number: {i} type: TYPE_STRING label: LABEL_OPTIONAL }}'
+        for i in range(11, 1_011)
+    )
+    itself = (
+        'field { name: "a" number: 10 type: TYPE_MESSAGE type_name: ".A" label: LABEL_OPTIONAL}'
+    )
+    wide = registry.add(compiled(f'message_type {{ name: "A" {fields} {itself} }}'), "PROTOBUF")
+    sent = [framed(wide, b"\0" + nested(depth)) for depth in (3, 90)]
+    _, rejects = decoded(sent, layout(registry, "protobuf"))
+    assert rejects == [(0, "no case id"), (1, NOT_OF_SCHEMA)]  # 90,000 fields of 180 bytes
+    registry.serializes = False
+    registry_messages._readers.cache_clear()
+    with pytest.raises(UsageError, match="format=serialized"):
+        decoded([visit(visits(registry))], layout(registry, "protobuf"))
+    registry.serializes = True
+
+
+def nested(depth: int) -> bytes:
+    """Field 10 within itself."""
+    data = b""
+    for _ in range(depth):
+        size = len(data)
+        length = bytes([size]) if size < 0x80 else bytes([size & 0x7F | 0x80, size >> 7])
+        data = b"\x52" + length + data
+    return data
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=80), index=st.binary(max_size=4), cut=st.integers(0, 60))
+def test_no_bytes_make_a_stream_of_protobuf_fail(
+    registry: RegistryDouble, data: bytes, index: bytes, cut: int
+) -> None:
+    number = visits(registry)
+    well = visit(number, case_id=1, activity="TRIAGE", timestamp=AT, patient={"name": "Jo"})
+    sent = [well, framed(number, index + data), Sent(well.data[:cut] + data), well]
+    rows, rejects = decoded(sent, layout(registry, "protobuf"))
+    assert len(rows) + len(rejects) == 4
+    assert {0, 3} <= {row["publish_time"] for row in rows}
 
 
 _NAMES = st.sampled_from(["case_id", "activity", "timestamp", "x"])
