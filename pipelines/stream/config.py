@@ -250,14 +250,14 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         if self.inputs:
             from tracecloak.pipelines.stream.message_keys import check_inputs
 
-            check_inputs(self)
+            check_inputs(self, self.inputs, self.sources, self.vocabulary, self.schema_registry)
         for one in self.sources:
             if one.columns.order is not None:
                 raise ValueError(
                     "a stream orders events of one time by their publishing: leave out order"
                 )
             if (one.input_subscription is None) == (one.input_topic is None):
-                raise ValueError("give input_subscription or input_topic, one of them, or inputs")
+                raise ValueError("give input_subscription or input_topic, one of them")
             one._check_kafka()
             one._check_starts()
         self._check_product()

@@ -6,15 +6,15 @@ need the field that has them. Azure's Event Hubs is refused here, before anythin
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.stream.input_keys import Input, MessageSchema
+from tracecloak.pipelines.stream.input_keys import Input, MessageKeys, MessageSchema
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.messages import MessageInput, Operations
 from tracecloak.transforms.services.schemes import EVENT_HUBS, KAFKA
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.stream.config import StreamConfig
     from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
@@ -23,6 +23,10 @@ _OF_REGISTRY: dict[str, Kind] = {
     "confluent-json": "json",
     "confluent-protobuf": "protobuf",
 }
+_NO_FRAME = (
+    "schema_registry is for messages in Confluent's frame: give schema "
+    f"{', '.join(list(_OF_REGISTRY)[:-1])} or {list(_OF_REGISTRY)[-1]}"
+)
 
 
 def kind_of(
@@ -40,10 +44,7 @@ def kind_of(
     """
     if schema is None or schema == "avro" or schema == "json":
         if registry is not None:
-            raise UsageError(
-                "schema_registry is for messages in Confluent's frame: give schema "
-                f"{' or '.join(_OF_REGISTRY)}"
-            )
+            raise UsageError(_NO_FRAME)
         if properties is not None:
             raise UsageError(
                 "schema_registry_properties are for a schema_registry, and there is none"
@@ -131,17 +132,30 @@ def input_of(one: Input, place: int) -> MessageInput:
     return MessageInput(place, name.rpartition("/")[2], one.constant_activity, one.activity_prefix)
 
 
-def check_inputs(config: StreamConfig) -> None:
+def check_inputs(
+    beside: MessageKeys,
+    inputs: Sequence[Input],
+    sources: Sequence[MessageKeys],
+    vocabulary: Collection[str],
+    registry: str | None,
+) -> None:
     """Makes sure that several inputs can be read together, and what they call activities.
+
+    Args:
+        beside: The keys beside the list.
+        inputs: The list.
+        sources: The keys that hold for each of them.
+        vocabulary: The public activities.
+        registry: `schema_registry`.
 
     Raises:
         ValueError: They cannot.
     """
-    if config.input_topic is not None or config.input_subscription is not None:
+    if beside.input_topic is not None or beside.input_subscription is not None:
         raise ValueError(
             "inputs name what is read: move input_topic or input_subscription into that list"
         )
-    names = [one.input_topic or one.input_subscription or "" for one in config.inputs]
+    names = [one.input_topic or one.input_subscription or "" for one in inputs]
     if len(set(names)) < len(names):
         raise ValueError("inputs: each topic or subscription can be there once; leave out the rest")
     services = {name.rpartition("/")[0] if name.startswith(KAFKA) else "" for name in names}
@@ -150,33 +164,29 @@ def check_inputs(config: StreamConfig) -> None:
             "inputs must be of one service, and topics of Kafka of the same brokers, named alike: "
             "a step is over by the clock of that service alone. Make another stream of the others"
         )
-    sources = config.sources
-    if config.schema_registry and not any(
-        "confluent-" in (s.message_schema or "") for s in sources
-    ):
-        raise ValueError("schema_registry is for schema confluent-avro and the like: give it")
-    individuals = {one.columns.individual_id is None for one in sources}
-    if individuals != {config.columns.individual_id is None}:
+    if registry and not any(source.message_schema in _OF_REGISTRY for source in sources):
+        raise ValueError(_NO_FRAME)
+    has_individuals = beside.columns.individual_id is not None
+    if any((source.columns.individual_id is not None) != has_individuals for source in sources):
         raise ValueError(
             "individual_id: name the field of the individual in columns beside inputs, and in an "
             "input where its field has another name"
         )
-    for one in sources:
-        _check_activity(config, one)
+    for one, source in zip(inputs, sources, strict=True):
+        _check_activity(one, source, vocabulary)
 
 
-def _check_activity(config: StreamConfig, source: StreamConfig) -> None:
-    constant, prefix = source.inputs[0].constant_activity, source.inputs[0].activity_prefix
+def _check_activity(one: Input, source: MessageKeys, vocabulary: Collection[str]) -> None:
+    constant, prefix = one.constant_activity, one.activity_prefix
     if constant is None:
-        if not any(name.startswith(prefix) for name in config.vocabulary):
+        if not any(name.startswith(prefix) for name in vocabulary):
             raise ValueError(f"activity_prefix {prefix!r} begins no activity of the vocabulary")
         return
     if prefix:
         raise ValueError("give constant_activity or activity_prefix, one of them")
-    if constant not in config.vocabulary:
+    if constant not in vocabulary:
         raise ValueError(f"constant_activity {constant!r} is not in the vocabulary")
-    names = {"activity", source.columns.activity}
-    if any(where.column in names - {None} for where in source.where):
+    if any(where.column in ("activity", source.columns.activity) for where in source.where):
         raise ValueError(
             "where: an input with a constant_activity has no activity to filter by; name another "
             "column"

@@ -47,6 +47,7 @@ class StreamOnFlink:
         ledger: str,
         horizon: int,
         n_partitions: int = 2,
+        n_topics: int = 1,
         **changes: str,
     ) -> None:
         """Makes its topics.
@@ -56,13 +57,16 @@ class StreamOnFlink:
             broker: Of its topics.
             ledger: URL of its ledger.
             horizon: Steps that it may publish.
-            n_partitions: Of the topic of events.
+            n_partitions: Of each topic of events.
+            n_topics: From how many topics it reads its events.
             changes: Keys of the configuration that are others.
         """
         self._folder = folder
         self._n_starts = 0
         name = folder.name
-        broker.new_topic(f"{name}-{EVENTS}", n_partitions)
+        self._topics = [f"{name}-{EVENTS}{number or ''}" for number in range(n_topics)]
+        for topic in self._topics:
+            broker.new_topic(topic, n_partitions)
         broker.new_topic(f"{name}-{STEPS}")
         vocabulary = folder / "vocabulary.txt"
         vocabulary.write_text("A\nB\nC\nEND\n")
@@ -93,7 +97,14 @@ class StreamOnFlink:
             "runner": "FlinkRunner",
             **changes,
         }
-        self.config: StreamConfig = load_stream(None, self._given)
+        self._file: Path | None = None
+        if n_topics > 1:  # a list that is no flag
+            del self._given["input_topic"]
+            inputs = [{"input_topic": f"kafka://{broker.servers}/{one}"} for one in self._topics]
+            self._file = folder / "inputs.yaml"
+            self._file.write_text(json.dumps({"inputs": inputs}))
+        file = None if self._file is None else str(self._file)
+        self.config: StreamConfig = load_stream(file, self._given)
 
     @property
     def keys(self) -> dict[str, str]:
@@ -104,8 +115,12 @@ class StreamOnFlink:
     @property
     def topic(self) -> KafkaTopic:
         """That of the events."""
-        assert self.config.input_kafka is not None
-        return self.config.input_kafka
+        return self.topics[0]
+
+    @property
+    def topics(self) -> list[KafkaTopic]:
+        """Those of the events."""
+        return [source.input_kafka for source in self.config.sources if source.input_kafka]
 
     @contextmanager
     def started(
@@ -124,7 +139,8 @@ class StreamOnFlink:
         process = Process(
             f"stream-{self._n_starts}",
             [
-                sys.executable, "-m", "tests.engines.client", "stream", *given, *beam,
+                sys.executable, "-m", "tests.engines.client", "stream",
+                *filter(None, [self._file]), *given, *beam,
                 f"--checkpointing_interval={CHECKPOINT_MILLIS}", "--traceback",
             ],
             self._folder,
@@ -182,10 +198,12 @@ class StreamOnFlink:
             config.made_product(), config.rule, config.name, key, key,
             config.by_individual, config.cap,
         )  # fmt: skip
-        messages = all_messages(self.topic)
-        events, rejects = config.layout.decode(messages, [m.published_us for m in messages])
-        assert rejects.num_rows == 0
-        state = stream.take(stream.begin(), stream.keyed(events))
+        state = stream.begin()
+        for topic, layout in zip(self.topics, config.layouts, strict=True):
+            messages = all_messages(topic)
+            events, rejects = layout.decode(messages, [m.published_us for m in messages])
+            assert rejects.num_rows == 0
+            state = stream.take(state, stream.keyed(events))
         _, decided = stream.advance(state, stream.release_us(stream.horizon))
         return {made.step: made.released.to_json() for made in decided}
 
@@ -211,19 +229,21 @@ def all_messages(topic: KafkaTopic) -> list[Any]:
 class Feed:
     """Sends messages of cases at a steady rate, in a thread, until it is ended."""
 
-    def __init__(self, topic: KafkaTopic, n_cases_per_second: int = 5, frame: bytes = b"") -> None:
+    def __init__(
+        self, *topics: KafkaTopic, n_cases_per_second: int = 5, frame: bytes = b""
+    ) -> None:
         """Begins.
 
         Args:
-            topic: Where to.
+            topics: Where to, each of the events of a case to another one.
             n_cases_per_second: Cases that begin in a second; each has one to six messages.
             frame: What stands before each message.
         """
         from confluent_kafka import Producer
 
-        self._name = topic.name
+        self._names = [topic.name for topic in topics]
         self._producer = Producer(
-            {"bootstrap.servers": topic.servers, "enable.idempotence": True, "log_level": 0}
+            {"bootstrap.servers": topics[0].servers, "enable.idempotence": True, "log_level": 0}
         )
         self._rate = n_cases_per_second
         self._frame = frame
@@ -259,7 +279,8 @@ class Feed:
                 body = {"case_id": case, "activity": activity, "timestamp": micros,
                         "event_id": event}  # fmt: skip
                 data = self._frame + json.dumps(body).encode()
-                self._producer.produce(self._name, data, case.encode())
+                name = self._names[int(event.rpartition(".")[2]) % len(self._names)]
+                self._producer.produce(name, data, case.encode())
             self._producer.poll(0)
 
 

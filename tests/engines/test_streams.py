@@ -76,12 +76,12 @@ def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
 def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
-    """Also after the job server is killed with everything in it, from its last checkpoint."""
+    """Of two topics; and after the job server is killed with all in it, from its checkpoint."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     configuration = {"state.checkpoints.dir": checkpoints.as_uri()}
-    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300)
-    feed = Feed(stream.topic)
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300, n_topics=2)
+    feed = Feed(*stream.topics)
     server = flink_job_server(tmp_path / "server", configuration=configuration)
     with or_skip(server) as running:
         with stream.started(running.flags()) as client:

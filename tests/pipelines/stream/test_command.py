@@ -161,8 +161,8 @@ def test_flags_and_a_file_say_the_same(
             )
         ),
         ({"schema": "confluent-avro"}, "schema confluent-avro needs the registry.*schema_registry"),
-        ({"schema": "protobuf"}, "schema: .*'confluent-avro' or 'confluent-json'"),
-        ({"schema_registry": "http://a:1"}, "give schema confluent-avro or confluent-json"),
+        ({"schema": "protobuf"}, "schema: .*'confluent-json' or 'confluent-protobuf'"),
+        ({"schema_registry": "http://a:1"}, "give schema confluent-avro, .* or confluent-protobuf"),
         ({"schema_registry_properties": "x"}, "for a schema_registry, and there is none"),
         (
             {"schema": "confluent-json", "schema_registry": "http://me:secret@a:1"},
@@ -358,7 +358,7 @@ def test_the_source_is_beams_own(
     named = {"input_subscription": "projects/hospital/subscriptions/s", **source}
     config = load_stream(None, given(tmp_path, **named))
     if said is None:
-        made = stream.source_of(config)
+        (made,) = stream.source_of(config)
         assert isinstance(made, ReadFromPubSub)
         # Elements then have the time of their publishing, which no sender sets.
         assert made._source.timestamp_attribute is None

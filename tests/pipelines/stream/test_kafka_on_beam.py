@@ -59,11 +59,11 @@ def test_topics_of_kafka_are_looked_for_before_they_are_used(
     tmp_path: Path, checked: list[tuple[str, int]]
 ) -> None:
     config = of_kafka(tmp_path, output_topic="kafka://b:1/steps", runner="FlinkRunner")
-    assert isinstance(stream.source_of(config), ReadKafka)
+    assert isinstance(stream.source_of(config)[0], ReadKafka)
     [sink] = stream.sinks_of(config)
     assert isinstance(sink, PublishToKafka)
     assert checked == [("events", True), ("steps", False)]
-    assert isinstance(stream.source_of(config, is_new=True), ReadKafka)
+    assert isinstance(stream.source_of(config, is_new=True)[0], ReadKafka)
     assert checked[2:] == [("events", True), ("history of events", config.start)]
     [sink] = stream.sinks_of(of_kafka(tmp_path, output_topic="projects/hospital/topics/steps"))
     assert isinstance(sink, PublishToTopic)

@@ -410,7 +410,7 @@ def test_the_dead_letter_holds_nothing_of_a_message() -> None:
         as_json({"case_id": "patient-7"}),
     ]
     _, rejects = MessageFormat().decode(sent, [5, 6])
-    names = ["publish_time", "partition", "offset", "message_id", "reason"]
+    names = ["publish_time", "topic", "partition", "offset", "message_id", "reason"]
     assert rejects.schema.names == names
     written = rejects.serialize().to_pybytes()
     assert b"patient" not in written
