@@ -45,7 +45,8 @@ _LEAST_MEMORY_BYTES = 256 << 20
 MAX_RELEASE_ID = 200
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """Returns the members of a list that is text, separated by commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
@@ -75,11 +76,11 @@ def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
     delimiter = others.data.get("delimiter")
     if isinstance(value, str) and delimiter not in (None, "", ",") and delimiter in value:
         value = [name.strip() for name in value.split(delimiter)]
-    return _listed(value)
+    return listed(value)
 
 
 def _columns_of_time(value: Any) -> Any:
-    return _listed(value) if isinstance(value, str) and "," in value else value
+    return listed(value) if isinstance(value, str) and "," in value else value
 
 
 def _one_or_several(value: Any) -> Any:
@@ -171,10 +172,10 @@ class Columns(_Section):
     a column of that name is renamed with AS. By default the place in the source orders them: the
     row of a frame in memory, or the path and the place in the file; and where there is none, as in
     a table or the result of a query, the name of the activity."""
-    start_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    start_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
     """Further transitions that are starts, in any case; separated by commas as a flag. By default
     none are."""
-    complete_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    complete_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
     """Further transitions that are completions, in any case; separated by commas as a flag. By
     default none are."""
     start_timestamp: _ColumnsOfTime = None
@@ -188,7 +189,7 @@ class Columns(_Section):
     the first that fits it; may be repeated as a flag. By default stamps are ISO 8601."""
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
-    whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
     write tables with empty cells so; separated by commas as a flag. By default 5.0 is not 5."""
 
@@ -271,7 +272,7 @@ class MappedConfig(_Section):
 class SourceConfig(MappedConfig):
     """Which files hold an event log, and how they are read."""
 
-    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = Field(min_length=1)
+    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = Field(min_length=1)
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one."""
@@ -385,7 +386,7 @@ FRAME = "frame://events"
 class ReleaseConfig(PayingConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
-    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(_listed)] = ()
+    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one. By default a query is asked instead."""
@@ -400,7 +401,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     formats: Annotated[
-        tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(_listed)
+        tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(listed)
     ] = ("parquet", "xes")
     """Forms of the released log; separated by commas as a flag."""
     about: About = About()

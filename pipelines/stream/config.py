@@ -24,6 +24,7 @@ from tracecloak.pipelines.configuration.config import (
     Columns,
     OneOf,
     given_filters,
+    listed,
     read_yaml,
 )
 from tracecloak.pipelines.configuration.flag_texts import form_of, parameter_help, standing
@@ -35,7 +36,6 @@ from tracecloak.pipelines.stream.input_keys import (
     MESSAGE_KEYS,
     Input,
     MessageKeys,
-    listed,
     or_text,
 )
 from tracecloak.pipelines.stream.operator_keys import OperatorConfig

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from tracecloak.pipelines.configuration.config import MappedConfig
+from tracecloak.pipelines.configuration.config import MappedConfig, listed
 from tracecloak.schemas.events.events import EVENT_ID
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -19,13 +19,6 @@ MESSAGE_KEYS = (
     *("operation", "operation_events"),
 )
 """Fields that change which events messages are; each input can have its own."""
-
-
-def listed(value: Any) -> Any:
-    """Returns the members of a list that is text, separated by commas."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
 
 
 def or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:

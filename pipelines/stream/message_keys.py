@@ -24,7 +24,7 @@ _OF_REGISTRY: dict[str, Kind] = {
     "confluent-protobuf": "protobuf",
 }
 _NO_FRAME = (
-    "schema_registry is for messages in Confluent's frame: give schema "
+    "schema_registry and its properties are for messages in Confluent's frame: give schema "
     f"{', '.join(list(_OF_REGISTRY)[:-1])} or {list(_OF_REGISTRY)[-1]}"
 )
 
@@ -43,12 +43,8 @@ def kind_of(
         UsageError: One lacks another, or the address of the registry is none.
     """
     if schema is None or schema == "avro" or schema == "json":
-        if registry is not None:
+        if registry is not None or properties is not None:
             raise UsageError(_NO_FRAME)
-        if properties is not None:
-            raise UsageError(
-                "schema_registry_properties are for a schema_registry, and there is none"
-            )
         return schema
     if registry is None:
         raise UsageError(
@@ -156,13 +152,12 @@ def check_inputs(
             "inputs name what is read: move input_topic or input_subscription into that list"
         )
     names = [one.input_topic or one.input_subscription or "" for one in inputs]
-    if len(set(names)) < len(names):
-        raise ValueError("inputs: each topic or subscription can be there once; leave out the rest")
     services = {name.rpartition("/")[0] if name.startswith(KAFKA) else "" for name in names}
-    if len(services) > 1:
+    if len(set(names)) < len(names) or len(services) > 1:
         raise ValueError(
-            "inputs must be of one service, and topics of Kafka of the same brokers, named alike: "
-            "a step is over by the clock of that service alone. Make another stream of the others"
+            "inputs must be different topics of one service, and those of Kafka of the same "
+            "brokers, written alike: a step is over by the clock of that service alone. Make "
+            "another stream of the others"
         )
     if registry and not any(source.message_schema in _OF_REGISTRY for source in sources):
         raise ValueError(_NO_FRAME)
@@ -173,21 +168,16 @@ def check_inputs(
             "input where its field has another name"
         )
     for one, source in zip(inputs, sources, strict=True):
-        _check_activity(one, source, vocabulary)
-
-
-def _check_activity(one: Input, source: MessageKeys, vocabulary: Collection[str]) -> None:
-    constant, prefix = one.constant_activity, one.activity_prefix
-    if constant is None:
-        if not any(name.startswith(prefix) for name in vocabulary):
-            raise ValueError(f"activity_prefix {prefix!r} begins no activity of the vocabulary")
-        return
-    if prefix:
-        raise ValueError("give constant_activity or activity_prefix, one of them")
-    if constant not in vocabulary:
-        raise ValueError(f"constant_activity {constant!r} is not in the vocabulary")
-    if any(where.column in ("activity", source.columns.activity) for where in source.where):
-        raise ValueError(
-            "where: an input with a constant_activity has no activity to filter by; name another "
-            "column"
-        )
+        constant = one.constant_activity
+        name = one.activity_prefix + (constant or "")
+        if not any(known.startswith(name) for known in vocabulary) or (
+            constant is not None and name not in vocabulary
+        ):
+            raise ValueError(
+                f"no activity of the vocabulary is {name!r}, or begins so: correct "
+                "constant_activity or activity_prefix of the input"
+            )
+        if constant is not None and any(
+            where.column in ("activity", source.columns.activity) for where in source.where
+        ):
+            raise ValueError("where: an input with a constant_activity has no other to filter by")

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -35,7 +36,7 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 _LOG = logging.getLogger("tracecloak")
 
 # What gives the messages of a stream, or of each of its inputs.
-Source = beam.PTransform | beam.PCollection | Sequence[beam.PTransform]
+Source: TypeAlias = "beam.PTransform | beam.PCollection | Sequence[beam.PTransform]"
 
 # Checkpoints come between bundles, as a stream was seen to stand still when one came in the middle
 # of the first bundle. Operators are not chained: if they were, their names in a savepoint would
@@ -48,7 +49,7 @@ _OF_STATE = ". If no step came, give savepoint_path to the version and configura
 def run_stream(
     config: StreamConfig,
     beam_arguments: Sequence[str] = (),
-    messages: beam.PTransform | Sequence[beam.PTransform] | None = None,
+    messages: Source | None = None,
     sinks: Sequence[beam.PTransform] = (),
 ) -> StreamOutcome:
     """Pays for a stream and runs it until it is interrupted, or its source ends.
@@ -89,7 +90,7 @@ def run_stream(
 def _run_on_beam(
     config: StreamConfig,
     options: PipelineOptions,
-    messages: beam.PTransform | Sequence[beam.PTransform] | None,
+    messages: Source | None,
     sinks: Sequence[beam.PTransform],
     standing: Standing,
 ) -> StreamOutcome:
@@ -184,14 +185,14 @@ def _decoded(
     pipeline: beam.Pipeline, source: Source, config: StreamConfig
 ) -> Mapping[str, beam.PCollection]:
     """Returns the events and the rejects of all inputs, by the tags of `DecodeMessages`."""
-    sources = source if isinstance(source, Sequence) else [source]
-    read = []
+    sources: Sequence[Any] = source if isinstance(source, Sequence) else [source]
     # The names of the first input are those of a stream that has one: savepoints have them.
-    for number, (one, layout) in enumerate(zip(sources, config.layouts, strict=True)):
-        mark = str(number or "")
-        is_read = isinstance(one, beam.PCollection)
-        messages = one if is_read else pipeline | f"Messages{mark}" >> one
-        read.append(messages | f"DecodeMessages{mark}" >> DecodeMessages(layout))
+    marks = ["", *map(str, range(1, len(sources)))]
+    read = [
+        (one if isinstance(one, beam.PCollection) else pipeline | f"Messages{mark}" >> one)
+        | f"DecodeMessages{mark}" >> DecodeMessages(layout)
+        for one, layout, mark in zip(sources, config.layouts, marks, strict=True)
+    ]
     if len(read) == 1:
         return read[0]
     return {

@@ -136,17 +136,10 @@ class Operations:
     Attributes:
         field: Path of the field that says what was done to a record.
         events: Its values that are events; a message with another one, or none, is a reject.
-
-    Raises:
-        UsageError: No value is one.
     """
 
     field: str
     events: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.events:
-            raise UsageError("operation_events must name the values of operation that are events")
 
 
 @dataclass(frozen=True)
@@ -180,14 +173,6 @@ class MessageInput:
             return pa.DictionaryArray.from_arrays(read.indices, names)
         codes = pa.array(np.zeros(len(read), np.int32))
         return pa.DictionaryArray.from_arrays(codes, pa.array([self.constant_activity]))
-
-    def event_ids(self, ids: pa.StringArray) -> pa.StringArray:
-        """Returns ids that no event of another input has; null where there is none."""
-        return pc.binary_join_element_wise(str(self.place), ids, "/")
-
-    def orders(self, orders: np.ndarray) -> np.ndarray:
-        """Returns int64[n], orders in the source behind those of all inputs before this one."""
-        return self.place * _ORDERS + orders % _ORDERS
 
 
 @dataclass(frozen=True)
@@ -324,8 +309,9 @@ class MessageFormat:
         ids, orders, topic = rows.event_ids(index), columns.orders[index], None
         if (source := self.source) is not None:
             at, topic = table.schema.get_field_index(ACTIVITY), source.name
-            read[at], ids = source.activities(read[at]), source.event_ids(ids)
-            orders = source.orders(orders)
+            read[at] = source.activities(read[at])
+            ids = pc.binary_join_element_wise(str(source.place), ids, "/")
+            orders = source.place * _ORDERS + orders % _ORDERS
         read += [ids, *map(pa.array, (stamps[index], orders))]
         reasons.sort()
         letters = [

@@ -50,10 +50,6 @@ _KEPT = ("type", "name", "namespace", "symbols", "size")
 _Content = int | str | list[Any] | tuple[Any]
 
 
-class UnfitSchemaError(ValueError):
-    """A schema cannot be used; the message names nothing of it."""
-
-
 class AvroSchemas:
     """A schema of a registry and those that it refers to, rewritten and judged together."""
 
@@ -68,24 +64,17 @@ class AvroSchemas:
         """Returns a schema that fastavro is to see.
 
         Raises:
-            UnfitSchemaError: It is no schema.
+            Exception: Of any kind; it is no schema.
         """
-        if text in self._texts:
-            return self._texts[text]
-        try:
-            node, _ = self._seen(bounded_json(text), "")
-        except UnfitSchemaError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UnfitSchemaError("a schema is none of Avro") from None
-        self._texts[text] = json.dumps(node)
+        if text not in self._texts:
+            self._texts[text] = json.dumps(self._seen(bounded_json(text), "")[0])
         return self._texts[text]
 
     def judge(self) -> None:
         """Makes sure that no datum of these schemas takes more than its bytes are worth.
 
         Raises:
-            UnfitSchemaError: A type holds itself, is too large when it is written out, or has a
+            ValueError: A type holds itself, is too large when it is written out, or has a
                 value that takes no byte and is not one of several.
         """
         uses = {
@@ -95,20 +84,20 @@ class AvroSchemas:
         try:
             order = list(TopologicalSorter(uses).static_order())
         except CycleError:
-            raise UnfitSchemaError("a type holds itself") from None
+            raise ValueError("a type holds itself") from None
         # By name: (whether its values take bytes, how many types it holds, how deep).
         sizes: dict[str, tuple[bool, int, int]] = {}
         for name in order:
             if name not in self._types:
-                raise UnfitSchemaError("a type is not there")
+                raise ValueError("a type is not there")
             fields = self._types[name]
             parts = [_size(content, sizes) for content in _listed(fields)]
             if isinstance(fields, list) and not all(has_bytes for has_bytes, _, _ in parts):
-                raise UnfitSchemaError("a field takes no byte")
+                raise ValueError("a field takes no byte")
             n_types = 1 + sum(n for _, n, _ in parts)
             depth = 1 + max((d for _, _, d in parts), default=0)
             if n_types > _MAX_NODES or depth > _MAX_DEPTH:
-                raise UnfitSchemaError("a type is too large")
+                raise ValueError("a type is too large")
             sizes[name] = any(has_bytes for has_bytes, _, _ in parts), n_types, depth
 
     def _seen(self, node: Any, namespace: str) -> tuple[Any, _Content]:
@@ -151,7 +140,7 @@ class AvroSchemas:
 
     def _define(self, name: str, content: list[_Content] | int) -> None:
         if name in self._types and self._types[name] != content:
-            raise UnfitSchemaError("two types have one name")
+            raise ValueError("two types have one name")
         self._types[name] = content
 
 
@@ -192,7 +181,7 @@ def _size(content: _Content, sizes: dict[str, tuple[bool, int, int]]) -> tuple[b
     """(whether a value takes bytes, how many types it holds, how deep they are).
 
     Raises:
-        UnfitSchemaError: Any number of values can be held that take none.
+        ValueError: Any number of values can be held that take none.
     """
     if isinstance(content, str):
         return sizes[content]
@@ -200,7 +189,7 @@ def _size(content: _Content, sizes: dict[str, tuple[bool, int, int]]) -> tuple[b
         return bool(content), 1, 1
     parts = [_size(inner, sizes) for inner in content]
     if isinstance(content, tuple) and not parts[0][0]:
-        raise UnfitSchemaError("a list has values that take no byte")
+        raise ValueError("a list has values that take no byte")
     # Which of several it is, and how many there are, takes a byte.
     return True, 1 + sum(n for _, n, _ in parts), 1 + max((d for _, _, d in parts), default=0)
 

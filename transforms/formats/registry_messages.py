@@ -17,8 +17,9 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -51,13 +52,11 @@ _UNKNOWN_SECONDS = 10.0
 _MAX_FIELDS = 20_000
 _MAX_DEPTH = 32
 _SERIALIZED = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
-# What every registry has of Protobuf without a reference: where the compiled files are.
-_BUILTIN = {
-    "google/protobuf/": "google.protobuf.",
-    "confluent/": "confluent_kafka.schema_registry.confluent.",
-}
+# What every registry has of Protobuf without a reference, each behind those that it imports.
+_BUILTIN = (
+    "any duration empty field_mask source_context struct timestamp type api wrappers descriptor"
+)
 _WRAPPERS = re.compile(r"google\.protobuf\.(Double|Float|U?Int64|U?Int32|Bool|String|Bytes)Value")
-_TIMESTAMP = "google.protobuf.Timestamp"
 
 Kind = Literal["avro", "json", "protobuf"]
 Reader = Callable[[bytes], Any]
@@ -199,7 +198,9 @@ class _Asking:
         answer = self._registry.asked(
             lambda: self._client.get_version(subject, version, True, **self._form)
         )
-        return _With(answer, schema=self._usable(answer.schema))
+        import attrs  # as the client does
+
+        return attrs.evolve(answer, schema=self._usable(answer.schema))
 
     def config(self) -> dict[str, Any]:
         """Returns no settings: rules, which ask for them, are not run."""
@@ -231,22 +232,8 @@ class _Asking:
         return type(schema)(self.avro.rewritten(schema.schema_str), "AVRO", schema.references)
 
 
-class _With:
-    """An object but for some of its attributes."""
-
-    def __init__(self, original: Any, **others: Any) -> None:
-        self.__dict__.update(others)
-        self._original = original
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
-
-
-def _no_subject(*_: Any) -> None:
-    """Names no subject: a deserialiser that knows one asks for later versions of the schema."""
-
-
-_SETTINGS = {"subject.name.strategy": _no_subject}
+# A deserialiser that knows a subject asks for later versions of the schema.
+_SETTINGS = {"subject.name.strategy": lambda *_, **__: None}
 
 
 def _avro_reader(asking: _Asking, schema: Any) -> Reader:
@@ -294,32 +281,31 @@ def _json_reader(asking: _Asking, schema: Any) -> Reader:
 
 def _protobuf_reader(asking: _Asking, schema: Any) -> Reader:
     """Returns a reader of the messages of a file of Protobuf, each by the index in its frame."""
-    from google.protobuf import descriptor_pool, message_factory
+    library = importlib.import_module("google.protobuf.message_factory")
+    pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    for name in _BUILTIN.split():
+        compiled = importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
+        pool.AddSerializedFile(compiled.serialized_pb)
+    own = _with_references(asking, schema, "tracecloak.proto", pool, set())
 
-    pool, added = descriptor_pool.DescriptorPool(), set[str]()
-    own = _with_imports(asking, schema, "tracecloak.proto", pool, added)
-    readers: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
-
-    def reader_of(index: tuple[int, ...]) -> Callable[[bytes], Any]:
+    @functools.cache
+    def parser(index: tuple[int, ...]) -> Callable[[bytes], Any]:
         names, nested = [own.package] if own.package else [], own.message_type
         for place in index:
             names.append(nested[place].name)
             nested = nested[place].nested_type
         kind = pool.FindMessageTypeByName(".".join(names))
-        return message_factory.GetMessageClass(kind).FromString
+        return library.GetMessageClass(kind).FromString
 
     def body(data: bytes) -> Any:
-        stream = io.BytesIO(data)
-        stream.seek(_FRAME_BYTES[data[0]])
+        stream = io.BytesIO(data[_FRAME_BYTES[data[0]] :])
         size = _zigzag(stream)
         if not 0 <= size <= _MAX_DEPTH:
-            raise ValueError("a message is nested too deep")
+            raise ValueError("a message is of no type")
         index = tuple(_zigzag(stream) for _ in range(size)) or (0,)
         if min(index) < 0:
             raise ValueError("a message is of no type")
-        if index not in readers:
-            readers[index] = reader_of(index)
-        return _Fields().of(readers[index](stream.read()))
+        return _fields(parser(index)(stream.read()), count())
 
     return body
 
@@ -335,67 +321,49 @@ def _zigzag(stream: io.BytesIO) -> int:
     raise ValueError("a number is too long")
 
 
-def _with_imports(asking: _Asking, schema: Any, name: str, pool: Any, added: set[str]) -> Any:
-    """Adds a file and all that it imports to a pool; returns the file."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-    own = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
+def _with_references(asking: _Asking, schema: Any, name: str, pool: Any, added: set[str]) -> Any:
+    """Adds a file, behind all that it refers to, to a pool; returns the file."""
+    library = importlib.import_module("google.protobuf.descriptor_pb2")
+    own = library.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
     own.name = name
     added.add(name)
     for reference in schema.references or ():
         if reference.name not in added:
             referred = asking.get_version(reference.subject, reference.version).schema
-            _with_imports(asking, referred, reference.name, pool, added)
-    _add_builtin(own.dependency, pool, added)
+            _with_references(asking, referred, reference.name, pool, added)
     pool.Add(own)
     return own
 
 
-def _add_builtin(names: Iterable[str], pool: Any, added: set[str]) -> None:
-    for name in names:
-        folder = next((f for f in _BUILTIN if re.fullmatch(rf"{f}[a-z_/]+\.proto", name)), None)
-        if folder is None or name in added:
-            continue
-        added.add(name)
-        path = name[len(folder) : -len(".proto")].replace("/", ".")
-        compiled = importlib.import_module(f"{_BUILTIN[folder]}{path}_pb2").DESCRIPTOR
-        _add_builtin([one.name for one in compiled.dependencies], pool, added)
-        pool.AddSerializedFile(compiled.serialized_pb)
+def _fields(message: Any, seen: Iterator[int]) -> dict[str, Any]:
+    """Returns the fields of a message of Protobuf by name; `seen` counts them.
+
+    A list is what is repeated, and None what is not set.
+    """
+    return {field.name: _value(message, field, seen) for field in message.DESCRIPTOR.fields}
 
 
-class _Fields:
-    """The fields of one message of Protobuf as values of Python, and no more than so many."""
-
-    def __init__(self) -> None:
-        self._n_left = _MAX_FIELDS
-
-    def of(self, message: Any) -> dict[str, Any]:
-        """Returns them by name; a list for what is repeated, and None for what is not set."""
-        fields = message.DESCRIPTOR.fields
-        self._n_left -= len(fields)
-        if self._n_left < 0:
-            raise ValueError("a message has too many fields")
-        return {field.name: self._value(message, field) for field in fields}
-
-    def _value(self, message: Any, field: Any) -> Any:
-        if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
-            return []
-        if field.has_presence and not message.HasField(field.name):
-            return None
-        value = getattr(message, field.name)
-        if field.enum_type is not None:
-            known = field.enum_type.values_by_number.get(value)
-            return value if known is None else known.name
-        if field.message_type is None:
-            return value
-        kind = field.message_type.full_name
-        if kind == _TIMESTAMP:
-            if not 0 <= value.nanos < 1_000_000_000:
-                raise ValueError("a time is none")
-            stamp = Stamp(value.seconds * 1_000_000 + value.nanos // 1_000)
-            stamp.micros = int(stamp)
-            return stamp
-        return value.value if _WRAPPERS.fullmatch(kind) else self.of(value)
+def _value(message: Any, field: Any, seen: Iterator[int]) -> Any:
+    if next(seen) > _MAX_FIELDS:
+        raise ValueError("a message has too many fields")
+    if field.is_repeated if hasattr(field, "is_repeated") else field.label == 3:
+        return []
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    kind = "" if field.message_type is None else field.message_type.full_name
+    if kind == "google.protobuf.Timestamp":
+        if not 0 <= value.nanos < 1_000_000_000:
+            raise ValueError("a time is none")
+        stamp = Stamp(value.seconds * 1_000_000 + value.nanos // 1_000)
+        stamp.micros = int(stamp)
+        return stamp
+    if _WRAPPERS.fullmatch(kind):
+        return value.value
+    return _fields(value, seen) if kind else value
 
 
 _READERS: dict[Kind, Callable[[_Asking, Any], Reader]] = {
