@@ -8,14 +8,12 @@ units were claimed, as the frozen set has them, and of no others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import join, names_in, open_raw, write_new
@@ -56,12 +54,6 @@ class WindowPart:
         """
         belonging = members(traces, self.schedule, self.window)
         return self._frozen.kept(belonging, self._key).with_used_names()
-
-    def counted_of_all(self, traces: Sequence[TraceBatch]) -> list[TraceBatch]:
-        """Returns the cases of batches that belong and may count, in batches of one vocabulary."""
-        counted = [batch for batch in map(self.counted, traces) if batch.n_cases]
-        vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in counted])
-        return [batch.recode(vocabulary) for batch in counted]
 
     def write_units(self, units: CountedUnits) -> None:
         """Writes units that were found; the same units are the same file, however often."""

@@ -122,7 +122,7 @@ class World:
             del self._keys[release_id]
             return None
         self._ledger.draw(self._output, release_id, key)
-        counted = [batch for batch in part.counted_of_all([traces]) if batch.n_cases]
+        counted = [batch for batch in [part.counted(traces)] if batch.n_cases]
         if step.forfeits:
             self._ledger.forfeit(self._output, release_id, key, "officer", "test")
             del self._keys[release_id]
