@@ -23,8 +23,11 @@ def _instance(loaded: Any) -> Anonymizer:
     return VariantLog(instance)  # a generator of variants is the method that releases what it makes
 
 
-REMOVED: frozenset[str] = frozenset()
-"""Names that methods had once; none is given again, as ledgers and manifests have them."""
+REMOVED = {
+    "hybrid-log": "auto-variants or joint-variants",
+    "prefix-tree": "auto-variants, or sparse-histogram, which works without a delta",
+}
+"""Methods that were removed, and what to use instead; ledgers and manifests contain these names."""
 
 METHODS: Plugins[Anonymizer] = Plugins(
     "method",
@@ -42,11 +45,9 @@ METHODS: Plugins[Anonymizer] = Plugins(
             "tracecloak.anonymizers.variants.stability_histogram:VariantHistogramMethod"
         ),
         "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
-        "prefix-tree": "tracecloak.anonymizers.variants.prefix_tree:PrefixTree",
         "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
         "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
-        "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
         "joint-variants": "tracecloak.anonymizers.groups.joint_variants_log:JointVariantsLog",
         "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
         "laplace-levels": "tracecloak.anonymizers.queries.laplace_levels:LaplaceLevels",

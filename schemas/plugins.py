@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tracecloak.schemas.errors import UsageError
@@ -54,13 +55,14 @@ class Plugins(Mapping[str, T], Generic[T]):
         ours: `module:attribute` by name, or the value itself, which is no text.
         make: Makes the value of an entry from what was loaded or given, such as an instance of a
             class; by default the value is that. What it raises is an error of the entry.
-        removed: Names that ours had once and that nobody is given again, as what was released or
-            kept under them would be taken for something else.
+        removed: Names that ours had once, each with what to use instead. Nobody is given one again,
+            as what was released or kept under it would be taken for something else.
         own_name: The attribute in which an entry says its own name, which must be that of its entry
             point; None: it says none.
 
     Attributes:
         group: The entry-point group of other distributions.
+        removed: As given.
     """
 
     def __init__(
@@ -69,15 +71,15 @@ class Plugins(Mapping[str, T], Generic[T]):
         group: str,
         ours: Mapping[str, str | T],
         make: Callable[[Any], T] = lambda loaded: loaded,
-        removed: Collection[str] = (),
+        removed: Mapping[str, str] = MappingProxyType({}),
         own_name: str | None = None,
     ) -> None:
-        if again := set(removed) & set(ours):
+        if again := removed.keys() & ours.keys():
             raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
         self.group = group
         self._what = what
         self._ours = dict(ours)
-        self._removed = frozenset(removed)
+        self.removed = dict(removed)
         self._make = make
         self._own_name = own_name
         self._made: dict[str, T] = {}
@@ -86,11 +88,6 @@ class Plugins(Mapping[str, T], Generic[T]):
     def ours(self) -> dict[str, T]:
         """What is ours by name, whatever others add."""
         return {name: self._one_of_ours(name) for name in self._ours}
-
-    @property
-    def removed(self) -> frozenset[str]:
-        """Names that ours had once."""
-        return self._removed
 
     @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
@@ -129,7 +126,7 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def _make_other(self, name: str) -> T:
         points = self._others[name]
-        if name in self._removed:
+        if name in self.removed:
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, has a name "
                 "that tracecloak had once, which is never given again; give it another name"
@@ -178,5 +175,16 @@ class Plugins(Mapping[str, T], Generic[T]):
             UsageError: There is none of that name, others claim it as well, or it cannot be loaded.
         """
         if name not in self:
-            raise UsageError(f"{self._what} must be one of {', '.join(sorted(self))}, got {name!r}")
+            raise UsageError(self.why_not(name))
         return self[name]
+
+    def why_not(self, name: str, *others: str) -> str:
+        """Returns the error of a name that is not in the table.
+
+        Args:
+            name: What was requested.
+            others: What could have been requested beside the names of the table.
+        """
+        if instead := self.removed.get(name):
+            return f"{self._what} {name} was removed from tracecloak: use {instead}"
+        return f"{self._what} must be one of {', '.join(sorted((*others, *self)))}, got {name!r}"

@@ -10,9 +10,10 @@ from typing import Any
 from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED = frozenset({"case-spans", "graph-clips", "longest-steps", "log-times", "propensities"})
-REMOVED |= {"released-indicators", "step-durations"}
-"""Names that columnar classes had once; none is given again."""
+_REMOVED = (
+    *("case-spans", "graph-clips", "longest-steps", "log-times", "propensities"),
+    *("released-indicators", "step-durations"),
+)
 
 COLUMNAR: Plugins[type[Any]] = Plugins(
     "columnar value",
@@ -113,7 +114,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "working-time": "tracecloak.schemas.calendar.working_time:WorkingTime",
         "yield": "tracecloak.schemas.published.yields:Yield",
     },
-    removed=REMOVED,
+    removed=dict.fromkeys(_REMOVED, ""),
     own_name="wire_name",
 )
 """Where each columnar class is, by its `wire_name`.

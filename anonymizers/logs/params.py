@@ -56,14 +56,13 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     {
         "variant-histogram": "tracecloak.anonymizers.variants.stable_variants:StableVariants",
         "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
-        "prefix-tree": "tracecloak.anonymizers.variants.prefix_tree:PrefixTree",
         "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
         "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
-        "hybrid-log": "tracecloak.anonymizers.variants.hybrid:HybridVariants",
         "joint-variants": "tracecloak.anonymizers.variants.joint_variants:JointVariants",
     },
     make=lambda kind: kind(),
+    removed={"hybrid-log": "joint-variants", "prefix-tree": "joint-variants or privtree"},
     own_name="name",
 )
 
@@ -189,8 +188,7 @@ class PrivateLogParams(GroupedParams):
     @pydantic.model_validator(mode="after")
     def _check(self) -> PrivateLogParams:
         if self.variants != "auto" and self.variants not in GENERATORS:
-            names = ", ".join(["auto", *sorted(GENERATORS)])
-            raise NotOfferedError(f"variants must be one of {names}, got {self.variants!r}")
+            raise NotOfferedError(GENERATORS.why_not(self.variants, "auto"))
         if self.grouping is not None and self.variants not in ("auto", "joint-variants"):
             raise ValueError(
                 "groups are counted by joint-variants: leave variants out, or take that one"

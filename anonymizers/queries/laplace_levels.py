@@ -36,7 +36,7 @@ class LaplaceLevels:
     largest noisy counts go on. Counts are released as they are; they need not add up.
 
     It is what the published query costs and gives when all of it is accounted for: the method to
-    compare others with. `prefix-tree` asks the same and makes more of the answers.
+    compare others with.
     """
 
     name: ClassVar[str] = "laplace-levels"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.schemas.plugins import Plugins
 
-REMOVED: frozenset[str] = frozenset()
-"""Names that products of a stream had once; none is given again."""
-
 STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
     "product of a stream",
     "tracecloak.stream_products",
@@ -17,6 +14,5 @@ STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
         "indicators": "tracecloak.anonymizers.streams.indicator_steps:IndicatorSteps",
         "log": "tracecloak.anonymizers.streams.log_steps:LogSteps",
     },
-    removed=REMOVED,
     own_name="name",
 )

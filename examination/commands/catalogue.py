@@ -96,8 +96,12 @@ def _names() -> list[str]:
 def _known(name: str) -> str:
     import difflib
 
+    from tracecloak.anonymizers.registry import METHODS
+
     if name in _names():
         return name
+    if name in METHODS.removed:
+        raise UsageError(METHODS.why_not(name))
     close = difflib.get_close_matches(name, _names())
     meant = f"; did you mean {' or '.join(close)}?" if close else ";"
     raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue --all lists all")

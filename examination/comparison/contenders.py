@@ -298,6 +298,8 @@ def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> di
     for name in names or ():
         if name not in known:
             hint = f"; {name} is one of --peers" if name in PEERS else ""
+            if name in METHODS.removed:
+                raise UsageError(METHODS.why_not(name))
             if name in METHODS:
                 hint = f"; {name} is another kind of method: {_COMPARABLE}"
             raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}{hint}")

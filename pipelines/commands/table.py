@@ -136,7 +136,7 @@ _OURS = {
     ),
 }
 COMMANDS: Plugins[CommandEntry] = Plugins(
-    "command", "tracecloak.commands", _OURS, _checked, {"mine"}
+    "command", "tracecloak.commands", _OURS, _checked, {"mine": ""}
 )
 
 

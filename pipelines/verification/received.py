@@ -106,6 +106,11 @@ class Received:
         name = self.body["method"]
         if self.is_stream:
             raise NotApplicable("What a stream promises follows from more than its manifest has.")
+        if name in METHODS.removed:
+            raise Unsure(
+                f"The method {name} was removed from tracecloak, so its promise cannot be computed "
+                "again. The check `budget` accounts for the parts of the budget as they are stated."
+            )
         if name not in METHODS:
             raise Unsure(f"This installation does not know the method {shown([name])}.")
         method = method_named(name)

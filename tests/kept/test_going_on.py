@@ -31,7 +31,7 @@ from tests.support.releasing import (
 from tests.support.stream_runs import Sent, files_of, one_key, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.registry import METHODS, REMOVED
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.chain import problems
@@ -119,6 +119,25 @@ def test_a_finished_release_is_verified_recognised_and_reported(
     flags = ("--config", config, "--output", report)
     reported = releases.command("report", releases.place(name), *flags)
     assert reported.code == 0 and report.exists(), reported.text
+
+
+@pytest.mark.parametrize("method", REMOVED)
+def test_a_release_of_a_removed_method_is_accounted_for_without_it(
+    releases: Releases, method: str
+) -> None:
+    """Catches a manifest that only the method's own code can account for."""
+    place = releases.place(f"finished-{method}")
+    verified = releases.command("verify", place)
+    assert verified.code == 8, verified.text
+    assert f"The method {method} was removed from tracecloak" in verified.text
+    assert re.search(r"\nok +budget +The parts of the budget add up", verified.text)
+    path = place / "manifest.json"
+    body = path.read_text()
+    assert '"epsilon": 1.0' in body
+    path.write_text(body.replace('"epsilon": 1.0', '"epsilon": 0.5', 1))
+    assert releases.command("verify", place).code == 5
+    again = releases.again(f"finished-{method}")
+    assert again.code == 2 and f"{method} was removed from tracecloak: use " in again.text
 
 
 def test_a_signed_release_is_verified_against_its_key(releases: Releases) -> None:

@@ -115,14 +115,14 @@ def test_an_entry_that_calls_itself_otherwise_is_refused(install: Install) -> No
 def test_a_name_that_was_removed_is_given_to_nobody(install: Install) -> None:
     """Catches what was released under a name being taken for what another class makes."""
     install(("old", "plugin_of_others:THREE"), ("three", "plugin_of_others:THREE"))
-    table: Plugins[list[int]] = Plugins("thing", GROUP, OURS, removed=["old"])
+    table: Plugins[list[int]] = Plugins("thing", GROUP, OURS, removed={"old": "one or two"})
     assert table["three"] == [3]
     with pytest.raises(
         UsageError, match="'old' of another distribution, plugin_of_others:THREE, has a name that"
     ):
         table["old"]
     with pytest.raises(ValueError, match="thing 'one' was removed, and no name is given again"):
-        Plugins("thing", GROUP, OURS, removed=["one"])
+        Plugins("thing", GROUP, OURS, removed={"one": ""})
 
 
 def test_entries_of_another_group_are_not_in_the_table(install: Install) -> None:

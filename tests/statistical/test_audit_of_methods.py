@@ -80,14 +80,12 @@ def audit(
 RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "amun-rigorous": (0, 1),
     "auto-variants": (0, 1, 2),
-    "hybrid-log": (0, 1, 2),
     "joint-variants": (0, 1, 2, 3),
     "laplace-dfg": (4,),
     "laplace-levels": (0, 1, 2),
     "laplace-variants": (2, 3),
     "markov-log": (0, 1, 2),
     "markov-log-pure": (0, 1, 2),
-    "prefix-tree": (0, 1, 2),
     "pripel-rigorous": (0, 1),
     "private-dfg": (0, 1, 2, 3, 4),
     "private-indicators": (0, 1, 2, 3),
@@ -117,7 +115,7 @@ def test_the_rigorous_examples_are_all_there_are() -> None:
 TELLING = ("more of it", "repeats one activity", "of a variant of its own")
 # Their releases take 10 to 30 ms; parts of them are audited below, with noise that must be found.
 SLOW_RELEASES = (
-    *("amun-rigorous", "auto-variants", "hybrid-log", "joint-variants"),
+    *("amun-rigorous", "auto-variants", "joint-variants"),
     *("pripel-rigorous", "private-log", "process-tree"),
 )
 

@@ -383,7 +383,7 @@ ATTRIBUTES = {
     "case:kind": {"values": ["a", "b"]},
 }
 RANDOM = (
-    *("private-log", "private-dfg", "process-tree", "markov-log", "hybrid-log", "prefix-tree"),
+    *("private-log", "private-dfg", "process-tree", "markov-log", "joint-variants", "privtree"),
 )
 
 
@@ -410,7 +410,7 @@ def random_configuration(name: str, generator: np.random.Generator) -> dict[str,
     if "ends_share" in fields:
         given["ends_share"] = one_of("0", "0.05")
     if name == "private-log":
-        named = ("auto", "variant-histogram", "markov-log", "hybrid-log", "prefix-tree", "privtree")
+        named = ("auto", "variant-histogram", "markov-log", "joint-variants", "privtree")
         given["variants"] = one_of(*named, "sparse-histogram", "markov-log-pure")
         if one_of(False, True):
             given |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
@@ -428,7 +428,7 @@ def test_random_configurations_keep_their_claims_and_use_them(name: str, n: int)
         check(method.spends(params), *params.budget)
 
 
-def paid(name: str = "hybrid-log") -> tuple[list[Block], list[Fraction], Fraction]:
+def paid(name: str = "auto-variants") -> tuple[list[Block], list[Fraction], Fraction]:
     """The blocks and choices of a release at epsilon 1, and its delta."""
     method = METHODS[name]
     params = method.Params(epsilon="1", buy_vocabulary=True)

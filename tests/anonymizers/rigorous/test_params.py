@@ -375,7 +375,7 @@ def test_noise_that_is_too_wide_is_refused_by_the_promise(
         method.guarantee(params)
 
 
-LISTED = ("private-log", "private-dfg", "process-tree", "markov-log", "prefix-tree", "privtree")
+LISTED = ("private-log", "private-dfg", "process-tree", "markov-log", "privtree")
 
 
 @pytest.mark.parametrize("name", LISTED)

@@ -102,7 +102,7 @@ def with_cases(method: Anonymizer, m: int) -> list[Any]:
 
 # Sums of which a threshold decides whether they are released at all, if only one unit has them.
 OPEN = frozenset({
-    "variant count", "activity", "hybrid-log/histogram/count", "joint-variants/variants/count",
+    "variant count", "activity", "joint-variants/variants/count",
     "auto-variants/variants/count", "auto-variants/histogram/count", "variant-histogram/count",
     "groups by activity", "groups by pair", "groups by org:resource", "groups by case:diagnosis",
 })  # fmt: skip

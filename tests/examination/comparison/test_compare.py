@@ -77,7 +77,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def test_all_that_release_at_a_finite_epsilon_are_compared() -> None:
     """Of the registered methods these are not: no finite epsilon, and a tree."""
     found = candidates()
-    assert {"laplace-levels", "variant-histogram", "prefix-tree", "auto-variants"} <= found.keys()
+    assert {"laplace-levels", "variant-histogram", "privtree", "auto-variants"} <= found.keys()
     assert (found["private-log"].kind, found["private-dfg"].kind) == ("log", "graph")
     assert not {"amun", "process-tree", "laplace-dfg"} & found.keys()
     assert {"amun", "process-tree", "laplace-dfg"} <= METHODS.keys()

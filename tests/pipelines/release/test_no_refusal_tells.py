@@ -314,7 +314,7 @@ def test_how_many_names_are_too_many_is_public(
 @pytest.mark.parametrize(
     ("method", "given"),
     [
-        ("hybrid-log", {"epsilon": "1", "max_trace_length": 2}),
+        ("markov-log", {"epsilon": "1", "max_trace_length": 2}),
         ("private-log", {"epsilon": "1", "max_trace_length": 2, "products": "variants"}),
         ("private-log", {"epsilon": "1", "max_trace_length": 2, "n_duration_bins": 4}),
         ("markov-log-pure", {"epsilon": "1", "delta": "0", "max_trace_length": 2}),

@@ -135,7 +135,7 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
 
 
 # One method of each family, with the number of cases at which an ordinary epsilon is worth it.
-FAMILIES = ["private-dfg", "process-tree", "variant-histogram", "prefix-tree", "markov-log"]
+FAMILIES = ["private-dfg", "process-tree", "variant-histogram", "privtree", "markov-log"]
 
 
 @pytest.mark.parametrize("method", [*FAMILIES, "private-log", "laplace-levels", "sparse-histogram"])

@@ -37,7 +37,7 @@ KINDS = {
             "--first_date", "2026-01-01", "--last_date", "2026-06-30"),
     "graph": ("--method", "private-dfg", "--epsilon", 0.5, "--durations"),
     "tree": ("--method", "process-tree", "--epsilon", 4),
-    "variants": ("--method", "prefix-tree", "--epsilon", 2),
+    "variants": ("--method", "variant-histogram", "--epsilon", 2),
     "syntactic": ("--method", "k-anonymous-variants", "--k", 3),
     "groups": ("--method", "joint-variants", "--epsilon", 4, "--max_trace_length", 10,
                "--groups", '{"X-ray": "Tests", "Leucocytes": "Tests"}'),
