@@ -27,6 +27,7 @@ FLINK = "1.19.3"
 BEAM = version("apache-beam")
 AIRFLOW = "3.3.2"
 FAKE_GCS = "1.56.1"
+HELM = "3.18.6"
 AZURITE = "3.35.0"
 KAFKA = next(iter(re.findall(r"<version>(3[^<]*)<", (POMS / "kafka.xml").read_text())))
 VERSIONS = {"Flink": FLINK, "Kafka": KAFKA, "Airflow": AIRFLOW}
@@ -85,6 +86,20 @@ def azurite() -> Path:
     return _kept("azurite", AZURITE, _azurite) / "node_modules" / ".bin" / "azurite-blob"
 
 
+def helm() -> Path:
+    """Returns the program Helm: that of this machine, or one that is built."""
+    installed = shutil.which("helm")
+    if installed is not None:
+        return Path(installed)
+    _need("go")
+    return _kept("helm", HELM, _helm) / "helm"
+
+
+def has_helm() -> bool:
+    """Returns whether Helm is there already, so that no test has to build it."""
+    return shutil.which("helm") is not None or (folder() / f"helm-{HELM}").exists()
+
+
 def image_base() -> Path:
     """Returns an archive of a Debian with Python and Beam's boot program, to build an image on."""
     for tool in ("mmdebstrap", "go"):
@@ -101,6 +116,7 @@ FETCHES: Mapping[str, Callable[[], object]] = {
     "airflow": airflow,
     "fake-gcs": fake_gcs,
     "azurite": azurite,
+    "helm": helm,
     "image-base": image_base,
 }
 
@@ -201,6 +217,10 @@ def _prism(place: Path) -> None:
 def _fake_gcs(place: Path) -> None:
     module = "github.com/fsouza/fake-gcs-server"
     _run("go", "install", f"{module}@v{FAKE_GCS}", GOBIN=str(place))
+
+
+def _helm(place: Path) -> None:
+    _run("go", "install", f"helm.sh/helm/v3/cmd/helm@v{HELM}", GOBIN=str(place))
 
 
 def _image_base(place: Path) -> None:
