@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
@@ -27,6 +28,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="write one file into the staging area and remove it, and have a worker elsewhere do a "
         "small job; by default nothing is written",
     )
+    parser.add_argument(
+        "--sample",
+        type=int,
+        metavar="N",
+        help="of a stream of Kafka, decode N messages from before start, on a terminal only; "
+        "nothing is committed, charged or written",
+    )
 
 
 def run(given: Given) -> int:
@@ -43,14 +51,19 @@ def run(given: Given) -> int:
     if given.config is None:
         raise UsageError("doctor looks at a configuration file: name it first")
     flags = dict(given.flags)
-    probes = flags.pop("probe", False)
+    probes, n_sampled = flags.pop("probe", False), flags.pop("sample", None)
     if _is_of_stream(given.config):
         from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 
         config: ReleaseConfig | StreamConfig = load_stream(given.config, flags)
     else:
         config = load(given.config, flags).with_flags_of_beam(given.of_beam)
-    lines = list(looked_at(Setting(config, given.of_beam, probes)))
+    if n_sampled is not None:
+        from tracecloak.examination.doctor.sample import check_sample
+
+        check_sample(config, n_sampled, given.form == "table" and sys.stdout.isatty())
+    setting = Setting(config, given.of_beam, probes, n_sampled=n_sampled or 0)
+    lines = list(looked_at(setting))
     code = exit_code_of(lines)
     counts = Counter(line.status for line in lines if not line.cause)
     verdict = "ready" if not counts["failure"] else "not ready"

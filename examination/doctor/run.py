@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracecloak.examination.doctor import clocks, due, engines, keys, ledgers, places, sources
+from tracecloak.examination.doctor import (
+    clocks,
+    due,
+    engines,
+    keys,
+    ledgers,
+    places,
+    sample,
+    sources,
+)
 from tracecloak.examination.doctor.setting import Said, Setting, Status
 from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.schemas.errors import RetryLater, TracecloakError
@@ -22,6 +31,7 @@ CHECKS: dict[str, Look] = {
     "ledger": ledgers.look_at_ledger,
     "calendar": due.look_at_calendar,
     "input": sources.look_at_input,
+    "messages": sample.look_at_messages,
     "output": places.look_at_output,
     "staging area": places.look_at_staging_area,
     "disk": places.look_at_disk,
@@ -44,7 +54,8 @@ class Line:
     Attributes:
         check: Name of the check.
         status: How it stands.
-        text: A sentence, with the mend if it is not ok; no number and no value of the data.
+        text: A sentence, with the mend if it is not ok; no value of the data, and no number of it
+            but of a sample, for the operator.
         exit_code: With which a run would end for it; 0: it would not end for it.
         cause: The check that has told the same before; empty: none has.
     """

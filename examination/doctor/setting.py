@@ -42,12 +42,15 @@ class Setting:
         of_beam: Flags of Beam.
         probes: Whether one file may be written into the staging area, and removed.
         now: Seconds since 1970 UTC.
+        n_sampled: How many messages from before the start of a stream are looked at; what is said
+            of them is for the operator alone.
     """
 
     config: ReleaseConfig | StreamConfig
     of_beam: Sequence[str] = ()
     probes: bool = False
     now: Callable[[], float] = time.time
+    n_sampled: int = 0
 
     @property
     def release(self) -> ReleaseConfig | None:

@@ -152,6 +152,16 @@ class _Consumer:
     ) -> tuple[int, int]:
         return self._topic.firsts.get(place.partition, 0), self._topic.ends[place.partition]
 
+    def offsets_for_times(
+        self, places: Iterable[confluent_kafka.TopicPartition], **_: Any
+    ) -> list[confluent_kafka.TopicPartition]:
+        def since(place: confluent_kafka.TopicPartition) -> int:
+            records = self._topic.records.get(place.partition, [])
+            return next((r.offset_number for r in records if r.millis >= place.offset), -1)
+
+        named = confluent_kafka.TopicPartition
+        return [named(self._topic.name, one.partition, since(one)) for one in places]
+
     def commit(self, offsets: Iterable[confluent_kafka.TopicPartition], **_: Any) -> None:
         self._topic.committed.update({place.partition: place.offset for place in offsets})
 
