@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import UsageError
@@ -75,8 +76,7 @@ def look_at_messages(setting: Setting) -> Iterator[Said]:
     )
     if not len(messages):
         raise UsageError(
-            "the topic has no messages from before start: send some, or give --sample with a later "
-            "--start that the stream does not have yet"
+            "the topic has no messages from before start: send some first, or set a later start"
         )
     yield from findings(config, messages, int(setting.now() * 1e6))
 
@@ -144,7 +144,7 @@ def _activities(config: StreamConfig, events: pa.RecordBatch) -> Said:
     plain = [pc.utf8_lower(pc.utf8_trim_whitespace(one)) for one in (unknown, declared)]
     n_alike = int(pc.sum(pc.is_in(*plain)).as_py() or 0)
     alike = f"; {n_alike:,} of them differ by case or blanks alone" if n_alike else ""
-    return "warning", f"{text}, and the others have {len(unknown):,} further names{alike}"
+    return "warning", f"{text}, and the others have {quantity(len(unknown), 'further name')}{alike}"
 
 
 def _partitions(events: pa.RecordBatch, partitions: np.ndarray) -> Said:

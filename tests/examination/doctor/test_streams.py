@@ -62,7 +62,7 @@ def test_a_subscription_that_is_gone_is_told(service: Service, tmp_path: Path) -
 
 def test_a_broker_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("confluent_kafka")
-    monkeypatch.setattr(kafka_topic, "_ASK_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_topic, "ASK_SECONDS", 0.5)
     config = stream_config(
         tmp_path, input_subscription=None, input_topic="kafka://127.0.0.1:9/events"
     )
