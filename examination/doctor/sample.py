@@ -48,7 +48,7 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
     """
     if not isinstance(config, StreamConfig):
         raise UsageError("--sample is for streams; `tracecloak profile` looks at the log of a file")
-    if config.input_kafka is None:
+    if any(source.input_kafka is None for source in config.sources):
         raise UsageError(
             "--sample is for topics of Kafka. Pub/Sub would lease the messages of a sample to this "
             "command, and the stream would wait for them; leave --sample out"
@@ -69,23 +69,25 @@ def look_at_messages(setting: Setting) -> Iterator[Said]:
         return
     from tracecloak.transforms.services.kafka_sample import messages_before
 
-    topic = config.input_kafka
-    assert topic is not None
-    messages = messages_before(
-        topic, min(config.start, int(setting.now() * 1e6)), setting.n_sampled
-    )
-    if not len(messages):
-        raise UsageError(
-            "the topic has no messages from before start: send some first, or set a later start"
-        )
-    yield from findings(config, messages, int(setting.now() * 1e6))
+    now_us = int(setting.now() * 1e6)
+    for source in config.sources:
+        topic = source.input_kafka
+        assert topic is not None
+        messages = messages_before(topic, min(config.start, now_us), setting.n_sampled)
+        if not len(messages):
+            raise UsageError(
+                f"topic {topic.name!r} has no messages from before start: send some first, or set "
+                "a later start"
+            )
+        for status, text in findings(source, messages, now_us):
+            yield status, f"{topic.name}: {text}" if len(config.sources) > 1 else text
 
 
 def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iterator[Said]:
     """Yields what messages say of a configuration.
 
     Args:
-        config: Of the stream.
+        config: Of the stream, for one of its topics.
         messages: From before its start.
         now_us: Microseconds since 1970 UTC.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.sample import look_at_messages
 from tracecloak.examination.doctor.setting import Setting
+from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.transforms.services import kafka_sample
 
 START = 1_796_000_000  # seconds since 1970: 30 November 2026
 KAFKA: dict[str, Any] = {
@@ -94,7 +97,7 @@ def test_the_newest_messages_before_the_start_are_spread_over_partitions(
     lines = sampled(tmp_path, n=20, timestamp_unit="s")
     assert lines[0].text.startswith("20 messages of 2 partitions: 20 (100.0 %)")
     only_later = sampled(tmp_path, start="2026-11-29T00:00:00Z", timestamp_unit="s")
-    assert exit_code_of(only_later) == 2 and "no messages from before start" in only_later[0].text
+    assert exit_code_of(only_later) == 2 and "has no messages from before" in only_later[0].text
 
 
 @pytest.mark.parametrize(
@@ -118,3 +121,22 @@ def test_others_are_shown_nothing(
     assert as_typed("doctor", path, "--sample", "10", *flags) == 2
     shown = capsys.readouterr()
     assert said in shown.err and shown.out == ""
+
+
+def test_each_of_several_topics_is_read_by_its_own_mapping(
+    topic: TopicDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(topic, 1e3)
+    read = kafka_sample.messages_before  # the double has one topic, which stands for both
+    monkeypatch.setattr(
+        kafka_sample, "messages_before", lambda one, *more: read(replace(one, name="events"), *more)
+    )
+    one = {"input_topic": KAFKA["input_topic"], "columns": {"timestamp_unit": "ms"}}
+    two = {**one, "columns": {"timestamp_unit": "s"}, "input_topic": "kafka://broker:9092/others"}
+    keys = stream_keys(tmp_path, **{**KAFKA, "input_topic": None, "timestamp_unit": None})
+    path = tmp_path / "stream.yaml"
+    path.write_text(yaml.safe_dump({**keys, "inputs": [one, two]}))
+    setting = Setting(load_stream(str(path), {}), n_sampled=100, now=lambda: START + 900_000)
+    lines = list(looked_at(setting, {"messages": look_at_messages}))
+    assert lines[0].text.startswith("events: 80 messages of 2 partitions: 80 (100.0 %)")
+    assert lines[-1].status == "failure" and "set it to ms" in lines[-1].text
