@@ -1,0 +1,142 @@
+"""Sections of a page from the rows of a log, as the file of a paper says: tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tracecloak.examination.experiments.figures import NOTHING, quartiles_shown, shown
+from tracecloak.examination.experiments.grids import Boxes, Section, Table, Tree
+from tracecloak.examination.experiments.table import THE_LOG, Figures, expanded
+
+# With more levels than this, and than arms, levels are the rows of a table.
+_MOST_COLUMNS = 6
+
+
+def sections_of(
+    spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]
+) -> Iterator[Section]:
+    """Yields a section for each value of `each`, or one.
+
+    Args:
+        spec: `title`, `file` and `text`, in which `{}` is that value, `{title}` the first figure's
+            and `{log}` the log's own; `figures`, a table each; `prefix` of their names; `arms`,
+            patterns of what is shown (all), and `also`, of what the tables alone show; `at`, the
+            levels. `chart`: the first figure is drawn as well, by `is_log` with a logarithmic axis;
+            `log`: with a line that is the log's own figure. `is_wide`: there is one table, a column
+            a figure, `from` an arm whose figures are subtracted; its chart has `marks`. `is_tree`:
+            models are drawn, each in a section of its own, whose title has `{arm}` and `{level}`.
+        table: The figures.
+        words: Values of the flags by name.
+    """
+    for one in expanded(spec, words):
+        names = [spec.get("prefix", "") + name.format(one) for name in spec.get("figures", ())]
+        titles = [table.title(name.format(one)) for name in spec.get("figures", ())]
+        figures = dict(zip(names, titles, strict=True))
+        arms = table.matching([arm.format(one) for arm in spec.get("arms", ["*"])])
+        levels = table.levels_at(spec, table.levels)
+        text = spec.get("text", "")
+        if spec.get("is_tree"):
+            yield from _trees(spec, table, arms, levels)
+            continue
+        if spec.get("is_wide"):
+            parts = _wide(spec, table, figures, arms, levels)
+        else:
+            arms = [arm for arm in arms if arm in table.arms]
+            also = [arm for arm in table.matching(spec.get("also", [])) if arm in table.arms]
+            line = table.median(names[0], THE_LOG, "") if spec.get("log") else None
+            chart = _chart(spec, table, names[0], titles[0], arms, line)
+            parts = [chart] if chart is not None else []
+            parts += [by_level(table, *named, [*arms, *also]) for named in figures.items()]
+            text = text.format(log=shown(line))
+        fields = {"title": titles[0] if titles else ""}
+        yield Section(
+            spec["title"].format(one, **fields), text, parts, spec["file"].format(one, **fields)
+        )
+
+
+def by_level(table: Figures, figure: str, title: str, arms: Sequence[str]) -> Table:
+    """Returns quartiles of a figure: a row an arm, a column a level; or the other way round."""
+    levels = table.levels
+    rows = [
+        (arm, *(quartiles_shown(table.values(figure, arm, level)) for level in levels))
+        for arm in arms
+    ]
+    of_models = [
+        (arm, quartiles_shown(table.values(figure, arm, "")), *[NOTHING] * (len(levels) - 1))
+        for arm in table.models
+    ]
+    header = (table.spec["axis"] or title, *levels)
+    known = [row for row in (*of_models, *rows) if {*row[1:]} != {NOTHING}]
+    if len(levels) > max(_MOST_COLUMNS, len(known)) and known:
+        header, *known = zip(header, *known, strict=True)
+    return Table(header, known)
+
+
+def _chart(
+    spec: Mapping[str, Any],
+    table: Figures,
+    figure: str,
+    title: str,
+    arms: Sequence[str],
+    line: float | None,
+) -> Boxes | None:
+    """A group a level and a box an arm; or, if `is_grouped`, a group a level and a part of it."""
+    values: dict[tuple[str, str], Sequence[float]] = {}
+    levels = table.charted[: table.spec.get("most_charted")]
+    for level in levels:
+        for arm in arms:
+            known = table.values(figure, arm, level)
+            if known and table.spec.get("is_grouped"):
+                method, part = arm.split(", ")[:2]
+                values[method, f"{part}\n{level}"] = known
+            elif known:
+                values[arm, level] = known
+    if not values or not spec.get("chart"):
+        return None
+    groups = list(dict.fromkeys(group for _, group in values))
+    marks = {arm: table.median(figure, arm, "") for arm in table.models}
+    known_marks = {arm: mark for arm, mark in marks.items() if mark is not None}
+    axis = table.spec["axis"]
+    return Boxes(title, axis, groups, values, line, spec.get("is_log", False), known_marks)
+
+
+def _wide(
+    spec: Mapping[str, Any],
+    table: Figures,
+    figures: Mapping[str, str],
+    arms: Sequence[str],
+    levels: Sequence[str],
+) -> list[Table | Boxes]:
+    """A row an arm and level, a column a figure; its chart has the figures as groups."""
+    beside = {name: table.median(name, spec.get("from", ""), "") for name in figures}
+    rows, values = [], {}
+    for arm in arms:
+        for level in levels if arm in table.arms else [""]:
+            cells = []
+            for name, title in figures.items():
+                known, less = table.values(name, arm, level), beside[name]
+                if "from" in spec:
+                    known = [] if less is None else [value - less for value in known]
+                if known:
+                    values[arm, title] = known
+                cells.append(quartiles_shown(known))
+            if {*cells} != {NOTHING}:
+                rows.append((arm, level, *cells))
+    shown_as = Table(("", table.spec["axis"], *figures.values()), rows)
+    if not spec.get("chart") or not values:
+        return [shown_as]
+    return [Boxes(spec["y"], "", list(figures.values()), values, marks=spec["marks"]), shown_as]
+
+
+def _trees(
+    spec: Mapping[str, Any], table: Figures, arms: Sequence[str], levels: Sequence[str]
+) -> Iterator[Section]:
+    for arm in arms:
+        for level in levels if arm in table.arms else [""]:
+            for tree in table.values("tree", arm, level)[:1]:
+                fields = {"arm": arm, "level": level}
+                yield Section(
+                    spec["title"].format(**fields), spec.get("text", ""), [Tree(str(tree))],
+                    spec["file"].format(**fields).lower(),
+                )  # fmt: skip
