@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS
 from tracecloak.examination.measure.perspectives import Elements, projected
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
@@ -126,6 +127,17 @@ def widest(edges: Sequence[Edge], also: Sequence[tuple[int, int]] = ()) -> list[
                 best[edge[end]] = edge
         pairs |= {(int(edge[0]), int(edge[1])) for edge in best.values()}
     return [edge for edge in edges if (int(edge[0]), int(edge[1])) in pairs]
+
+
+def timed(title: str, names: Mapping[int, str], edges: Sequence[Edge]) -> Network:
+    """Returns the main edges with their mean times, the bottlenecks in colour."""
+    marked = slowest(edges, N_BOTTLENECKS)
+    drawn = widest(edges, marked)
+    labels = {
+        (int(a), int(b)): f"{mean / 24:.1f} d" if mean >= 48 else f"{mean:.1f} h"
+        for a, b, _, mean in inner(drawn)
+    }
+    return Network(title, "layers", names, drawn, frozenset(marked), labels)
 
 
 def receiver(edges: Sequence[Edge], among: set[int]) -> int | None:

@@ -42,8 +42,7 @@ def sections_of(
         if spec.get("is_wide"):
             parts = _wide(spec, table, figures, arms, levels)
         else:
-            arms = [arm for arm in arms if arm in table.arms]
-            also = [arm for arm in table.matching(spec.get("also", [])) if arm in table.arms]
+            also = table.matching(spec.get("also", []))
             line = table.median(names[0], THE_LOG, "") if spec.get("log") else None
             chart = _chart(spec, table, names[0], titles[0], arms, line)
             parts = [chart] if chart is not None else []
@@ -58,19 +57,17 @@ def sections_of(
 def by_level(table: Figures, figure: str, title: str, arms: Sequence[str]) -> Table:
     """Returns quartiles of a figure: a row an arm, a column a level; or the other way round."""
     levels = table.levels
-    rows = [
-        (arm, *(quartiles_shown(table.values(figure, arm, level)) for level in levels))
-        for arm in arms
-    ]
-    of_models = [
-        (arm, quartiles_shown(table.values(figure, arm, "")), *[NOTHING] * (len(levels) - 1))
-        for arm in table.models
-    ]
+    rows = []
+    for arm in arms:
+        cells = [quartiles_shown(table.values(figure, arm, level)) for level in levels]
+        if arm in table.models:  # it has none, so its figure stands once
+            cells[1:] = [NOTHING] * (len(levels) - 1)
+        if arm in (*table.models, *table.arms) and {*cells} != {NOTHING}:
+            rows.append((arm, *cells))
     header = (table.spec["axis"] or title, *levels)
-    known = [row for row in (*of_models, *rows) if {*row[1:]} != {NOTHING}]
-    if len(levels) > max(_MOST_COLUMNS, len(known)) and known:
-        header, *known = zip(header, *known, strict=True)
-    return Table(header, known)
+    if len(levels) > max(_MOST_COLUMNS, len(rows)) and rows:
+        header, *rows = zip(header, *rows, strict=True)
+    return Table(header, rows)
 
 
 def _chart(
@@ -86,7 +83,7 @@ def _chart(
     levels = table.charted[: table.spec.get("most_charted")]
     for level in levels:
         for arm in arms:
-            known = table.values(figure, arm, level)
+            known = table.values(figure, arm, level) if arm in table.arms else []
             if known and table.spec.get("is_grouped"):
                 method, part = arm.split(", ")[:2]
                 values[method, f"{part}\n{level}"] = known
@@ -95,7 +92,7 @@ def _chart(
     if not values or not spec.get("chart"):
         return None
     groups = list(dict.fromkeys(group for _, group in values))
-    marks = {arm: table.median(figure, arm, "") for arm in table.models}
+    marks = {arm: table.median(figure, arm, "") for arm in arms if arm in table.models}
     known_marks = {arm: mark for arm, mark in marks.items() if mark is not None}
     axis = table.spec["axis"]
     return Boxes(title, axis, groups, values, line, spec.get("is_log", False), known_marks)
@@ -123,7 +120,10 @@ def _wide(
                 cells.append(quartiles_shown(known))
             if {*cells} != {NOTHING}:
                 rows.append((arm, level, *cells))
-    shown_as = Table(("", table.spec["axis"], *figures.values()), rows)
+    header = ("", table.spec["axis"], *figures.values())
+    if not any(row[1] for row in rows):
+        header, *rows = ((one, *others) for one, _, *others in (header, *rows))
+    shown_as = Table(header, rows)
     if not spec.get("chart") or not values:
         return [shown_as]
     return [Boxes(spec["y"], "", list(figures.values()), values, marks=spec["marks"]), shown_as]

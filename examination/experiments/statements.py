@@ -64,7 +64,7 @@ def stated(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) ->
     if "falls" in spec:
         figures = ", ".join(f"{place} {shown(a)}" for place, a, _ in pairs)
     elif spec.get("in", "every") != "every":
-        figures = _summary(pairs)
+        figures = _summary(spec, pairs)
     is_known = any(a is not None and b is not None for _, a, b in pairs)
     return Statement(
         spec["source"],
@@ -81,13 +81,14 @@ def _pairs(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) ->
         _listed(spec["figure"]), levels, expanded(spec, words)
     ):
         for first, second in itertools.product(*sides):
-            place = [table.title(figure)] if isinstance(spec["figure"], list) else []
-            values = []
+            place, values = [], []
             for side in (first, second):
                 if isinstance(side, str):
                     place.append(side.format(one))
                 values.append(_figure(spec, table, figure, side, level, one))
             where = " and ".join(place) + (f" at {level}" if level else "")
+            if isinstance(spec["figure"], list):
+                where = f"{table.title(figure)}, {where}"
             yield where, values[0], values[1]
 
 
@@ -138,12 +139,13 @@ def _parts(spec: Mapping[str, Any], pairs: Sequence[Pair]) -> list[bool | None]:
     return [len({*np.sign(more.round(2))}) > 1 or not more.round(2).any()]
 
 
-def _summary(pairs: Sequence[Pair]) -> str:
+def _summary(spec: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
     more = np.array([a - b for _, a, b in pairs if a is not None and b is not None])
-    by = shown(float(np.median(more))) if len(more) else "-"
+    by = shown(float(np.median(more)) if len(more) else None)
+    first, second = (spec[side].format("*") for side in ("more", "than"))
     return (
-        f"higher in {(more > 0).sum()} and lower in {(more < 0).sum()} of {len(pairs)} settings, "
-        f"by {by} in the median"
+        f"{first} against {second}: higher in {(more > 0).sum()} and lower in {(more < 0).sum()} "
+        f"of {len(pairs)} settings, by {by} in the median"
     )
 
 
