@@ -5,6 +5,7 @@ section 4: Amun by sampling, filtering and oversampling beside PRIPEL and SaCoFa
 mean epsilon; Tables 6 to 9 and Figure 3. Of a log of the paper each figure stands beside the
 printed one, with the reason for which it differs. Beside them, what Amun makes of the number of
 cases and of the steps, which are the times between an event and the one before it in its case.
+What is shown and stated is in `papers/amun.toml`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,7 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
     advantage_of_oversampling,
     epsilon_of_counts,
 )
-from tracecloak.anonymizers.amun.params import (
-    DAY_US,
-    PROFILES,
-    AmunParams,
-)
+from tracecloak.anonymizers.amun.params import DAY_US, AmunParams
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments import amun_epsilons, amun_paper
 from tracecloak.examination.experiments.amun_paper import (
@@ -34,42 +31,29 @@ from tracecloak.examination.experiments.amun_paper import (
     Described,
     described,
 )
-from tracecloak.examination.experiments.figures import (
-    NOTHING,
-    median_of,
-    quartiles_shown,
-    shown,
-    values_of,
-)
+from tracecloak.examination.experiments.figures import NOTHING, median_of, quartiles_shown, shown
 from tracecloak.examination.experiments.grids import (
     Cell,
-    Flag,
-    Grid,
     Lines,
     Released,
     Section,
     Table,
     active_cases,
-    numbers,
 )
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.statements import Statement, at_least, judged, medians
+from tracecloak.examination.experiments.paper import Paper
+from tracecloak.examination.experiments.table import THE_LOG, Figures
 from tracecloak.examination.measure import measures, utility
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _MODES = {"sampling": SAMPLING, "filtering": FILTERING, "oversampling": OVERSAMPLING}
 _OF_COUNTS, _OF_TIMES = "epsilon_d", "epsilon_t"
-_PROFILES = tuple(PROFILES)
 _HOUR_US = 3_600_000_000
 # Times at which active cases are counted.
 _N_TIMES = 121
-_DEFAULT_PROFILE = "tables"
 
-
-_WITHIN = "within the releases here"
 _NO_LOG = "The paper has no log with as many cases, events and variants, so none of its figures."
 _OF_OTHERS = {
     PRIPEL: "one run there; here all steps are perturbed, by the authors' code few are",
@@ -81,76 +65,60 @@ _OF_TABLE_9 = {
 }
 
 
-class AmunGrid(Grid):
-    """The experiment; see the module.
-
-    Args:
-        flags: Texts by name: `guessing_advantages`, `pruning` and `profile`, each None where it was
-            not given.
-
-    Raises:
-        UsageError: One is out of range.
-    """
+class AmunGrid(Paper):
+    """The evaluation; see the module."""
 
     name: ClassVar[str] = "amun"
-    title: ClassVar[str] = "Amun beside PRIPEL and SaCoFa"
-    methods: ClassVar[tuple[str, ...]] = ("amun", "pripel", "sacofa")
-    flags: ClassVar[tuple[Flag, ...]] = (
-        Flag("guessing_advantages", "of Amun; the first is that of Figure 3 (default 0.2,0.3,0.4)"),
-        Flag("pruning", "thresholds of PRIPEL and SaCoFa in per cent of the cases, of which the "
-             "best is shown (default 0.5,1,5)"),
-        Flag("profile", "Amun's reading: tables, which repeats what made those of the paper, "
-             "reference, or paper (default tables)"),
-    )  # fmt: skip
 
-    def __init__(self, flags: Mapping[str, str | None]) -> None:
-        self._advantages = numbers(
-            "guessing_advantages", flags["guessing_advantages"], ("0.2", "0.3", "0.4"), 0, 0.999
-        )
-        self._pruning = numbers("pruning", flags["pruning"], ("0.5", "1", "5"), 0, 100)
-        self._profile = flags["profile"] or _DEFAULT_PROFILE
-        if self._profile not in _PROFILES:
-            raise UsageError(
-                f"profile must be one of {', '.join(_PROFILES)}, got {self._profile!r}"
-            )
+    def __init__(self, texts: Mapping[str, str | None]) -> None:
+        super().__init__(texts)
+        self._advantages: tuple[str, ...] = self.given["guessing_advantages"]
         self._epsilons: dict[tuple[str, str], str] = {}
 
-    def _params(self, advantage: str, mode: str) -> AmunParams:
+    def params(self, advantage: str, mode: str) -> AmunParams:
+        """Returns Amun's parameters."""
         return AmunParams.model_validate(
-            {"guessing_advantage": float(advantage), "mode": mode, "profile": self._profile}
+            {"guessing_advantage": advantage, "mode": mode, "profile": self.given["profile"]}
         )
 
     def epsilon_of_times(self, log: Log, advantage: str) -> str:
         """Returns the mean epsilon of the released times, with two decimals as in the paper."""
         key = log.name, advantage
         if key not in self._epsilons:
-            params = self._params(advantage, "sampling")
+            params = self.params(advantage, "sampling")
             self._epsilons[key] = f"{amun_epsilons.of_releases(log.traces, params):.2f}"
         return self._epsilons[key]
 
+    def _epsilon(self, log: Log, kind: str, advantage: str) -> str:
+        """Returns the epsilon that the others get."""
+        if kind == _OF_TIMES:
+            return self.epsilon_of_times(log, advantage)
+        return f"{epsilon_of_counts(float(advantage)):.4f}"
+
     def cells(self, log: Log) -> Iterator[Cell]:
         """Yields Amun's modes, and the others at its mean epsilons with every threshold."""
+        length = max(round(log.traces.n_events / log.traces.n_cases), 1)
         for advantage in self._advantages:
-            g = float(advantage)
-            of_counts, of_times = _epsilon_d(g), self.epsilon_of_times(log, advantage)
             for mode, arm in _MODES.items():
-                params = {"guessing_advantage": g, "mode": mode, "profile": self._profile}
-                epsilon_shown = f"{self._params(advantage, mode).epsilon_d:.4f}"
-                yield Cell(arm, advantage, epsilon_shown, "amun", params, needs_log=True)
-            for share in self._pruning:
-                for method, kind, epsilon in (
-                    (PRIPEL, _OF_COUNTS, of_counts),
-                    (PRIPEL, _OF_TIMES, of_times),
-                    (SACOFA, _OF_COUNTS, of_counts),
-                ):
+                params = {
+                    "guessing_advantage": float(advantage), "mode": mode,
+                    "profile": self.given["profile"],
+                }  # fmt: skip
+                epsilon = f"{self.params(advantage, mode).epsilon_d:.4f}"
+                yield Cell(arm, advantage, epsilon, "amun", params, needs_log=True)
+            for share in self.given["pruning"]:
+                for method, kind in (
+                    (PRIPEL, _OF_COUNTS), (PRIPEL, _OF_TIMES), (SACOFA, _OF_COUNTS)
+                ):  # fmt: skip
+                    epsilon = self._epsilon(log, kind, advantage)
                     params = {
                         "epsilon": epsilon,
-                        "max_prefix_length": _mean_length(log),
+                        "max_prefix_length": length,
                         "p_harmful": max(round(float(share) / 100 * log.traces.n_cases), 1),
                     }
                     yield Cell(
-                        _arm(method, kind, share), advantage, epsilon, method.lower(), params,
-                        needs_log=kind == _OF_TIMES,
+                        f"{method} at {kind}, k = {share} %", advantage, epsilon, method.lower(),
+                        params, needs_log=kind == _OF_TIMES,
                     )  # fmt: skip
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
@@ -172,23 +140,21 @@ class AmunGrid(Grid):
             "zero_steps": None,
         }
         if released.traces is not None:
-            original = log.traces.recode(log.vocabulary)
-            row["edge_frequency_emd"] = measures.edge_frequency_emd(
-                _edges(original), _edges(released.traces)
-            )
-            row["edge_time_emd_months"] = measures.edge_time_emd(
-                _hours(original), _hours(released.traces)
-            )
+            sides = log.traces.recode(log.vocabulary), released.traces
+            row["edge_frequency_emd"] = measures.edge_frequency_emd(*map(_edges, sides))
+            row["edge_time_emd_months"] = measures.edge_time_emd(*map(_hours, sides))
             row["active_cases"] = active_cases(released.traces, _times(log)).tolist()
-            row.update(_of_steps(released.traces))
+            steps = released.traces.durations[~released.traces.is_first]
+            if len(steps):  # none where no case has two events
+                row["mean_step_hours"] = float(steps.mean()) / _HOUR_US
+                row["zero_steps"] = float((steps == 0).mean())
         return row
 
-    def noted(self) -> Mapping[str, Any]:
-        """Returns what the template of the notes prints."""
-        settings = [(g, self._params(g, "oversampling")) for g in self._advantages]
+    def words(self) -> Mapping[str, Any]:
+        settings = [(g, self.params(g, "oversampling")) for g in self._advantages]
         return {
-            "pruning": ", ".join(self._pruning),
-            "profile": self._profile,
+            **self.given,
+            "thresholds": ", ".join(self.given["pruning"]),
             "is_a6": settings[0][1].choices.oversampling_epsilon == "proposition_a6",
             "epsilons": ", ".join(f"{params.epsilon_d:.4f} at {g}" for g, params in settings),
             "allowed": ", ".join(
@@ -197,110 +163,66 @@ class AmunGrid(Grid):
             ),
         }
 
-    def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
-        """Yields Tables 6 to 8, Figure 3 and the variants that are lost."""
-        of_paper = described(log.traces.n_cases, log.traces.n_events, log.variants.n_variants)
-        yield self._described(log, of_paper)
-        for title, name, table, file in (
-            ("Table 6: Jaccard distance of the variants", "jaccard_distance", "", "table-6"),
-            (
-                "Table 6 as in the authors' code: variants match as far as they begin alike",
-                "prefix_jaccard_distance", "jaccard", "table-6-prefix",
-            ),
-        ):  # fmt: skip
-            text = "Oversampling keeps every variant: its distance is 0."
-            if not table:
-                text += (
-                    " The paper's formula; its own figures are not of it, but of the next table."
-                )
-            arms = (PRIPEL, SACOFA)
-            yield Section(
-                title, text, [self._compared(log, rows, name, _OF_COUNTS, arms, table)], file
-            )
-        yield self._epsilons_of_times(log, of_paper)
-        for title, name, table in (
-            ("Table 7: earth mover's distance of frequencies, in events per edge",
-             "edge_frequency_emd", "frequencies"),
-            ("Table 7: earth mover's distance of times, in months", "edge_time_emd_months",
-             "times"),
-        ):  # fmt: skip
-            compared = self._compared(log, rows, name, _OF_TIMES, (PRIPEL,), table)
-            yield Section(title, "", [compared], f"table-7-{table}")
-        timed = [
+    def table(self, log: Log, rows: Sequence[Row], log_row: Row) -> Figures:
+        """Returns the figures of a log, with the seconds from its file to a release."""
+        whole = [
             {**row, "whole_seconds": row["seconds"] + row["read_seconds"]}
-            for row in rows
             if "seconds" in row
+            else row
+            for row in rows
         ]
-        compared = self._compared(log, timed, "whole_seconds", None, (PRIPEL,), "seconds")
-        yield Section("Table 8: run time, in seconds", "", [compared], "table-8")
-        yield self._active(log, rows, log_row)
-        yield self._cost(rows, log_row)
-        compared = self._compared(log, rows, "variants_lost", None, (PRIPEL,), "lost")
-        yield Section(
-            "Lost variants", f"Of {log.variants.n_variants}.", [compared], "lost-variants"
-        )
+        return super().table(log, whole, log_row)
 
-    def _compared(
-        self,
-        log: Log,
-        rows: Sequence[Row],
-        name: str,
-        kind: str | None,
-        others: Sequence[str],
-        table: str,
-    ) -> Table:
-        """Returns a figure by advantage and arm, beside the paper's and why it differs from it.
+    def compared(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields a figure by advantage and arm, beside the paper's and why it differs from it.
 
         Args:
             log: The log.
-            rows: Its rows.
-            name: Of the figure.
-            kind: Which epsilon the others have, or None: that of the times, and it is not shown.
-            others: Methods beside Amun.
-            table: The paper's figures, as in `amun_paper.printed`; empty: it prints none.
+            table: Its figures.
+            spec: `figure`, its name; `others`, methods beside Amun, of which the best threshold is
+                shown, and `of_epsilon`, which epsilon they have; `printed`, the paper's figures, as
+                in `amun_paper.printed`; without it the paper prints none.
         """
-        of_paper = described(log.traces.n_cases, log.traces.n_events, log.variants.n_variants)
-        columns = self._columns(rows, name, kind or _OF_TIMES, others)
-        shown_rows = []
+        of_paper, figure, kind = _described(log), spec["figure"], spec["of_epsilon"]
+        printed_name = spec.get("printed", "")
+        rows = []
         for advantage in self._advantages:
-            epsilons = {
-                None: [],
-                _OF_COUNTS: [_epsilon_d(float(advantage))],
-                _OF_TIMES: [self.epsilon_of_times(log, advantage)],
-            }
-            for arm, cells in columns.items():
+            for arm in (*_MODES.values(), *spec["others"]):
+                run: str | None = arm
+                if arm in _OF_OTHERS:
+                    run = table.best(figure, f"{arm} at {kind}, k = *", advantage)
+                values = table.values(figure, run, advantage) if run else []
+                median = median_of(values)
+                if run is None or median is None:
+                    continue
                 printed = None
-                if of_paper is not None and table:
-                    printed = amun_paper.printed(table, of_paper.name, advantage, arm)
-                median, values = self._values(rows, name, arm, kind or _OF_TIMES, advantage)
+                if of_paper is not None and printed_name:
+                    printed = amun_paper.printed(printed_name, of_paper.name, advantage, arm)
                 beside = [NOTHING, NOTHING, NOTHING]
-                if printed is not None and median is not None:
-                    ratio = shown(median / printed) if printed else NOTHING
-                    within = min(values) <= printed <= max(values)
-                    reason = self._reason(table, arm)
-                    beside = [shown(printed), ratio, _WITHIN if within else reason]
-                shown_rows.append((advantage, *epsilons[kind], arm, cells[advantage], *beside))
-        header = ("g", *([kind] if kind else []), "method", "here", "paper", "here / paper",
-                  "why it differs")  # fmt: skip
-        return Table(header, shown_rows)
+                if printed is not None:
+                    is_within = min(values) <= printed <= max(values)
+                    why = "within the releases here"
+                    beside = [
+                        shown(printed),
+                        shown(median / printed) if printed else NOTHING,
+                        why if is_within else self.reason(printed_name, arm),
+                    ]
+                here = quartiles_shown(values)
+                here += f" at {run.partition('k = ')[2]}" if arm in _OF_OTHERS else ""
+                rows.append(
+                    (advantage, self._epsilon(log, kind, advantage), arm, here, *beside)
+                )  # fmt: skip
+        header = ("g", kind, "method", "here", "paper", "here / paper", "why it differs")
+        text = spec.get("text", "").format(variants=log.variants.n_variants)
+        yield Section(spec["title"], text, [Table(header, rows)] if rows else [], spec["file"])
 
-    def _values(
-        self, rows: Sequence[Row], name: str, arm: str, kind: str, advantage: str
-    ) -> tuple[float | None, list[float]]:
-        """Returns the median and the values of an arm, of others those of the best threshold."""
-        if arm in (PRIPEL, SACOFA):
-            best = self._best(rows, name, arm, kind, advantage)
-            arm = arm if best is None else _arm(arm, kind, best)
-        values = values_of(rows, name, arm=arm, level=advantage)
-        return median_of(values), values
-
-    def _reason(self, table: str, arm: str) -> str:
+    def reason(self, table: str, arm: str) -> str:
         """Returns why a figure is not the paper's."""
         if table == "seconds":
             return "another machine, and other code"
         if arm in (PRIPEL, SACOFA):
             return _OF_OTHERS[arm]
-        choices = self._params(self._advantages[0], "oversampling").choices
+        choices = self.params(self._advantages[0], "oversampling").choices
         reasons = []
         if table == "times":
             if choices.negative_steps == "zero":
@@ -323,105 +245,40 @@ class AmunGrid(Grid):
             reasons.append("its noise is biased by the shortest times")
         return "; ".join(["one run there", *reasons])
 
-    def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
-        """Yields what section 4.3 states, by medians at each guessing advantage."""
-
-        def median(name: str, kind: str, arm: str, advantage: str) -> float | None:
-            return self._values(rows, name, arm, kind, advantage)[0]
-
-        def pairs(
-            name: str, kind: str, farther: Sequence[str], nearer: Sequence[str]
-        ) -> list[tuple[str, float | None, float | None]]:
-            return [
-                (f"{far} and {near} at {advantage}", median(name, kind, far, advantage),
-                 median(name, kind, near, advantage))
-                for advantage in self._advantages
-                for far in farther
-                for near in nearer
-            ]  # fmt: skip
-
-        table_6, table_7, figure_3 = (
-            f"section 4.3, {x}" for x in ("Table 6", "Table 7", "Figure 3")
-        )
-        jaccard, edges, times = "jaccard_distance", "edge_frequency_emd", "edge_time_emd_months"
-        yield at_least(
-            table_6, "sampling has the smallest Jaccard distance",
-            pairs(jaccard, _OF_COUNTS, (FILTERING, PRIPEL, SACOFA), (SAMPLING,)),
-        )  # fmt: skip
-        yield at_least(
-            table_6, "sampling with filtering has the second smallest",
-            pairs(jaccard, _OF_COUNTS, (PRIPEL, SACOFA), (FILTERING,)),
-        )  # fmt: skip
-        yield at_least(
-            table_7,
-            "filtering brings the times nearer to the log than sampling alone, on most logs",
-            pairs(times, _OF_TIMES, (SAMPLING,), (FILTERING,)),
-        )  # fmt: skip
-        for name, what in ((edges, "frequencies"), (times, "times")):
-            yield at_least(
-                table_7, f"oversampling is farthest from the log by the {what} of edges",
-                pairs(name, _OF_TIMES, (OVERSAMPLING,), (SAMPLING, FILTERING)),
-            )  # fmt: skip
-        yield at_least(
-            table_7, "Amun is nearer to the log than PRIPEL by the frequencies of edges",
-            pairs(edges, _OF_TIMES, (PRIPEL,), tuple(_MODES.values())),
-        )  # fmt: skip
-        yield at_least(
-            figure_3, "sampling loses fewer variants than filtering, and that fewer than PRIPEL",
-            [*pairs("variants_lost", _OF_TIMES, (FILTERING,), (SAMPLING,)),
-             *pairs("variants_lost", _OF_TIMES, (PRIPEL,), (FILTERING,))],
-        )  # fmt: skip
-        lost = {
-            advantage: max(most, default=None)
-            for advantage in self._advantages
-            for most in [values_of(rows, "variants_lost", arm=OVERSAMPLING, level=advantage)]
-        }
-        figures = ", ".join(f"at most {n:.0f} at {at}" for at, n in lost.items() if n is not None)
-        holds = [None if n is None else not n for n in lost.values()]
-        yield judged(figure_3, "oversampling loses no variant", holds, figures)
-
-    def _described(self, log: Log, of_paper: Described | None) -> Section:
-        """Returns Table 9."""
-        traces = log.traces
+    def described(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields Table 9."""
+        traces, known = log.traces, _described(log)
         lengths = traces.lengths
         spans = traces.times[traces.offsets[1:] - 1] - traces.starts
-        known = of_paper
         edges = len(DirectlyFollows.from_traces(traces).inner(traces.vocabulary).counts)
-        n_activities = len(np.unique(traces.activities))
-        printed: Sequence[Any] = [NOTHING] * 10
-        if known is not None:
-            printed = [
-                known.n_cases, known.n_activities, known.n_events, known.n_edges, known.n_variants,
-                *known.lengths, *known.durations,
-            ]  # fmt: skip
-        of_log: Sequence[Any] = [
-            traces.n_cases, n_activities, traces.n_events, edges, log.variants.n_variants,
-            int(lengths.min()), int(lengths.max()),
-            *map(_span, (float(spans.min()), float(spans.max()), float(spans.mean()))),
-        ]  # fmt: skip
+        of_log = (
+            traces.n_cases, len(np.unique(traces.activities)), traces.n_events, edges,
+            log.variants.n_variants, int(lengths.min()), int(lengths.max()),
+            *map(span, (float(spans.min()), float(spans.max()), float(spans.mean()))),
+        )  # fmt: skip
+        printed = (NOTHING,) * 10 if known is None else (*known[1:-1], *known.durations)
         names = (
             "traces", "tasks", "events", "edges", "case variants", "shortest trace",
             "longest trace", "shortest case", "longest case", "mean case",
         )  # fmt: skip
-        shown_rows = []
+        rows = []
         for name, here, there in zip(names, of_log, printed, strict=True):
             reason = NOTHING
             if known is not None and here != there:
                 reason = _OF_TABLE_9.get(name, "printed in other units: s, m, h, d, w, months, y")
-            shown_rows.append((name, str(here), str(there), reason))
+            rows.append((name, str(here), str(there), reason))
         text = f"The paper calls this log {known.name}." if known else _NO_LOG
-        return Section(
-            "Table 9: the log", text,
-            [Table(("", "here", "paper", "why it differs"), shown_rows)], "table-9",
-        )  # fmt: skip
+        header = ("", "here", "paper", "why it differs")
+        yield Section("Table 9: the log", text, [Table(header, rows)], "table-9")
 
-    def _epsilons_of_times(self, log: Log, of_paper: Described | None) -> Section:
-        """Returns the mean epsilons of Table 7, and what they are before they are divided."""
-        shown_rows = []
+    def epsilons_of_times(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields the mean epsilons of Table 7, and what they are before they are divided."""
+        rows, of_paper = [], _described(log)
         for advantage in self._advantages:
-            plain = amun_epsilons.of_log(log.traces, self._params(advantage, "sampling"))
-            printed = None if of_paper is None else amun_paper.epsilon_t(of_paper.name, advantage)
-            shown_rows.append(
+            plain = amun_epsilons.of_log(log.traces, self.params(advantage, "sampling"))
+            name = "" if of_paper is None else of_paper.name
+            printed = amun_paper.printed("epsilon_t", name, advantage)
+            rows.append(
                 (advantage, f"{plain:.2f}", self.epsilon_of_times(log, advantage),
                  NOTHING if printed is None else f"{printed:.2f}")
             )  # fmt: skip
@@ -430,93 +287,30 @@ class AmunGrid(Grid):
             "of a step is divided by the copies of its case, the original among them. The authors' "
             "code takes the second, of one release; so does the paper. PRIPEL gets it, too."
         )
-        if self._params(self._advantages[0], "sampling").choices.moves == "algorithm_1":
+        if self.params(self._advantages[0], "sampling").choices.moves == "algorithm_1":
             text += (
                 " In this profile it is smaller than the paper's, as more cases are copied than by "
                 "the authors' code, which leaves variants out that are only copied."
             )
         header = ("g", "of the log", f"of {amun_epsilons.N_RELEASES} releases", "paper")
-        return Section("Table 7: mean epsilon_t", text, [Table(header, shown_rows)], "epsilon-t")
+        yield Section("Table 7: mean epsilon_t", text, [Table(header, rows)], "epsilon-t")
 
-    def _columns(
-        self, rows: Sequence[Row], name: str, kind: str, others: Sequence[str]
-    ) -> dict[str, dict[str, str]]:
-        """Returns quartiles by arm and advantage; of the others those of the best threshold."""
-        columns: dict[str, dict[str, str]] = {}
-        for advantage in self._advantages:
-            for arm in _MODES.values():
-                columns.setdefault(arm, {})[advantage] = quartiles_shown(
-                    values_of(rows, name, arm=arm, level=advantage)
-                )
-            for method in others:
-                best = self._best(rows, name, method, kind, advantage)
-                columns.setdefault(method, {})[advantage] = (
-                    NOTHING
-                    if best is None
-                    else quartiles_shown(
-                        values_of(rows, name, arm=_arm(method, kind, best), level=advantage)
-                    )
-                    + f" at {best} %"
-                )
-        return {arm: cells for arm, cells in columns.items() if set(cells.values()) != {NOTHING}}
-
-    def _best(
-        self, rows: Sequence[Row], name: str, method: str, kind: str, advantage: str
-    ) -> str | None:
-        """Returns the threshold with the smallest median; None without any."""
-        arms = ((share, _arm(method, kind, share)) for share in self._pruning)
-        median = medians(rows, name, None)
-        found = {
-            share: value for share, arm in arms if (value := median(arm, advantage)) is not None
-        }
-        return min(found, key=lambda share: found[share]) if found else None
-
-    def _cost(self, rows: Sequence[Row], log_row: Row) -> Section:
-        names = ("relative_cases", "mean_step_hours", "zero_steps")
-        shown_rows = [("the log", NOTHING, *(shown(log_row.get(name)) for name in names))]
-        for arm in _MODES.values():
-            for advantage in self._advantages:
-                values = [values_of(rows, name, arm=arm, level=advantage) for name in names]
-                shown_rows.append((arm, advantage, *map(quartiles_shown, values)))
-        header = ("", "g", "cases, of the log's", "mean step, in hours", "share of steps of 0")
-        return Section(
-            f"Cost in cases and times of the profile {self._profile}",
-            "A step is the time between an event and the one before it in its case. The paper "
-            "prints no figure of these.",
-            [Table(header, shown_rows)],
-            "cost",
-        )
-
-    def _active(self, log: Log, rows: Sequence[Row], log_row: Row) -> Section:
-        advantage = self._advantages[0]
-        best = self._best(rows, "edge_frequency_emd", PRIPEL, _OF_TIMES, advantage)
-        arms = {arm: arm for arm in _MODES.values()}
-        if best is not None:
-            arms[PRIPEL] = _arm(PRIPEL, _OF_TIMES, best)
-        lines = {"the log": log_row["active_cases"]}
+    def active(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields Figure 3."""
+        advantage, lines = self._advantages[0], {}
+        best = table.best("edge_frequency_emd", f"{PRIPEL} at {_OF_TIMES}, k = *", advantage)
+        arms = {"the log": THE_LOG, **{arm: arm for arm in _MODES.values()}, PRIPEL: best}
         for label, arm in arms.items():
-            counts = values_of(rows, "active_cases", arm=arm, level=advantage)
-            if counts:
-                lines[label] = counts[0]
+            for counts in table.values("active_cases", arm or "", advantage)[:1]:
+                lines[label] = counts
         days = (_times(log) - _times(log)[0]) / DAY_US
         chart = Lines("days since the log's first event", "active cases", days.tolist(), lines)
-        return Section(
+        yield Section(
             f"Figure 3: active cases over time, g = {advantage}",
             f"Of the first release each; over the log's own {shown(float(days[-1]))} days.",
             [chart],
             "figure-3",
         )
-
-
-def _of_steps(traces: TraceBatch) -> Row:
-    """Returns the mean step in hours and the share of steps of 0; None where no case has two."""
-    steps = traces.durations[~traces.is_first]
-    if not len(steps):
-        return {"mean_step_hours": None, "zero_steps": None}
-    return {
-        "mean_step_hours": float(steps.mean()) / _HOUR_US,
-        "zero_steps": float((steps == 0).mean()),
-    }
 
 
 # Beside minutes and months, which the paper has as m both.
@@ -526,7 +320,7 @@ _UNITS = (
 )  # fmt: skip
 
 
-def _span(us: float) -> str:
+def span(us: float) -> str:
     """Returns a duration in the largest unit that it has one of, such as 4.03 w."""
     for seconds, unit in _UNITS:
         if us >= seconds * 1_000_000:
@@ -534,16 +328,8 @@ def _span(us: float) -> str:
     return "inst." if us == 0 else f"{us / 1000:.3g} ms"
 
 
-def _epsilon_d(g: float) -> str:
-    return f"{epsilon_of_counts(g):.4f}"
-
-
-def _arm(method: str, kind: str, share: str) -> str:
-    return f"{method} at {kind}, k = {share} %"
-
-
-def _mean_length(log: Log) -> int:
-    return max(round(log.traces.n_events / log.traces.n_cases), 1)
+def _described(log: Log) -> Described | None:
+    return described(log.traces.n_cases, log.traces.n_events, log.variants.n_variants)
 
 
 def _times(log: Log) -> np.ndarray:

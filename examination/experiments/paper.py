@@ -87,7 +87,7 @@ class Paper(Grid):
         table = self.table(log, rows, log_row)
         for spec in self.spec["sections"]:
             if "by" in spec:
-                yield from getattr(self, spec["by"])(log, table)
+                yield from getattr(self, spec["by"])(log, table, spec)
             else:
                 yield from sections_of(spec, table, self.words())
 

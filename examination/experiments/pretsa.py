@@ -71,7 +71,7 @@ class PretsaGrid(Paper):
                 row["event_distance_std"] = float(between.std())
         return row
 
-    def sizes(self, log: Log, table: Figures) -> Iterator[Section]:
+    def sizes(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Table 2."""
         row = table.rows[0]
         cells = (

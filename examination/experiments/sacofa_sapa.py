@@ -117,7 +117,7 @@ class SacofaSapa(Paper):
             "normal_share": log.normal.share(variants),
         }
 
-    def parameters(self, log: Log, table: Figures) -> Iterator[Section]:
+    def parameters(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Table 4 as it was used."""
         text = ""
         if not self.printed(log):

@@ -48,7 +48,7 @@ def sections_of(
             parts = [chart] if chart is not None else []
             parts += [by_level(table, *named, [*arms, *also]) for named in figures.items()]
             text = text.format(log=shown(line))
-        fields = {"title": titles[0] if titles else ""}
+        fields = {**words, "title": titles[0] if titles else ""}
         yield Section(
             spec["title"].format(one, **fields), text, parts, spec["file"].format(one, **fields)
         )

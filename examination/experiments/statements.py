@@ -81,6 +81,8 @@ def _pairs(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) ->
         _listed(spec["figure"]), levels, expanded(spec, words)
     ):
         for first, second in itertools.product(*sides):
+            if first == second:
+                continue
             place, values = [], []
             for side in (first, second):
                 if isinstance(side, str):

@@ -142,7 +142,7 @@ class TlkcGrid(Paper):
         """The setting whose graphs are drawn."""
         return list(self.settings_by_name)[-1]
 
-    def settings(self, log: Log, table: Figures) -> Iterator[Section]:
+    def settings(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields a table of the settings."""
         rows = [
             (name, one.time_unit, str(one.length), str(one.k), f"{one.confidence:g}")
@@ -150,7 +150,7 @@ class TlkcGrid(Paper):
         ]
         yield Section("Settings", "", [Table(("setting", "T", "L", "K", "C"), rows)], "settings")
 
-    def of_the_log_itself(self, log: Log, table: Figures) -> Iterator[Section]:
+    def of_the_log_itself(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Tables 9 and 10."""
         rows = []
         for perspective in perspectives_of(log):
@@ -163,7 +163,7 @@ class TlkcGrid(Paper):
         shown = Table(("of the log", "different", "variants", "variants a case"), rows)
         yield Section("Tables 9 and 10: the log", "", [shown], "tables-9-10")
 
-    def handovers(self, log: Log, table: Figures) -> Iterator[Section]:
+    def handovers(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Figure 8: who hands work over to whom, and one resource in colour."""
         for kind, arm, row in self._drawn(table, "handovers", ", resources")[:1]:
             before = inner(edges_of_graph(log.traces, log.traces, "resource"))
@@ -189,7 +189,7 @@ class TlkcGrid(Paper):
                 f"figure-8-{kind}",
             )
 
-    def waits(self, log: Log, table: Figures) -> Iterator[Section]:
+    def waits(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Figures 11 and 12: mean times between activities, the longest in colour."""
         names = names_of(log, "activity")
         for kind, arm, row in self._drawn(table, "waits", ""):
