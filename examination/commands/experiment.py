@@ -26,12 +26,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.examination.experiments.run import (
         DEFAULT_MINUTES,
         DEFAULT_PATIENCE,
-        GRIDS,
+        PAPERS,
         REPORT_FILES,
     )
 
     parser.usage = "tracecloak experiment NAME --log LOG --output FOLDER [FLAG ...]"
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(GRIDS)}")
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(PAPERS)}")
     parser.add_argument(
         "--log", required=True, help="logs, each a path or a glob, separated by commas"
     )
@@ -53,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         f"rest (by default {DEFAULT_MINUTES:g}, and with --full there is no end)",
     )
     parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
-    kinds = [GRIDS[name] for name in argv if name in GRIDS][:1] or list(GRIDS.values())
+    kinds = [PAPERS[name] for name in argv if name in PAPERS][:1] or list(PAPERS.values())
     counts = sorted({str(kind.repetitions) for kind in kinds})
     parser.add_argument(
         "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
@@ -85,9 +85,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def words() -> Sequence[str]:
     """Returns the experiments."""
-    from tracecloak.examination.experiments.run import GRIDS
+    from tracecloak.examination.experiments.run import PAPERS
 
-    return tuple(GRIDS)
+    return tuple(PAPERS)
 
 
 def run(given: Given) -> int:
@@ -104,29 +104,29 @@ def run(given: Given) -> int:
     command = experiment_report.command_line(name, inputs, flags)
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
-    known = {flag.name for kind in experiment.GRIDS.values() for flag in kind.flags}
+    known = {flag.name for kind in experiment.PAPERS.values() for flag in kind.flags}
     own_flags = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
     is_full = flags.pop("full", False)
-    grid = experiment.grid_named(name, own_flags, is_full)
-    repetitions = flags.pop("repetitions", grid.repetitions)
+    paper = experiment.paper_named(name, own_flags, is_full)
+    repetitions = flags.pop("repetitions", paper.repetitions)
     settings = {
         "methods": None if methods is None else listed(methods),
         "repetitions": repetitions,
         "mined": flags.pop(
-            "mine", (grid.mined_in_full if is_full else grid.mined_repetitions) or repetitions
+            "mine", (paper.mined_in_full if is_full else paper.mined_repetitions) or repetitions
         ),
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }
     experiment_report.require_matplotlib()  # these two before large logs are read
-    experiment.require_extras(grid, settings["mined"])
+    experiment.require_extras(paper, settings["mined"])
     logs = tuple(
         experiment.read_log(
-            Path(path).name.split(".")[0], source_of(load_log({"log": path, **flags})), grid
+            Path(path).name.split(".")[0], source_of(load_log({"log": path, **flags})), paper
         )
         for path in inputs
     )
-    wanted = experiment.Experiment(grid, logs, **settings)
+    wanted = experiment.Experiment(paper, logs, **settings)
     file_to_write("output", str(folder / experiment.ROWS))
     with showing_progress(given.form):
         rows = experiment.run(wanted, folder / experiment.ROWS)

@@ -81,22 +81,39 @@ def check(
         UsageError: One of them is out of range, a name comes twice, or a library that is needed is
             not installed.
     """
-    if repetitions < 1:
-        raise UsageError(f"repetitions must be at least 1, got {repetitions}")
-    if mined < 0:
-        raise UsageError(f"mine must be at least 0, got {mined}")
-    if max_minutes is not None and not 0 < max_minutes <= 10**6:
-        raise UsageError(f"max_minutes must be above 0 and at most 10^6, got {max_minutes:g}")
-    for what, given in (("log", names), ("epsilons", epsilons)):
-        twice = sorted({one for one in given if given.count(one) > 1})
-        if twice:
-            raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
+    check_runs({"log": names, "epsilons": epsilons}, repetitions, mined, max_minutes)
     for method in methods.values():
         for epsilon in epsilons:
             method.check(epsilon, delta)
     measures.require_pot()
     if mined:
         require_pm4py()
+
+
+def check_runs(
+    names: Mapping[str, Sequence[str]], repetitions: int, mined: int, max_minutes: float | None
+) -> None:
+    """Checks how often and how long something is run.
+
+    Args:
+        names: What must be distinct, by what it is called in the error.
+        repetitions: This and the others are as in `Comparison`.
+        mined: See there.
+        max_minutes: See there.
+
+    Raises:
+        UsageError: One of them is out of range, or a name comes twice.
+    """
+    if repetitions < 1:
+        raise UsageError(f"repetitions must be at least 1, got {repetitions}")
+    if mined < 0:
+        raise UsageError(f"mine must be at least 0, got {mined}")
+    if max_minutes is not None and not 0 < max_minutes <= 10**6:
+        raise UsageError(f"max_minutes must be above 0 and at most 10^6, got {max_minutes:g}")
+    for what, given in names.items():
+        twice = sorted({one for one in given if given.count(one) > 1})
+        if twice:
+            raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The papers' evaluations: a grid of releases each, run, resumed, judged and shown alike."""
+"""The papers' evaluations: tables of settings, measures and statements, run and shown alike."""

@@ -31,18 +31,17 @@ from tracecloak.examination.experiments.amun_paper import (
     Described,
     described,
 )
-from tracecloak.examination.experiments.figures import NOTHING, median_of, quartiles_shown, shown
-from tracecloak.examination.experiments.grids import (
-    Cell,
-    Lines,
-    Released,
-    Section,
-    Table,
-    active_cases,
-)
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.paper import Paper
-from tracecloak.examination.experiments.table import THE_LOG, Figures
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.shown import Lines, Section, Table
+from tracecloak.examination.experiments.table import (
+    NOTHING,
+    THE_LOG,
+    Figures,
+    median_of,
+    quartiles_shown,
+    shown,
+)
 from tracecloak.examination.measure import measures, utility
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
@@ -65,7 +64,7 @@ _OF_TABLE_9 = {
 }
 
 
-class AmunGrid(Paper):
+class AmunPaper(Paper):
     """The evaluation; see the module."""
 
     name: ClassVar[str] = "amun"
@@ -151,6 +150,7 @@ class AmunGrid(Paper):
         return row
 
     def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the epsilons of oversampling for the notes."""
         settings = [(g, self.params(g, "oversampling")) for g in self._advantages]
         return {
             **self.given,
@@ -297,7 +297,8 @@ class AmunGrid(Paper):
 
     def active(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
         """Yields Figure 3."""
-        advantage, lines = self._advantages[0], {}
+        advantage = self._advantages[0]
+        lines: dict[str, Any] = {}
         best = table.best("edge_frequency_emd", f"{PRIPEL} at {_OF_TIMES}, k = *", advantage)
         arms = {"the log": THE_LOG, **{arm: arm for arm in _MODES.values()}, PRIPEL: best}
         for label, arm in arms.items():
@@ -351,3 +352,15 @@ def _hours(traces: TraceBatch) -> measures.EdgeWeights:
     later = np.flatnonzero(~traces.is_first)
     codes = traces.activities
     return measures.edge_hours(codes[later - 1], codes[later], traces.durations[later])
+
+
+def active_cases(traces: TraceBatch, times: np.ndarray) -> np.ndarray:
+    """Returns int64[n_times], how many cases have begun and not ended at each time.
+
+    Args:
+        traces: The cases.
+        times: int64[n_times], microseconds since 1970-01-01 UTC.
+    """
+    ends = traces.times[traces.offsets[1:] - 1]
+    begun = np.searchsorted(np.sort(traces.starts), times, side="right")
+    return begun - np.searchsorted(np.sort(ends), times, side="left")

@@ -29,8 +29,10 @@ _COLUMNS = {
 
 
 class Described(NamedTuple):
-    """A row of Table 9: a log, its numbers, the lengths of its shortest and its longest trace, and
-    how long its shortest and its longest case take, and a case on average, as printed."""
+    """A row of Table 9: a log, its numbers, and the lengths of its shortest and its longest trace.
+
+    `durations` is how long its shortest and its longest case take, and their mean, as printed.
+    """
 
     name: str
     n_cases: int
@@ -78,6 +80,6 @@ def _figures() -> Iterator[tuple[tuple[str, str, str, str], float]]:
 
 
 TABLE_9 = tuple(
-    Described(name, *map(int, cells[:7]), tuple(cells[7:])) for name, *cells in _rows("table_9")
+    Described(name, *map(int, cells[:7]), durations=tuple(cells[7:])) for name, *cells in _rows("table_9")
 )
 FIGURES = dict(_figures())

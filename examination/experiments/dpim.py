@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Cell, Released
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.paper import Paper
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
 from tracecloak.examination.measure.tree_quality import BASELINES, PatientJudge
 
@@ -27,12 +26,13 @@ _NO_NOISE = "no noise"
 _WITHOUT_NOISE = {"dpim": "100000", "process-tree": "1000"}
 
 
-class DpimGrid(Paper):
+class DpimPaper(Paper):
     """The evaluation; see the module."""
 
     name: ClassVar[str] = "dpim"
 
     def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the epsilons that stand for no noise for the notes."""
         return {**self.given, "without_noise": _WITHOUT_NOISE}
 
     def cells(self, log: Log) -> Iterator[Cell]:

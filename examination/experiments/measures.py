@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Released
 from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.paper import Released
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.behaviour_measures import (
     behavioural_appropriateness,

@@ -1,4 +1,4 @@
-"""A paper's evaluation as a table: settings of a log, measures of a release, statements of the paper.
+"""A paper's evaluation as a table: settings, measures of a release, statements of the paper.
 
 `papers/NAME.toml` says which methods and flags there are, what is shown of the rows, and what the
 paper states of its results. A subclass of `Paper` has what cannot be said there: which releases a
@@ -9,27 +9,124 @@ sections of a page of the rows, `statements.py` judges the statements.
 
 from __future__ import annotations
 
+import json
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, ClassVar
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Flag, Grid, Section
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.shown import sections_of
+from tracecloak.examination.experiments.shown import Section, sections_of
 from tracecloak.examination.experiments.statements import Statement, stated
 from tracecloak.examination.experiments.table import THE_LOG, THE_PAPER, Figures
+from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.pages.text_templates import from_template
 
 
-class Paper(Grid):
-    """One paper's evaluation.
+@dataclass(frozen=True)
+class Cell:
+    """One method with one set of parameters, to be released several times.
 
     Attributes:
+        arm: What the charts call it.
+        level: Where on their axis it stands, such as an epsilon.
+        epsilon: Its epsilon as published, as text.
+        method: Its name in the registry; an empty text: the log itself is looked at, once.
+        params: Its parameters.
+        needs_log: Whether a log with times is measured, not just its variants.
+        is_mined: Whether a process is mined from the release.
+        declared: Further parameters, which declare attributes by the log's own values. Rows have
+            the names and columns of the attributes only.
+        is_drawn: Whether two releases differ in more than ids. If not, there is one.
+    """
+
+    arm: str
+    level: str
+    epsilon: str
+    method: str
+    params: Mapping[str, Any]
+    needs_log: bool = False
+    is_mined: bool = False
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_drawn: bool = True
+
+    @property
+    def identity(self) -> Row:
+        """The columns of rows that distinguish it from other cells of a log."""
+        columns = {
+            name: {attribute: given["column"] for attribute, given in declarations.items()}
+            for name, declarations in self.declared.items()
+        }
+        return {
+            "arm": self.arm,
+            "level": self.level,
+            "method": self.method,
+            "epsilon": self.epsilon,
+            "params": json.dumps({**self.params, **columns}, sort_keys=True),
+        }
+
+
+@dataclass(frozen=True)
+class Released:
+    """One release in memory.
+
+    Attributes:
+        variants: In the codes of the original's vocabulary; none where a tree is released.
+        traces: The cases, or None: none were asked for.
+        seconds: What the release took, from cases in memory on.
+        tree: The process tree, or None: that is not what the method releases.
+    """
+
+    variants: VariantHistogram
+    traces: TraceBatch | None
+    seconds: float
+    tree: ReleasedTree | None = None
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of one experiment.
+
+    Attributes:
+        name: Without the dashes; its value is a text.
+        meaning: The help.
+        full: Its value with `--full`, unless one is given: the paper's grid. None: the default is.
+    """
+
+    name: str
+    meaning: str
+    full: str | None = None
+
+
+class Paper(ABC):
+    """One paper's evaluation.
+
+    Without flags its cells are so few that an hour on two cores does for a log of the paper's size;
+    what the paper has beyond is in `Flag.full`.
+
+    Attributes:
+        name: As in the command.
         spec: Its TOML file.
-        flags: Values of the flags by name: a text, or a tuple of what stands between commas; None
-            where nothing was given and there is no default.
+        title: Of the page.
+        flags: What the constructor takes.
+        methods: The registry's names of what is compared.
+        repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
+            box of quartiles takes to be read.
+        mined_repetitions: Of so many releases of a cell a process is mined, unless told otherwise;
+            None: of all.
+        mined_in_full: The same with `--full`.
+        has_models: Whether processes are mined, which needs pm4py and scikit-learn.
+        has_distances: Whether distances of variants are measured, which needs POT.
+        of_models: What is said of a model's quality beside what is said in every evaluation.
+        given: Values of the flags by name: see `value_of`.
 
     Args:
         texts: Texts of the flags, or None, by name.
@@ -38,6 +135,16 @@ class Paper(Grid):
         UsageError: One is out of range.
     """
 
+    name: ClassVar[str]
+    title: ClassVar[str]
+    flags: ClassVar[tuple[Flag, ...]]
+    methods: ClassVar[tuple[str, ...]]
+    repetitions: ClassVar[int] = 10
+    mined_repetitions: ClassVar[int | None]
+    mined_in_full: ClassVar[int | None]
+    has_models: ClassVar[bool]
+    has_distances: ClassVar[bool]
+    of_models: ClassVar[tuple[str, ...]]
     spec: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls) -> None:
@@ -61,19 +168,57 @@ class Paper(Grid):
             flag["name"]: value_of(flag, texts[flag["name"]]) for flag in self.spec["flags"]
         }
 
+    @abstractmethod
+    def cells(self, log: Log) -> Iterator[Cell]:
+        """Yields what is run on a log."""
+
+    @abstractmethod
+    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+        """Returns what is measured of a release: JSON values by name, None where nothing is.
+
+        The log itself, as if it were a release, is measured too.
+        """
+
+    def columns(self, mapping: ColumnMapping) -> Mapping[str, str]:
+        """Returns the source columns of the attributes that are read with a log, by name.
+
+        Args:
+            mapping: What the log's columns mean.
+        """
+        return {}
+
+    def of_the_log(self) -> Cell:
+        """Returns the cell that stands for the log itself."""
+        return Cell(THE_LOG, "", "", "", {}, is_mined=self.has_models)
+
+    def miner(self, log: Log, patience: float) -> PatientMiner:
+        """Returns what mines or judges the models of a log; one may take so many seconds."""
+        return PatientMiner(log.variants, log.vocabulary, patience)
+
+    def mined(self, miner: PatientMiner, released: Released, cell: Cell) -> MinedQuality | None:
+        """Returns the quality of the model of a release, or of the log; None: nothing to mine.
+
+        Raises:
+            TimeoutError: It took too long.
+            RuntimeError: Mining failed.
+        """
+        return miner.mined(released.variants)
+
+    def notes(self) -> Sequence[str]:
+        """Returns paragraphs on what was run and how it differs from the paper."""
+        template = f"papers/{self.name}.md.j2"
+        return [line for line in from_template(__package__, template, **self.words()) if line]
+
     def words(self) -> Mapping[str, Any]:
         """Returns what the notes print, and what `each` of sections and statements may name."""
         return self.given
-
-    def noted(self) -> Mapping[str, Any]:
-        return self.words()
 
     def printed(self, log: Log) -> Mapping[str, Any]:
         """Returns what the paper prints of a log of these sizes; nothing if it has no such log."""
         sizes = log.identity()
         for printed in self.spec.get("logs", ()):
             if all(sizes[name] == printed.get(name, sizes[name]) for name in _SIZES):
-                return printed  # type: ignore[no-any-return]
+                return printed
         return {}
 
     def table(self, log: Log, rows: Sequence[Row], log_row: Row) -> Figures:
@@ -84,6 +229,13 @@ class Paper(Grid):
         return Figures([own, printed, *rows], list(dict.fromkeys(levels)), self.spec)
 
     def sections(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Section]:
+        """Yields the page's sections on a log.
+
+        Args:
+            log: The log.
+            rows: Its rows, those of a cell in the order of the repetitions; some can be missing.
+            log_row: The row of the log itself.
+        """
         table = self.table(log, rows, log_row)
         for spec in self.spec["sections"]:
             if "by" in spec:
@@ -92,6 +244,7 @@ class Paper(Grid):
                 yield from sections_of(spec, table, self.words())
 
     def statements(self, log: Log, rows: Sequence[Row], log_row: Row) -> Iterator[Statement]:
+        """Yields what the paper states of its results, and whether the rows of a log agree."""
         table = self.table(log, rows, log_row)
         for spec in self.spec["statements"]:
             yield stated(spec, table, self.words())

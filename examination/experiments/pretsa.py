@@ -18,10 +18,10 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Cell, Released, Section, Table
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.measures import figures_of
-from tracecloak.examination.experiments.paper import Paper
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.shown import Section, Table
 from tracecloak.examination.experiments.table import Figures
 from tracecloak.examination.measure.behaviour_measures import edges_of
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -30,7 +30,7 @@ from tracecloak.schemas.errors import UsageError
 _TOP = (1, 2, 3)
 
 
-class PretsaGrid(Paper):
+class PretsaPaper(Paper):
     """The evaluation; see the module."""
 
     name: ClassVar[str] = "pretsa"
@@ -101,5 +101,3 @@ def top_shares(log: Log) -> Sequence[float | None]:
         top = sum_groups(group[rank < x], weights[rank < x], len(heads))
         shares.append(float(np.median(top / total)))
     return shares
-
-

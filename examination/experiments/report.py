@@ -19,11 +19,11 @@ from typing import Any
 
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.experiments.figures import NOTHING
-from tracecloak.examination.experiments.grids import THE_LOG, Boxes, Lines, Section, Table, Tree
 from tracecloak.examination.experiments.networks import Network, draw
 from tracecloak.examination.experiments.run import Experiment, rows_of
+from tracecloak.examination.experiments.shown import Boxes, Lines, Section, Table, Tree
 from tracecloak.examination.experiments.statements import Statement, counted
+from tracecloak.examination.experiments.table import THE_LOG
 from tracecloak.schemas.errors import missing_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages.page import Page, rendered
@@ -83,11 +83,14 @@ def write_report(
     for log in experiment.logs:
         log_row, of_log = rows_of(log, rows)
         sections = []
-        for section in experiment.grid.sections(log, of_log, log_row):
-            if _is_empty(section):
-                continue
-            parts = [_part(part, section, log.name, folder, images) for part in section.parts]
-            sections.append({"title": section.title, "text": section.text, "parts": parts})
+        for section in experiment.paper.sections(log, of_log, log_row):
+            parts = [
+                _part(part, section, log.name, folder, images)
+                for part in section.parts
+                if not isinstance(part, Table) or part.rows
+            ]
+            if parts:
+                sections.append({"title": section.title, "text": section.text, "parts": parts})
         if stated[log.name]:
             sections.append(_of_statements(stated[log.name]))
         size = log.identity()
@@ -104,11 +107,11 @@ def write_report(
     context = {
         "internal": INTERNAL,
         "command": command,
-        "notes": [*experiment.grid.notes(), *_of_the_run(experiment, rows)],
+        "notes": [*experiment.paper.notes(), *_of_the_run(experiment, rows)],
         "logs": logs,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
-    page.write_bytes(rendered(Page("experiment.html.j2", experiment.grid.title, anchors, context)))
+    page.write_bytes(rendered(Page("experiment.html.j2", experiment.paper.title, anchors, context)))
     return [page, *images]
 
 
@@ -134,7 +137,7 @@ def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
         else f"A figure is the median of {n} releases, each under a fresh key, and in brackets "
         "the quartiles."
     ]
-    if experiment.grid.has_models and experiment.mined < n:
+    if experiment.paper.has_models and experiment.mined < n:
         said.append(f"Processes were mined of {experiment.mined} of them.")
     missing = experiment.missing(rows)
     if missing:
@@ -146,14 +149,6 @@ def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
             f"Left out, as this installation does not have them: {', '.join(experiment.left_out)}."
         )
     return said
-
-
-def _is_empty(section: Section) -> bool:
-    """Whether a section has tables only, and no figure in them."""
-    return all(
-        isinstance(part, Table) and all(set(row[1:]) == {NOTHING} for row in part.rows)
-        for part in section.parts
-    )
 
 
 def _refusals(rows: Sequence[Row]) -> list[str]:
@@ -238,6 +233,16 @@ def _figure(width: float, height: float) -> Any:
     return importlib.import_module("matplotlib.figure").Figure(figsize=(width, height))
 
 
+def _axes(chart: Boxes | Lines, grid: str) -> tuple[Any, Any]:
+    """A figure, and axes with room for a legend beside them."""
+    figure = _figure(7.5, 3.6)
+    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
+    axes.grid(axis=grid, linewidth=0.3)
+    return figure, axes
+
+
 def _save(figure: Any, path: Path) -> None:
     figure.text(0.995, 0.005, "not private: for the operator only", ha="right", fontsize=6)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
@@ -248,8 +253,7 @@ def _boxes_figure(boxes: Boxes) -> Any:
 
     A single figure is a bar: a box of it is a line that nobody sees.
     """
-    figure = _figure(7.5, 3.6)
-    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+    figure, axes = _axes(boxes, "y")
     arms = boxes.arms
     width = 0.8 / max(len(arms), 1)
     has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
@@ -287,24 +291,17 @@ def _boxes_figure(boxes: Boxes) -> Any:
     axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     axes.set_xticks(range(len(boxes.groups)), boxes.groups)
     axes.set_xlim(-0.6, len(boxes.groups) - 0.4)
-    axes.set_xlabel(boxes.x)
-    axes.set_ylabel(boxes.y)
-    axes.grid(axis="y", linewidth=0.3)
     return figure
 
 
 def _lines_figure(lines: Lines) -> Any:
-    figure = _figure(7.5, 3.6)
-    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+    figure, axes = _axes(lines, "both")
     colours = ("black", *_COLOURS)
     for number, (label, values) in enumerate(lines.values.items()):
         axes.plot(
             lines.places, values, label=label, linewidth=1, color=colours[number % len(colours)]
         )
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    axes.set_xlabel(lines.x)
-    axes.set_ylabel(lines.y)
-    axes.grid(linewidth=0.3)
     return figure
 
 

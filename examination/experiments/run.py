@@ -1,6 +1,6 @@
 """`tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
 
-A grid (`examination.experiments.grids`) says what is run and measured; this module runs it. Every
+A `Paper` says what is run and measured; this module runs it. Every
 release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
 as soon as it is known: a run that was killed goes on where it stopped. All cells are released once,
 then all once more, and so on: whenever a run ends, there is about as much of every cell. Models are
@@ -32,15 +32,16 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.experiments.amun import AmunGrid
-from tracecloak.examination.experiments.dpim import DpimGrid
-from tracecloak.examination.experiments.grids import THE_LOG, Cell, Grid, Released
+from tracecloak.examination.experiments.amun import AmunPaper
+from tracecloak.examination.experiments.dpim import DpimPaper
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.miners import Miners
-from tracecloak.examination.experiments.pretsa import PretsaGrid
-from tracecloak.examination.experiments.sacofa_sapa import SacofaSapa
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.pretsa import PretsaPaper
+from tracecloak.examination.experiments.sacofa_sapa import SacofaSapaPaper
 from tracecloak.examination.experiments.statements import Statement
-from tracecloak.examination.experiments.tlkc import TlkcGrid
+from tracecloak.examination.experiments.table import THE_LOG
+from tracecloak.examination.experiments.tlkc import TlkcPaper
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import require_pm4py
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
@@ -51,9 +52,9 @@ from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
 
-# A new experiment is a grid and a line here.
-GRIDS: dict[str, type[Grid]] = {
-    grid.name: grid for grid in (AmunGrid, SacofaSapa, TlkcGrid, PretsaGrid, DpimGrid)
+# A new experiment is a file of a paper, its TOML file, and a line here.
+PAPERS: dict[str, type[Paper]] = {
+    paper.name: paper for paper in (AmunPaper, SacofaSapaPaper, TlkcPaper, PretsaPaper, DpimPaper)
 }
 DEFAULT_PATIENCE = 120.0
 # After so many minutes no release is begun any more, unless the paper's whole grid is asked for.
@@ -67,10 +68,10 @@ _IDENTITY = (
     "version", "experiment", "log", "cases", "events", "variants", "max_length", "arm", "level",
     "method", "params", "repetition",
 )  # fmt: skip
-_MINED = ("fitness", "precision", "f_score", "generalization", "tree")
+_MINED = ("fitness", "precision", "f_score", "generalization")
 
 
-def read_log(name: str, source: EventSource, grid: Grid) -> Log:
+def read_log(name: str, source: EventSource, paper: Paper) -> Log:
     """Reads a log with the attributes that an experiment needs, and how long that took.
 
     Raises:
@@ -78,32 +79,32 @@ def read_log(name: str, source: EventSource, grid: Grid) -> Log:
         InputSchemaError: It cannot be read, or lacks a column.
     """
     begun = time.perf_counter()
-    columns = grid.columns(source.mapping)
+    columns = paper.columns(source.mapping)
     mapping = replace(source.mapping, attributes=tuple(columns.items()))
     log = Log.read(name, replace(source, mapping=mapping))
     assert isinstance(log, Log)
     return replace(log, read_seconds=time.perf_counter() - begun, columns=columns)
 
 
-def require_extras(grid: Grid, mined: int) -> None:
+def require_extras(paper: Paper, mined: int) -> None:
     """Checks that the libraries are installed that the figures of an experiment need.
 
     Args:
-        grid: The experiment.
+        paper: The experiment.
         mined: As in `Experiment`.
 
     Raises:
         UsageError: One is not installed.
     """
-    if grid.has_distances:
+    if paper.has_distances:
         require_pot()
-    if grid.has_models:
+    if paper.has_models:
         require_scikit_learn()
         if mined:
             require_pm4py()
 
 
-def grid_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Grid:
+def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Paper:
     """Returns an experiment.
 
     Args:
@@ -114,9 +115,9 @@ def grid_named(name: str, flags: Mapping[str, str | None], is_full: bool = False
     Raises:
         UsageError: There is none of that name, it has no such flag, or one is out of range.
     """
-    if name not in GRIDS:
-        raise UsageError(f"experiment must be one of {', '.join(GRIDS)}, got {name!r}")
-    kind = GRIDS[name]
+    if name not in PAPERS:
+        raise UsageError(f"experiment must be one of {', '.join(PAPERS)}, got {name!r}")
+    kind = PAPERS[name]
     names = [flag.name for flag in kind.flags]
     for given in flags:
         if given not in names:
@@ -130,11 +131,11 @@ class Experiment:
     """What is run.
 
     Attributes:
-        grid: The experiment.
+        paper: The experiment.
         logs: Of distinct names.
-        methods: Names of the methods to run, or None: all of the grid's.
+        methods: Names of the methods to run, or None: all of the paper's.
         repetitions: Releases of each cell.
-        mined: Of so many of them a process is mined, where the grid mines.
+        mined: Of so many of them a process is mined, where the paper mines.
         patience: Seconds that mining and judging one model may take.
         max_minutes: After so many of them no release is begun that would end later, by what those
             before it took; of several logs, each has its share. None: there is no end.
@@ -143,7 +144,7 @@ class Experiment:
         UsageError: One of them is out of range, no method is there, or a library is not installed.
     """
 
-    grid: Grid
+    paper: Paper
     logs: tuple[Log, ...]
     methods: Sequence[str] | None = None
     repetitions: int = 10
@@ -152,42 +153,34 @@ class Experiment:
     max_minutes: float | None = None
 
     def __post_init__(self) -> None:
-        if self.repetitions < 1:
-            raise UsageError(f"repetitions must be at least 1, got {self.repetitions}")
-        if self.mined < 0:
-            raise UsageError(f"mine must be at least 0, got {self.mined}")
+        names = [log.name for log in self.logs]
+        compare.check_runs({"log": names}, self.repetitions, self.mined, self.max_minutes)
         if not 0 < self.patience <= 10**6:
             raise UsageError(f"patience must be above 0 and at most 10^6 s, got {self.patience:g}")
-        if self.max_minutes is not None and not 0 < self.max_minutes <= 10**6:
-            raise UsageError(
-                f"max_minutes must be above 0 and at most 10^6, got {self.max_minutes:g}"
-            )
-        names = [log.name for log in self.logs]
-        twice = sorted({one for one in names if names.count(one) > 1})
-        if twice:
-            raise UsageError(f"log {twice[0]!r} is there twice: leave one out, or rename it")
         for name in self.methods or ():
-            if name not in self.grid.methods:
-                raise UsageError(f"methods must be of {', '.join(self.grid.methods)}, got {name!r}")
-        if not any(self._has(name) for name in self.grid.methods):
+            if name not in self.paper.methods:
+                raise UsageError(
+                    f"methods must be of {', '.join(self.paper.methods)}, got {name!r}"
+                )
+        if not any(self._has(name) for name in self.paper.methods):
             raise UsageError(f"none of the methods is there: {', '.join(self.left_out)}")
         for log in self.logs:
             for cell in self._cells(log):
                 if cell.method:
                     _parameters(METHODS[cell.method], cell)
-        require_extras(self.grid, self.mined)
+        require_extras(self.paper, self.mined)
 
     @property
     def left_out(self) -> list[str]:
         """Names of the methods that should run and that this installation does not have."""
-        wanted = self.grid.methods if self.methods is None else self.methods
+        wanted = self.paper.methods if self.methods is None else self.methods
         return [name for name in wanted if name not in METHODS]
 
     def _has(self, name: str) -> bool:
         return name in METHODS and (self.methods is None or name in self.methods)
 
     def _cells(self, log: Log) -> list[Cell]:
-        return [cell for cell in self.grid.cells(log) if not cell.method or self._has(cell.method)]
+        return [cell for cell in self.paper.cells(log) if not cell.method or self._has(cell.method)]
 
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
@@ -201,7 +194,7 @@ class Experiment:
         end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
         for number, log in enumerate(self.logs):
             left = None if end is None else (end - time.monotonic()) / (len(self.logs) - number)
-            with Miners(partial(self.grid.miner, log, self.patience)) as miners:
+            with Miners(partial(self.paper.miner, log, self.patience)) as miners:
                 yield from self._of_log(log, miners, known_rows, left)
 
     def missing(self, rows: Sequence[Row]) -> int:
@@ -226,7 +219,7 @@ class Experiment:
         by_log = {}
         for log in self.logs:
             log_row, of_log = rows_of(log, rows)
-            by_log[log.name] = list(self.grid.statements(log, of_log, log_row))
+            by_log[log.name] = list(self.paper.statements(log, of_log, log_row))
         return by_log
 
     def _steps(self, log: Log) -> list[_Step]:
@@ -235,9 +228,9 @@ class Experiment:
         What takes longer than the rest comes no later for that: nobody knows before.
         """
         head = {
-            "version": compare.code_version(), "experiment": self.grid.name, **log.identity(),
+            "version": compare.code_version(), "experiment": self.paper.name, **log.identity(),
         }  # fmt: skip
-        cells = [self.grid.of_the_log(), *self._cells(log)]
+        cells = [self.paper.of_the_log(), *self._cells(log)]
         steps = [
             _Step(
                 cell,
@@ -304,7 +297,7 @@ class Experiment:
                 released = release_of(log, step.cell) if step.cell.method else _unreleased(log)
                 row = {
                     **step.identity,
-                    **self.grid.figures(log, released, step.cell),
+                    **self.paper.figures(log, released, step.cell),
                     "seconds": released.seconds,
                     "read_seconds": log.read_seconds,
                 }
@@ -314,12 +307,15 @@ class Experiment:
                 # The method's promise cannot be kept, so all of the log would be lost.
                 yield {**row, "is_lost": True} if isinstance(error, GuaranteeError) else row, True
                 continue
-            if self.grid.has_models and step.patience:
+            if self.paper.has_models and step.patience:
                 mined = partial(self._with_model, row, step, released)
                 waiting[miners.submit(mined)] = step
                 continue
             pace.note(step.cell, time.monotonic() - now)
-            yield {**row, **self._of_model(None, step, None)} if self.grid.has_models else row, True
+            yield (
+                {**row, **self._of_model(None, step, None)} if self.paper.has_models else row,
+                True,
+            )
         yield from done(0)
 
     def _with_model(self, row: Row, step: _Step, released: Released, miner: PatientMiner) -> Row:
@@ -327,18 +323,17 @@ class Experiment:
         quality = None
         begun = time.perf_counter()
         try:
-            quality = self.grid.mined(miner, released, step.cell)
+            quality = self.paper.mined(miner, released, step.cell)
         except (TimeoutError, RuntimeError) as error:
             _LOG.warning("experiment: %s", error)
         return {**row, **self._of_model(quality, step, time.perf_counter() - begun)}
 
     def _of_model(self, quality: MinedQuality | None, step: _Step, seconds: float | None) -> Row:
-        return {
-            **_mined_figures(quality),
-            **{name: getattr(quality, name, None) for name in self.grid.of_models},
-            "mine_patience": step.patience,
-            "mine_seconds": seconds,
-        }
+        names = (*_MINED, "tree", *self.paper.of_models)
+        row: Row = {name: getattr(quality, name, None) for name in names}
+        if quality is not None:
+            row["tree"] = str(quality.tree)
+        return {**row, "mine_patience": step.patience, "mine_seconds": seconds}
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,16 +410,6 @@ def _suffices(row: Row, patience: float) -> bool:
         or row.get("released_cases") == 0
         or patience <= row.get("mine_patience", 0.0)
     )
-
-
-def _mined_figures(quality: MinedQuality | None) -> dict[str, Any]:
-    if quality is None:
-        return dict.fromkeys(_MINED)
-    return {
-        **compare.quality_figures(quality),
-        "generalization": quality.generalization,
-        "tree": str(quality.tree),
-    }
 
 
 def _parameters(method: Anonymizer, cell: Cell) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Cell, Released, Section, Table
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.paper import Paper
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.shown import Section, Table
 from tracecloak.examination.experiments.table import Figures
 from tracecloak.examination.measure.quality import sequence_entropy
 from tracecloak.schemas.errors import UsageError
@@ -28,7 +28,7 @@ _LENGTH_SHARE = 0.85
 _HARMLESS_SHARE = Fraction(3, 4)
 
 
-class SacofaSapa(Paper):
+class SacofaSapaPaper(Paper):
     """The evaluation; see the module."""
 
     name: ClassVar[str] = "sacofa-sapa"
@@ -45,6 +45,7 @@ class SacofaSapa(Paper):
                 )
 
     def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the last threshold of SaPa for a statement."""
         return {**self.given, "last_threshold": self.given["k_follows"][-1:]}
 
     def length(self, log: Log) -> int:

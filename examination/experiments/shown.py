@@ -3,14 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tracecloak.examination.experiments.figures import NOTHING, quartiles_shown, shown
-from tracecloak.examination.experiments.grids import Boxes, Section, Table, Tree
-from tracecloak.examination.experiments.table import THE_LOG, Figures, expanded
+from tracecloak.examination.experiments.networks import Network
+from tracecloak.examination.experiments.table import (
+    NOTHING,
+    THE_LOG,
+    Figures,
+    expanded,
+    quartiles_shown,
+    shown,
+)
 
 # With more levels than this, and than arms, levels are the rows of a table.
 _MOST_COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        header: Names of the columns.
+        rows: Texts, as many a row as columns.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of repeated figures, side by side in groups.
+
+    Attributes:
+        y: What is on the vertical axis.
+        x: What the groups are.
+        groups: Their names, from left to right.
+        values: Figures by (arm, group); an arm lacks the groups where it was not run.
+        line: The log's own figure, or None.
+        is_log: Whether the vertical axis is logarithmic.
+        marks: Further figures to be drawn as lines, by what they are.
+    """
+
+    y: str
+    x: str
+    groups: Sequence[str]
+    values: Mapping[tuple[str, str], Sequence[float]]
+    line: float | None = None
+    is_log: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def arms(self) -> list[str]:
+        """What is compared, in order."""
+        return list(dict.fromkeys(arm for arm, _ in self.values))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines over a common axis.
+
+    Attributes:
+        x: What is on the horizontal axis.
+        y: What is on the vertical axis.
+        places: float64[n], the horizontal places.
+        values: n figures by line.
+    """
+
+    x: str
+    y: str
+    places: Sequence[float]
+    values: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A process model.
+
+    Attributes:
+        text: Its text form (schemas.models.process_tree).
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure or a table of the paper, for one log.
+
+    Attributes:
+        title: Its heading.
+        text: What it shows, or an empty text.
+        parts: Tables, charts, and graphs that stand side by side in one drawing.
+        file: What its images are called, without an ending.
+    """
+
+    title: str
+    text: str
+    parts: Sequence[Table | Boxes | Lines | Tree | Sequence[Network]]
+    file: str
 
 
 def sections_of(

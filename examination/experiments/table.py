@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.figures import median_of, values_of
+from tracecloak.examination.comparison.compare import Row, quartiles
 
+NOTHING = "-"
 # The arms of the log itself, and of what a paper prints of it.
 THE_LOG, THE_PAPER = "the log itself", "the paper"
 
@@ -40,7 +40,7 @@ class Figures:
         """
         at = spec.get("at", default)
         if not isinstance(at, str):
-            return at  # type: ignore[no-any-return]
+            return at
         falling = sorted(default, key=float, reverse=True)
         return falling if at == "falling" else falling[-1:]
 
@@ -93,3 +93,36 @@ def expanded(spec: Mapping[str, Any], words: Mapping[str, Any]) -> Iterator[str]
     each = spec.get("each", [""])
     for one in words[each] if isinstance(each, str) else each:
         yield str(one)
+
+
+def values_of(rows: Iterable[Row], name: str, **wanted: str) -> list[float]:
+    """Returns a figure of the rows that agree with what is wanted, where it is known."""
+    return [
+        row[name]
+        for row in rows
+        if row.get(name) is not None and all(row.get(key) == one for key, one in wanted.items())
+    ]
+
+
+def shown(value: float | None) -> str:
+    """Returns a figure as a short text."""
+    if value is None:
+        return NOTHING
+    if value == 0 or 0.001 <= abs(value) < 10:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def quartiles_shown(values: Iterable[float | None]) -> str:
+    """Returns the median and, in brackets, the quartiles where they differ."""
+    spread = quartiles(values)
+    if spread is None:
+        return NOTHING
+    median, low, high = map(shown, spread)
+    return median if low == high else f"{median} ({low}-{high})"
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """Returns the median of what is known, or None."""
+    spread = quartiles(values)
+    return None if spread is None else spread[0]

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.grids import Cell, Released, Section, Table
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.measures import figures_of, measure, perspectives_of
 from tracecloak.examination.experiments.networks import (
@@ -29,7 +28,8 @@ from tracecloak.examination.experiments.networks import (
     receiver,
     timed,
 )
-from tracecloak.examination.experiments.paper import Paper
+from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.shown import Section, Table
 from tracecloak.examination.experiments.table import Figures
 from tracecloak.examination.linkage.logs import sensitive_columns
 from tracecloak.examination.measure.perspectives import RESOURCE, only_common
@@ -65,7 +65,7 @@ class Setting(NamedTuple):
     confidence: float
 
 
-class TlkcGrid(Paper):
+class TlkcPaper(Paper):
     """The evaluation; see the module."""
 
     name: ClassVar[str] = "tlkc"
@@ -77,6 +77,7 @@ class TlkcGrid(Paper):
         self._weights = {name: _weight(name, self.given[name]) for name in ("alpha", "theta")}
 
     def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say."""
         return {**self.given, "sensitive": ", ".join(self._sensitive) or "none"}
 
     def columns(self, mapping: ColumnMapping) -> Mapping[str, str]:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
 from tracecloak.examination.experiments import amun as of_amun
-from tracecloak.examination.experiments import amun_epsilons, amun_paper
-from tracecloak.examination.experiments.amun import AmunGrid
-from tracecloak.examination.experiments.amun_paper import TABLE_9, described, epsilon_t, printed
-from tracecloak.examination.experiments.figures import NOTHING
-from tracecloak.examination.experiments.grids import Section, Table
+from tracecloak.examination.experiments import amun_epsilons
+from tracecloak.examination.experiments.amun import AmunPaper
+from tracecloak.examination.experiments.amun_paper import FIGURES, TABLE_9, described, printed
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.run import grid_named
+from tracecloak.examination.experiments.run import paper_named
+from tracecloak.examination.experiments.shown import Section, Table
+from tracecloak.examination.experiments.table import NOTHING
 
 SEPSIS = described(1_050, 15_214, 846)
 
 
-def grid(profile: str = "tables") -> AmunGrid:
-    found = grid_named("amun", {"guessing_advantages": "0.2,0.3", "profile": profile})
-    assert isinstance(found, AmunGrid)
+def grid(profile: str = "tables") -> AmunPaper:
+    found = paper_named("amun", {"guessing_advantages": "0.2,0.3", "profile": profile})
+    assert isinstance(found, AmunPaper)
     return found
 
 
@@ -31,7 +32,8 @@ def log_of() -> Log:
     return Log("table 1", traces)
 
 
-def table(section: Section) -> list[tuple[str, ...]]:
+def table(sections: Iterator[Section]) -> list[tuple[str, ...]]:
+    [section] = sections
     [found] = section.parts
     assert isinstance(found, Table)
     return [tuple(row) for row in found.rows]
@@ -42,14 +44,14 @@ def table(section: Section) -> list[tuple[str, ...]]:
 
 def test_a_log_of_the_paper_is_known_by_its_numbers() -> None:
     assert len(TABLE_9) == len({one.name for one in TABLE_9}) == 14
-    assert SEPSIS is not None and SEPSIS.name == "Sepsis" and SEPSIS.lengths == (3, 185)
+    assert SEPSIS is not None and SEPSIS.name == "Sepsis" and SEPSIS[6:8] == (3, 185)
     assert described(1_050, 15_214, 845) is None
     for one in TABLE_9:
         assert described(one.n_cases, one.n_events, one.n_variants) is one
 
 
 def test_figures_are_those_of_the_tables() -> None:
-    assert epsilon_t("Sepsis", "0.20") == 1.31
+    assert printed("epsilon_t", "Sepsis", "0.20") == 1.31
     assert printed("times", "Sepsis", "0.2", "Amun, sampling") == 8.97
     assert printed("frequencies", "BPIC 2018", "0.3", "Amun, oversampling") == 12_063.81
     assert printed("jaccard", "Sepsis", "0.4", "SaCoFa") == 0.9598
@@ -60,7 +62,7 @@ def test_figures_are_those_of_the_tables() -> None:
     assert printed("times", "BPIC 2014", "0.3", "PRIPEL") is None  # it ran out of memory
     assert printed("jaccard", "Sepsis", "0.2", "Amun, oversampling") is None
     assert printed("times", "Sepsis", "0.25", "Amun, sampling") is None
-    everything = [key for key in amun_paper._FIGURES if key[0] == "epsilon_t"]
+    everything = [key for key in FIGURES if key[0] == "epsilon_t"]
     assert len(everything) == 14 * 3
 
 
@@ -71,39 +73,36 @@ def rows_of(values: list[float], arm: str = "Amun, sampling") -> list[dict[str, 
     return [{"arm": arm, "level": "0.2", "edge_time_emd_months": value} for value in values]
 
 
-def beside(
-    monkeypatch: pytest.MonkeyPatch, values: list[float], profile: str = "tables"
-) -> tuple[str, ...]:
-    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS)
-    found = grid(profile)._compared(
-        log_of(), rows_of(values), "edge_time_emd_months", "epsilon_t", ("PRIPEL",), "times"
-    )
-    return tuple(found.rows[0])
+def compared(rows: list[dict[str, Any]], profile: str = "tables") -> list[tuple[str, ...]]:
+    [spec] = [one for one in AmunPaper.spec["sections"] if one.get("file") == "table-7-times"]
+    figures = grid(profile).table(log_of(), rows, {})
+    return table(grid(profile).compared(log_of(), figures, spec))
 
 
 def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 7 has 8.97 months for Sepsis by sampling at 0.2."""
-    g, _, arm, here, paper, ratio, why = beside(monkeypatch, [2.0, 3.0, 4.0], "reference")
+    assert compared(rows_of([2.0]))[0][-3:] == (NOTHING, NOTHING, NOTHING)  # no log of the paper
+    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS)
+    [[g, _, arm, here, paper, ratio, why]] = compared(rows_of([2.0, 3.0, 4.0]), "reference")
     assert (g, arm, paper, ratio) == ("0.2", "Amun, sampling", "8.970", "0.334")
     assert here.startswith("3.000 (2.500-3.500)")
     assert "turned around" in why and "compress" in why and "left out" in why
-    *_, why = beside(monkeypatch, [2.0, 3.0, 9.0], "reference")
-    assert why == "within the releases here"
-    *_, why = beside(monkeypatch, [2.0, 3.0, 4.0], "tables")
+    assert compared(rows_of([2.0, 3.0, 9.0]), "reference")[0][-1] == "within the releases here"
+    [[*_, why]] = compared(rows_of([2.0, 3.0, 4.0]))
     assert why == "one run there; its noise is biased by the shortest times"
-
-
-def test_a_log_that_the_paper_does_not_have_has_nothing_beside_it() -> None:
-    found = grid()._compared(
-        log_of(), rows_of([2.0]), "edge_time_emd_months", "epsilon_t", ("PRIPEL",), "times"
-    )
-    assert found.header[-3:] == ("paper", "here / paper", "why it differs")
-    assert tuple(found.rows[0][-3:]) == (NOTHING, NOTHING, NOTHING)
+    thresholds = [
+        row
+        for share, value in (("1", 5.0), ("5", 4.0))
+        for row in rows_of([value], f"PRIPEL at epsilon_t, k = {share} %")
+    ]
+    [[_, _, arm, here, paper, *_]] = compared(thresholds)
+    assert (arm, here) == ("PRIPEL", "4.000 at 5 %")
+    assert float(paper) == printed("times", "Sepsis", "0.2", "PRIPEL")
 
 
 def test_reasons_are_those_of_the_profile() -> None:
     def of(profile: str, table: str, arm: str) -> str:
-        return grid(profile)._reason(table, arm)
+        return grid(profile).reason(table, arm)
 
     assert of("tables", "frequencies", "Amun, oversampling") == "one run there"
     assert "rounded, there up" in of("reference", "frequencies", "Amun, oversampling")
@@ -114,18 +113,20 @@ def test_reasons_are_those_of_the_profile() -> None:
     assert of("tables", "seconds", "Amun, sampling") == "another machine, and other code"
 
 
-def test_table_9_describes_the_log_beside_the_paper() -> None:
-    alone = table(grid()._described(log_of(), None))
+def test_table_9_describes_the_log_beside_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = grid().table(log_of(), [], {})
+    alone = table(grid().described(log_of(), figures, {}))
     assert [row[0] for row in alone][:5] == ["traces", "tasks", "events", "edges", "case variants"]
     assert [row[1] for row in alone] == [
         "6", "5", "20", "5", "4", "3", "4", "5.92 h", "1.27 d", "11.1 h"
     ]  # fmt: skip
     assert {row[2] for row in alone} == {row[3] for row in alone} == {NOTHING}
     assert SEPSIS is not None
-    other = dataclasses.replace(SEPSIS, n_cases=6)
-    rows = {row[0]: row for row in table(grid()._described(log_of(), other))}
+    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS._replace(n_cases=6))
+    rows = {row[0]: row for row in table(grid().described(log_of(), figures, {}))}
     assert rows["traces"] == ("traces", "6", "6", NOTHING)
     assert rows["edges"][2:] == ("115", of_amun._OF_TABLE_9["edges"])
+    assert rows["mean case"][2] == "4 w"
 
 
 # --- epsilon_t ------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     """40 cases of one variant. Control: no mean of the log's events knows of copies."""
     rows = [(str(i), letter, i * 3 * DAY_US) for i in range(40) for letter in "AB"]
     [traces] = traces_of(rows)
-    params = grid(profile)._params("0.2", "sampling")
+    params = grid(profile).params("0.2", "sampling")
     plain = amun_epsilons.of_log(traces, params)
     found = amun_epsilons.of_releases(traces, params)
     assert found == amun_epsilons.of_releases(traces, params)  # so a run can be taken up again
@@ -146,15 +147,16 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
 
 
 def test_the_page_has_both_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = log_of()
-    rows = table(grid()._epsilons_of_times(log, SEPSIS))
+    log, figures = log_of(), grid().table(log_of(), [], {})
+    [told] = grid("reference").epsilons_of_times(log, figures, {})
+    assert "smaller than the paper's" in told.text and table(iter([told]))[0][3] == NOTHING
+    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS)
+    rows = table(grid().epsilons_of_times(log, figures, {}))
     assert [row[0] for row in rows] == ["0.2", "0.3"]
     assert [row[3] for row in rows] == ["1.31", "1.83"]
-    plain = amun_epsilons.of_log(log.traces, grid()._params("0.2", "sampling"))
+    plain = amun_epsilons.of_log(log.traces, grid().params("0.2", "sampling"))
     assert rows[0][1] == f"{plain:.2f}"
     assert np.isfinite(float(rows[0][2]))
-    told = grid("reference")._epsilons_of_times(log, None)
-    assert "smaller than the paper's" in told.text and table(told)[0][3] == NOTHING
 
 
 @pytest.mark.parametrize("profile", ["tables", "reference", "paper"])
@@ -170,4 +172,4 @@ def test_the_notes_say_what_the_profile_repeats_and_how_table_5_was_made(profile
      (93 * DAY_US, "3.06 months"), (365.25 * DAY_US, "1 y")],
 )  # fmt: skip
 def test_durations_are_shown_as_in_table_9(us: float, text: str) -> None:
-    assert of_amun._span(us) == text
+    assert of_amun.span(us) == text

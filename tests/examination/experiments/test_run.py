@@ -32,18 +32,20 @@ from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments import amun_epsilons
 from tracecloak.examination.experiments import report as experiment_report
 from tracecloak.examination.experiments import run as experiment
-from tracecloak.examination.experiments.figures import quartiles_shown, values_of
-from tracecloak.examination.experiments.grids import THE_LOG, Boxes, Cell, active_cases
+from tracecloak.examination.experiments.amun import active_cases
 from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.paper import Cell
 from tracecloak.examination.experiments.run import (
-    GRIDS,
+    PAPERS,
     ROWS,
     TABLE,
     Experiment,
-    grid_named,
+    paper_named,
     release_of,
     run,
 )
+from tracecloak.examination.experiments.shown import Boxes
+from tracecloak.examination.experiments.table import THE_LOG, quartiles_shown, values_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import TOOL_VERSION
@@ -74,15 +76,9 @@ def path(tmp_path: Path) -> Path:
     )
 
 
-@pytest.fixture(autouse=True)
-def _version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever edits the code while tests run does not make rows old."""
-    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
-
-
 def sacofa_sapa(**flags: str) -> Any:
     small = {"epsilons": "4", "k_follows": "1", "max_prefix_length": "4", "p_harmful": "2"}
-    return grid_named("sacofa-sapa", {**small, **flags})
+    return paper_named("sacofa-sapa", {**small, **flags})
 
 
 SMALL = ["--epsilons", "4,0.5", "--k_follows", "1,2", "--max_prefix_length", "5"]
@@ -114,7 +110,7 @@ def log_of_the_size_of_coselog() -> Log:
 
 def test_a_log_of_the_paper_gets_its_rows_of_table_4() -> None:
     """The values are typed in from the paper once more."""
-    grid = grid_named("sacofa-sapa", {}, is_full=True)
+    grid = paper_named("sacofa-sapa", {}, is_full=True)
     params: dict[tuple[str, str], Mapping[str, Any]] = {
         (cell.arm, cell.level): cell.params for cell in grid.cells(log_of_the_size_of_coselog())
     }
@@ -131,18 +127,18 @@ def test_a_log_of_the_paper_gets_its_rows_of_table_4() -> None:
 
 def test_another_log_gets_what_the_paper_starts_from() -> None:
     """Of five variants 85 % have at most four events; pruning starts at 2 / epsilon."""
-    grid = grid_named("sacofa-sapa", {"epsilons": "1,0.1"})
+    grid = paper_named("sacofa-sapa", {"epsilons": "1,0.1"})
     assert grid.length(log_of()) == 4
     assert grid.thresholds(log_of(), "1") == (2, None)
     assert grid.thresholds(log_of(), "0.1") == (20, 15)
-    own = grid_named("sacofa-sapa", {"epsilons": "1,0.1", "p_harmful": "5,9", "p_harmless": "4"})
+    own = paper_named("sacofa-sapa", {"epsilons": "1,0.1", "p_harmful": "5,9", "p_harmless": "4"})
     assert own.thresholds(log_of_the_size_of_coselog(), "1") == (5, 4)
     assert own.thresholds(log_of_the_size_of_coselog(), "0.1") == (9, 4)
 
 
 def test_amun_is_set_beside_others_at_its_own_epsilons() -> None:
     """epsilon_d = 2 ln((1 + g) / (1 - g)); N is the mean length, k shares of the cases."""
-    grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "5"})
+    grid = paper_named("amun", {"guessing_advantages": "0.2", "pruning": "5"})
     found = {cell.arm: cell for cell in grid.cells(log_of())}
     of_times = found.pop("PRIPEL at epsilon_t, k = 5 %")
     assert {arm: cell.epsilon for arm, cell in found.items()} == dict.fromkeys(
@@ -191,7 +187,7 @@ def test_the_log_itself_is_at_no_distance() -> None:
                   "variants_invented", "edge_frequency_emd", "edge_time_emd_months")),
         ("sacofa-sapa", ()),
     ):  # fmt: skip
-        experiment_of = Experiment(grid_named(name, {}), (log_of(),), repetitions=1, mined=0)
+        experiment_of = Experiment(paper_named(name, {}), (log_of(),), repetitions=1, mined=0)
         own, is_new = next(iter(experiment_of.rows()))
         assert is_new and own["arm"] == THE_LOG
         assert [own[measure] for measure in nothing] == [0] * len(nothing)
@@ -201,7 +197,7 @@ def test_the_log_itself_is_at_no_distance() -> None:
 def test_figures_of_a_release_are_those_of_its_variants() -> None:
     """One that loses AD and BAD and invents DD."""
     log = log_of()
-    grid = GRIDS["amun"](dict.fromkeys(flag.name for flag in GRIDS["amun"].flags))
+    grid = PAPERS["amun"](dict.fromkeys(flag.name for flag in PAPERS["amun"].flags))
     released = {"A B C D": 40, "A C B D": 25, "A B D": 15, "D D": 10}
     words = [variant for variant, count in released.items() for _ in range(count)]
     traces = trace_batch({f"n{i}": word for i, word in enumerate(words)}, "ABCD")
@@ -220,7 +216,7 @@ def test_the_steps_of_a_release_are_those_between_its_events() -> None:
     [traces] = traces_of([*rows, ("2", "C", 7 + 6 * hour), ("3", "A", 0)])
     [alone] = traces_of([("1", "A", 0), ("2", "A", 5)])
     log = Log("log", traces)
-    grid = grid_named("amun", {})
+    grid = paper_named("amun", {})
 
     def found(released: TraceBatch) -> list[float | None]:
         variants = experiment.VariantHistogram.from_traces(released)
@@ -349,7 +345,7 @@ def test_the_page_says_which_epsilon_oversampling_takes_beside_the_papers_column
     """At g = 0.2: epsilon_d 0.8109, by Proposition A.6 an advantage of 0.64; its own is 0.1777."""
 
     def told(profile: str) -> tuple[str, dict[str, str]]:
-        grid = grid_named("amun", {"guessing_advantages": "0.2", "profile": profile})
+        grid = paper_named("amun", {"guessing_advantages": "0.2", "profile": profile})
         cells = {cell.arm: cell.epsilon for cell in grid.cells(log_of())}
         return " ".join(grid.notes()), cells
 
@@ -508,9 +504,9 @@ def test_a_model_that_takes_too_long_is_said_to(
 def test_boxes_are_drawn_where_the_figures_are() -> None:
     """The SVG has a box for each arm of each group, and none where an arm was not run."""
     pytest.importorskip("matplotlib")
-    boxes = Boxes(
-        "y", "x", ["1", "2"], {("a", "1"): [1, 2, 3], ("a", "2"): [2], ("b", "2"): [4, 5]}, 2.5
-    )
+    values = {("a", "1"): [1, 2, 3], ("a", "2"): [2], ("b", "2"): [4, 5]}
+    marks = {"IM": 0.5, "flower": 3.0}
+    boxes = Boxes("y", "x", ["1", "2"], values, 2.5, marks=marks)
     with experiment_report._drawing():
         figure = experiment_report._drawn(boxes)
     [axes] = figure.axes
@@ -519,7 +515,10 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
         for patch in axes.patches
     ]
     assert heights == [(1.5, 2.5), (2, 2), (4.25, 4.75)]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", THE_LOG]
+    named = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert named == ["a", "b", THE_LOG, *marks]
+    styles = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.get_lines()}
+    assert styles[0.5, 0.5] != styles[3.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -547,6 +546,45 @@ def test_boxes_are_drawn_where_the_figures_are() -> None:
         ("sacofa-sapa", ["--mine", "-1"], "mine must be at least 0, got -1"),
         ("sacofa-sapa", ["--patience", "0"], "patience must be above 0"),
         ("sacofa-sapa", ["--where", "case_id = nobody"], "has no case"),
+        ("tlkc", ["--settings", "middling"], "settings must be weak, strong, all, or T/L/K/C"),
+        ("tlkc", ["--settings", "weeks/2/20/0.5"], "such as hours/2/20/0.5, got 'weeks/2/20/0.5'"),
+        ("tlkc", ["--settings", "hours/2/20"], "settings must be"),
+        ("tlkc", ["--settings", "weak,weak"], "settings must be distinct"),
+        ("tlkc", ["--settings", ","], "settings must be distinct"),
+        (
+            "tlkc",
+            ["--settings", "hours/0/20/0.5"],
+            "length: must be at least 1, got 0",
+        ),
+        ("tlkc", ["--knowledge", "set,guess"], "knowledge must be some of set, multiset"),
+        ("tlkc", ["--knowledge", "set,set"], "knowledge must be some of set, multiset"),
+        ("tlkc", ["--sensitive", "illness"], "sensitive 'illness' must be case:NAME"),
+        ("tlkc", ["--alpha", "1.5"], "alpha: must be at most 1, got 1.5"),
+        ("tlkc", ["--theta", "0"], "theta: must be above 0, got 0"),
+        ("tlkc", ["--theta", "0.1,0.2"], "theta must be a number from 0 to 1, got '0.1,0.2'"),
+        ("tlkc", ["--methods", "pretsa"], "methods must be of tlkc, k-anonymous-variants"),
+        ("pretsa", ["--k", "0"], "k must be above 0"),
+        ("pretsa", ["--t", "1.5"], "t must be above 0 and at most 1, got '1.5'"),
+        ("pretsa", ["--distances", "edits"], "distances must be some of levenshtein, embedding"),
+        ("pretsa", ["--ends", "open"], "ends must be one of protected, published, got 'open'"),
+        ("pretsa", ["--penalty_direction", "up"], "penalty_direction must be one of text"),
+        ("pretsa", ["--mine", "1"], "unknown flag --mine"),
+        ("pretsa", ["--settings", "weak"], "unknown flag --settings"),
+        (
+            "dpim",
+            ["--epsilons", "0.01"],
+            "epsilons must be above 0.01 and at most 1000, got '0.01'",
+        ),
+        (
+            "dpim",
+            ["--epsilons", "1001"],
+            "epsilons must be above 0.01 and at most 1000, got '1001'",
+        ),
+        ("dpim", ["--fitness_measure", "time"], "fitness_measure must be one of share, tokens"),
+        ("dpim", ["--size_bounds", "paper"], "size_bounds must be one of log, public, got 'paper'"),
+        ("dpim", ["--methods", "sapa"], "methods must be of dpim, process-tree, got 'sapa'"),
+        ("dpim", ["--patience", "0"], "patience must be above 0"),
+        ("dpim", ["--pruning", "1"], "unknown flag --pruning"),
     ],
 )
 def test_a_wrong_command_is_refused_before_anything_is_written(
@@ -565,12 +603,12 @@ def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(UsageError, match="no flag --epsilons: it has guessing_advantages"):
-        grid_named("amun", {"epsilons": "1"})
+        paper_named("amun", {"epsilons": "1"})
     with pytest.raises(UsageError, match="log 'log' is there twice"):
-        Experiment(grid_named("amun", {}), (log_of(), log_of()))
+        Experiment(paper_named("amun", {}), (log_of(), log_of()))
     forget(monkeypatch, "amun")
     with pytest.raises(UsageError, match="none of the methods is there: amun"):
-        Experiment(grid_named("amun", {}), (log_of(),), ["amun"])
+        Experiment(paper_named("amun", {}), (log_of(),), ["amun"])
 
 
 @pytest.mark.parametrize(

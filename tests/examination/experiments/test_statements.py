@@ -17,71 +17,110 @@ from tests.examination.experiments.test_run import (
     sacofa_sapa,
 )
 from tests.examination.experiments.test_run import path as path  # a fixture
-from tracecloak.examination.comparison import compare
 from tracecloak.examination.experiments import run as experiment
-from tracecloak.examination.experiments.grids import Cell
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.run import GRIDS, Experiment, grid_named, release_of
-from tracecloak.examination.experiments.statements import (
-    at_least,
-    counted,
-    judged,
-    medians,
-    ordered,
-)
+from tracecloak.examination.experiments.paper import Cell
+from tracecloak.examination.experiments.run import PAPERS, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.statements import Statement, counted, stated
+from tracecloak.examination.experiments.table import THE_LOG, THE_PAPER, Figures
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
-
-
-@pytest.fixture(autouse=True)
-def _version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever edits the code while tests run does not make rows old."""
-    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
 
 
 # --- statements -----------------------------------------------------------------------------------
 
 
+def levels(figure: dict[tuple[str, str], float], name: str) -> list[dict[str, Any]]:
+    return [{"arm": arm, "level": level, name: value} for (arm, level), value in figure.items()]
+
+
+NOTHING_PRINTED = [{"arm": arm, "level": ""} for arm in (THE_LOG, THE_PAPER)]
+
+
+def of(spec: dict[str, Any], rows: list[dict[str, Any]], at: str = "1") -> Statement:
+    table = Figures([*NOTHING_PRINTED, *rows], at.split(","), {"errors": ["error"]})
+    return stated({"source": "s", "text": "t", "figure": "x", **spec}, table, {"kinds": "ab"})
+
+
 def test_a_statement_is_confirmed_deviates_or_is_undecided() -> None:
     """A missing figure hides neither that a part does not hold nor that the whole is unknown."""
-    pairs = [("set", 0.9, 0.8), ("sequence", 0.5, 0.6), ("relative", None, 0.1)]
-    assert at_least("s", "t", pairs[:1]).verdict == "confirmed"
-    assert at_least("s", "t", pairs[:2], 0.11).verdict == "confirmed"
-    assert at_least("s", "t", pairs).verdict == "deviates"
-    assert at_least("s", "t", pairs, 0.11).verdict == "undecided"
-    assert at_least("s", "t", pairs[:1], -0.2).verdict == "deviates"
-    assert at_least("s", "t", pairs[2:]).verdict == at_least("s", "t", []).verdict == "undecided"
-    assert at_least("s", "t", pairs).found == (
-        "set: 0.900 against 0.800; sequence: 0.500 against 0.600; relative: - against 0.100"
+    rows = levels({("a", "1"): 0.9, ("b", "1"): 0.8, ("c", "1"): 0.5, ("d", "1"): 0.6}, "x")
+    one, two = {"more": "a", "than": "b"}, {"more": ["a", "c"], "than": "d"}
+    assert of(one, rows).verdict == "confirmed"
+    assert of(one, rows, "1,2").verdict == "undecided"
+    assert of({**one, "slack": -0.2}, rows).verdict == "deviates"
+    assert of(two, rows).verdict == of(two, rows, "1,2").verdict == "deviates"
+    assert of({**two, "slack": 0.11}, rows).verdict == "confirmed"
+    assert of({**two, "slack": 0.11}, rows, "1,2").verdict == "undecided"
+    assert of({"more": "x", "than": 1}, rows).verdict == of(one, [], "").verdict == "undecided"
+    assert (
+        of(two, rows).found
+        == "a and d at 1: 0.900 against 0.600; c and d at 1: 0.500 against 0.600"
     )
+    each = {"more": "{}", "than": 0.85, "each": "kinds"}
+    assert of(each, rows).found == "a at 1: 0.900 against 0.850; b at 1: 0.800 against 0.850"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"near": 0.31}, "confirmed"),
+        ({"near": 0.29}, "deviates"),
+        ({"in": "some"}, "confirmed"),
+        ({"in": "the middle"}, "confirmed"),
+        ({"in": "no order"}, "confirmed"),
+        ({"in": "some", "at": ["2"]}, "deviates"),
+        ({"in": "the middle", "at": ["2"]}, "deviates"),
+        ({"in": "no order", "at": ["1", "3"]}, "deviates"),
+        ({"in": "no order", "at": ["1"]}, "undecided"),
+        ({"in": "some", "at": ["1", "4"]}, "undecided"),
+        ({"in": "the middle", "at": ["2"], "slack": 0.21}, "confirmed"),
+        ({"at": "the least", "slack": -0.05}, "confirmed"),
+        ({"from": "c", "at": ["1"]}, "deviates"),
+        ({"from": "c", "at": ["2"]}, "confirmed"),
+    ],
+)
+def test_figures_are_compared_as_the_file_says(spec: dict[str, Any], expected: str) -> None:
+    """A is above b by 0.1 and 0.3, and once below it by 0.2; c is 0.9 at 1 and 0.1 at 2."""
+    a, b = {"1": 0.6, "2": 0.3, "3": 0.8}, {"1": 0.5, "2": 0.5, "3": 0.5}
+    rows = levels({(arm, at): x for arm, of_arm in (("a", a), ("b", b), ("c", {"1": 0.9, "2": 0.7}))
+                   for at, x in of_arm.items()}, "x")  # fmt: skip
+    found = of({"more": "a", "than": "b", **spec}, rows, "1,2,3")
+    assert found.verdict == expected, found
 
 
 def test_a_release_that_would_lose_the_whole_log_counts_as_0() -> None:
-    rows = levels({("a", "strong"): 0.7}, "utility")
-    rows += [{"arm": arm, "level": "strong", "refused": "no", **lost}
+    """But not as an error of 0."""
+    rows = [*levels({("a", "1"): 0.7}, "x"), *levels({("a", "1"): 0.7}, "error")]
+    rows += [{"arm": arm, "level": "1", "refused": "no", **lost}
              for arm, lost in (("b", {"is_lost": True}), ("c", {}))]  # fmt: skip
-    median, error = medians(rows, "utility"), medians(rows, "utility", None)
-    assert [median(arm, "strong") for arm in "abc"] == [0.7, 0.0, None]
-    assert error("b", "strong") is None
-    found = at_least("s", "t", [("x", median("b", "strong"), median("a", "strong"))])
-    assert found.verdict == "deviates" and found.found == "x: 0.000 against 0.700"
+    found = of({"more": "b", "than": "a"}, rows)
+    assert found.verdict == "deviates" and found.found == "b and a at 1: 0.000 against 0.700"
+    assert of({"more": "c", "than": "a"}, rows).verdict == "undecided"
+    assert of({"more": "b", "than": "a", "figure": "error"}, rows).verdict == "undecided"
+
+
+def test_of_several_thresholds_the_best_is_compared() -> None:
+    rows = levels({("p, k = 1", "1"): 0.5, ("p, k = 2", "1"): 0.3, ("a", "1"): 0.4}, "x")
+    assert of({"more": "p, *", "than": "a"}, rows).verdict == "deviates"
+    assert of({"more": "p, k = 1", "than": "a"}, rows).verdict == "confirmed"
 
 
 def test_figures_that_fall_are_ordered() -> None:
-    falling = [("a", 0.9), ("b", None), ("c", 0.5), ("d", 0.55)]
-    assert ordered("s", "t", falling[::2]).verdict == "confirmed"
-    assert ordered("s", "t", falling).verdict == "deviates"
-    assert ordered("s", "t", falling, 0.06).verdict == "undecided"
-    assert ordered("s", "t", falling[:2]).verdict == "undecided"
+    rows = levels({("a", "3"): 0.9, ("a", "1"): 0.5, ("a", "0.5"): 0.55}, "x")
+    falls = {"more": "a", "falls": True, "at": "falling"}
+    assert of(falls, rows, "1,3").verdict == "confirmed"
+    assert of(falls, rows, "0.5,1,3").verdict == "deviates"
+    assert of(falls, rows, "1,2,3").verdict == "undecided"
+    assert of(falls, rows, "3").verdict == "undecided"
+    assert of(falls, rows, "1,3").found == "a at 3 0.900, a at 1 0.500"
 
 
 def test_verdicts_are_counted() -> None:
-    found = [judged("s", "t", [holds], "") for holds in (True, None, True, False)]
+    figures = {"1": 2, "3": 2, "4": 0}
+    rows = levels({("a", at): x for at, x in figures.items()}, "x")
+    found = [of({"more": "a", "than": 1}, rows, at) for at in "1234"]
     assert counted(found) == "2 confirmed, 1 deviates, 1 undecided"
-
-
-def levels(figure: dict[tuple[str, str], float], name: str) -> list[dict[str, Any]]:
-    return [{"arm": arm, "level": level, name: value} for (arm, level), value in figure.items()]
 
 
 def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: str) -> list[str]:
@@ -91,7 +130,7 @@ def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: s
 
 @pytest.mark.parametrize(("better", "expected"), [(0.9, "confirmed"), (0.3, "deviates")])
 def test_the_statements_on_sacofa_are_judged_by_its_medians(better: float, expected: str) -> None:
-    grid = grid_named("sacofa-sapa", {"epsilons": "1"})
+    grid = paper_named("sacofa-sapa", {"epsilons": "1"})
     figure = {("SaCoFa", "1"): better, ("Laplace", "1"): 0.5, ("SaPa", "1"): 0.5,
               ("DF-Laplace", "1"): 0.4}  # fmt: skip
     own = {"sequence_entropy": 0.4}
@@ -106,7 +145,7 @@ def test_the_statements_on_sacofa_are_judged_by_its_medians(better: float, expec
 
 def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
     """Algorithm 2 keeps 0.06 more with multisets, and as much with sequences."""
-    grid = grid_named("tlkc", {})
+    grid = paper_named("tlkc", {})
     figure = {("TLKC-EXT, multiset", "strong"): 0.7, ("TLKC, multiset", "strong"): 0.64,
               ("TLKC-EXT, sequence", "strong"): 0.2, ("TLKC, sequence", "strong"): 0.2}  # fmt: skip
     rows = levels(figure, "data_utility")
@@ -124,7 +163,7 @@ def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
 
 @pytest.mark.parametrize(("lost", "expected"), [(0, "confirmed"), (2, "deviates")])
 def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: str) -> None:
-    grid = grid_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
+    grid = paper_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
     figure = {("Amun, sampling", "0.2"): 0.2, ("Amun, filtering", "0.2"): 0.3,
               ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9,
               ("SaCoFa at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
@@ -140,7 +179,7 @@ def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: s
 
 
 def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> None:
-    grid = grid_named("dpim", {"epsilons": "0.1,1"})
+    grid = paper_named("dpim", {"epsilons": "0.1,1"})
     names = ("fitness", "precision", "simplicity", "generalization", "f_score")
     rows: list[dict[str, Any]] = [
         {"arm": arm, "level": level, **dict(zip(names, values, strict=True))}
@@ -164,8 +203,8 @@ def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> Non
 
 
 def test_every_experiment_says_something_of_rows_that_are_missing() -> None:
-    for name in GRIDS:
-        found = list(grid_named(name, {}).statements(log_of(), [], {}))
+    for name in PAPERS:
+        found = list(paper_named(name, {}).statements(log_of(), [], {}))
         assert found and all(one.verdict == "undecided" for one in found)
         assert len({(one.source, one.text) for one in found}) == len(found)
 
@@ -191,12 +230,12 @@ def test_the_command_says_at_its_end_which_statements_hold(
 
 def test_the_default_grid_is_a_part_of_the_papers() -> None:
     for name in ("pretsa", "sacofa-sapa"):
-        few, many = (list(grid_named(name, {}, is_full).cells(log_of())) for is_full in (0, 1))
+        few, many = (list(paper_named(name, {}, is_full).cells(log_of())) for is_full in (0, 1))
         assert {json.dumps(cell.identity) for cell in few} <= {
             json.dumps(cell.identity) for cell in many
         }
         assert len(few) < len(many)
-    full = grid_named("sacofa-sapa", {"k_follows": "2"}, is_full=True)
+    full = paper_named("sacofa-sapa", {"k_follows": "2"}, is_full=True)
     assert {cell.arm for cell in full.cells(log_of()) if "k =" in cell.arm} == set()
 
 
@@ -230,7 +269,7 @@ def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> Non
     """In seven and a half minutes there are seven releases: of each cell one, then the others."""
     wanted = Experiment(sacofa_sapa(), (log_of(),), None, 3, 0, max_minutes=7.5)
     rows = [row for row, _ in wanted.rows()]
-    n_cells = len(list(wanted.grid.cells(log_of())))
+    n_cells = len(list(wanted.paper.cells(log_of())))
     assert len(rows) == 1 + 7
     assert [row["repetition"] for row in rows[1:]] == [0] * n_cells + [1] * (7 - n_cells)
     assert wanted.missing(rows) == 3 * n_cells - 7

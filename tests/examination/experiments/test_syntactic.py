@@ -20,14 +20,13 @@ from tests.support.pages import drawn_in
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.examination.comparison import compare
-from tracecloak.examination.experiments.figures import shown, values_of
-from tracecloak.examination.experiments.grids import THE_LOG, Grid, Released
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.measures import figures_of
+from tracecloak.examination.experiments.paper import Paper, Released
 from tracecloak.examination.experiments.pretsa import top_shares
-from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, grid_named, release_of
-from tracecloak.examination.experiments.settings import declaration, settings_of
+from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.table import THE_LOG, shown, values_of
+from tracecloak.examination.experiments.tlkc import TlkcPaper, declaration, settings_of
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -40,12 +39,6 @@ DISEASE, AGE = "case:disease", "case:age"
 COLUMNS = {RESOURCE: "doctor", DISEASE: "illness", AGE: "years"}
 # Events as activity and resource, an hour apart; so many cases.
 VARIANTS = {"AX BX CY": 12, "AX BY CY": 8, "AX CY": 6, "AY BX BX CY": 3, "DX": 1}
-
-
-@pytest.fixture(autouse=True)
-def _version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever edits the code while tests run does not make rows old."""
-    monkeypatch.setattr(compare, "code_version", lambda: "0.1 of a test")
 
 
 def cases() -> list[str]:
@@ -92,9 +85,9 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
-def tlkc(**flags: str) -> Grid:
+def tlkc(**flags: str) -> Paper:
     small = {"settings": "hours/2/3/0.5", "knowledge": "sequence", "profile": "sparing"}
-    return grid_named("tlkc", {**small, **flags})
+    return paper_named("tlkc", {**small, **flags})
 
 
 # --- TLKC: what is run ----------------------------------------------------------------------------
@@ -102,22 +95,23 @@ def tlkc(**flags: str) -> Grid:
 
 def test_settings_are_those_of_the_paper() -> None:
     """Weak and strong, and the 200 of section 6.1, typed in from the paper once more."""
+    named = TlkcPaper.spec["settings"]
 
-    def parts(text: str | None) -> list[tuple[Any, ...]]:
-        return [(s.time_unit, s.length, s.k, s.confidence) for s in settings_of(text)]
+    def parts(text: str) -> list[tuple[Any, ...]]:
+        return [tuple(one) for one in settings_of(text, named).values()]
 
-    assert parts(None) == [("minutes", 2, 20, 0.5), ("minutes", 6, 60, 0.2)]
+    assert parts("weak,strong") == [("minutes", 2, 20, 0.5), ("minutes", 6, 60, 0.2)]
     assert parts("strong,days/3/7/0.25") == [("minutes", 6, 60, 0.2), ("days", 3, 7, 0.25)]
     every = parts("all")
     assert len(set(every)) == len(every) == 200
     assert [sorted({setting[i] for setting in every}) for i in range(4)] == [
         ["hours", "minutes"], [2, 3, 4, 5, 6], [20, 30, 40, 50, 60], [0.2, 0.3, 0.4, 0.5],
     ]  # fmt: skip
-    assert {one.name for one in settings_of("all")} >= {"hours/2/20/0.5", "minutes/6/60/0.2"}
+    assert settings_of("all", named).keys() >= {"hours/2/20/0.5", "minutes/6/60/0.2"}
 
 
 def test_both_algorithms_and_both_baselines_are_run_for_every_kind_and_perspective() -> None:
-    grid = grid_named("tlkc", {"sensitive": DISEASE})
+    grid = paper_named("tlkc", {"sensitive": DISEASE})
     without = [cell.arm for cell in grid.cells(log_of(columns={DISEASE: "illness"}))]
     kinds = ("set", "multiset", "sequence", "relative")
     arms = [f"{method}, {kind}" for method in ("TLKC-EXT", "TLKC") for kind in kinds]
@@ -186,7 +180,7 @@ def test_the_columns_that_are_read_are_those_that_flags_name() -> None:
     grid = tlkc(sensitive=f"{DISEASE}=illness,{AGE}")
     assert grid.columns(ColumnMapping()) == {DISEASE: "illness", AGE: AGE}
     assert grid.columns(ColumnMapping(resource="doctor"))[RESOURCE] == "doctor"
-    assert grid_named("pretsa", {}).columns(ColumnMapping(resource="doctor")) == {}
+    assert paper_named("pretsa", {}).columns(ColumnMapping(resource="doctor")) == {}
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -350,7 +344,7 @@ def test_many_settings_are_rows_and_not_columns(path: Path) -> None:
 
 def test_every_k_and_t_of_the_paper_is_run() -> None:
     """Section 4.2, typed in from the paper once more; and PRETSA-case for each k."""
-    cells = list(grid_named("pretsa", {}, is_full=True).cells(log_of()))
+    cells = list(paper_named("pretsa", {}, is_full=True).cells(log_of()))
     found = {
         (cell.method, cell.params["distance"], cell.params["k"], cell.params.get("t"))
         for cell in cells
@@ -362,7 +356,7 @@ def test_every_k_and_t_of_the_paper_is_run() -> None:
             assert {("pretsa", distance, k, one) for one in t} <= found
             assert ("pretsa-case", distance, k, None) in found
     assert all(cell.params["protect_ends"] and cell.needs_log for cell in cells)
-    published = grid_named(
+    published = paper_named(
         "pretsa", {"ends": "published", "penalty_direction": "authors_code", "k": "3"}
     )
     for cell in published.cells(log_of()):
@@ -375,7 +369,7 @@ def test_protected_ends_are_those_of_k_cases_and_none_is_lost() -> None:
     log = log_of(columns={})
     for ends, least in (("protected", 3), ("published", 1)):
         flags = {"k": "3", "t": "1", "distances": "levenshtein", "ends": ends}
-        for cell in grid_named("pretsa", flags).cells(log):
+        for cell in paper_named("pretsa", flags).cells(log):
             counts = release_of(log, cell).variants.counts
             assert counts.sum() == 30 and counts.min() >= least
 
@@ -422,48 +416,11 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
 @pytest.mark.slow
 def test_embeddings_are_described_and_released(path: Path) -> None:
     pytest.importorskip("gensim")
-    grid = grid_named("pretsa", {"k": "3", "t": "1", "distances": "embedding"})
+    grid = paper_named("pretsa", {"k": "3", "t": "1", "distances": "embedding"})
     rows = [row for row, _ in Experiment(grid, (log_of(columns={}),), None, 1, 0).rows()]
     assert len(rows) == 3 and not any("refused" in row for row in rows)
     own = rows[0]
     assert 0 < own["event_distance_mean"] < 2 and 0 < own["event_distance_std"] < 1
-
-
-@pytest.mark.parametrize(
-    ("name", "flags", "said"),
-    [
-        ("tlkc", ["--settings", "middling"], "settings must be weak, strong, all, or T/L/K/C"),
-        ("tlkc", ["--settings", "weeks/2/20/0.5"], "such as hours/2/20/0.5, got 'weeks/2/20/0.5'"),
-        ("tlkc", ["--settings", "hours/2/20"], "settings must be"),
-        ("tlkc", ["--settings", "weak,weak"], "settings must be distinct"),
-        ("tlkc", ["--settings", ","], "settings must be distinct"),
-        (
-            "tlkc",
-            ["--settings", "hours/0/20/0.5"],
-            "length: must be at least 1, got 0",
-        ),
-        ("tlkc", ["--knowledge", "set,guess"], "knowledge must be some of set, multiset"),
-        ("tlkc", ["--knowledge", "set,set"], "knowledge must be some of set, multiset"),
-        ("tlkc", ["--sensitive", "illness"], "sensitive 'illness' must be case:NAME"),
-        ("tlkc", ["--alpha", "1.5"], "alpha: must be at most 1, got 1.5"),
-        ("tlkc", ["--theta", "0"], "theta: must be above 0, got 0"),
-        ("tlkc", ["--theta", "0.1,0.2"], "theta must be a number from 0 to 1, got '0.1,0.2'"),
-        ("tlkc", ["--methods", "pretsa"], "methods must be of tlkc, k-anonymous-variants"),
-        ("pretsa", ["--k", "0"], "k must be above 0"),
-        ("pretsa", ["--t", "1.5"], "t must be above 0 and at most 1, got '1.5'"),
-        ("pretsa", ["--distances", "edits"], "distances must be some of levenshtein, embedding"),
-        ("pretsa", ["--ends", "open"], "ends must be one of protected, published, got 'open'"),
-        ("pretsa", ["--penalty_direction", "up"], "penalty_direction must be one of text"),
-        ("pretsa", ["--mine", "1"], "unknown flag --mine"),
-        ("pretsa", ["--settings", "weak"], "unknown flag --settings"),
-    ],
-)
-def test_a_wrong_command_is_refused_before_anything_is_written(
-    path: Path, name: str, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(name, path, *flags) == 2
-    assert said in capsys.readouterr().err
-    assert not (path.parent / "out").exists()
 
 
 def test_a_column_that_is_not_there_is_named(

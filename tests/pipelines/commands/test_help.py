@@ -9,7 +9,7 @@ import pytest
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.commands import attack
-from tracecloak.examination.experiments.run import GRIDS
+from tracecloak.examination.experiments.run import PAPERS
 from tracecloak.pipelines.commands import key, ledger
 from tracecloak.pipelines.commands.table import COMMANDS
 
@@ -18,7 +18,7 @@ LINES = [
     *([name] for name in COMMANDS),
     *([*names, "--method", method] for names in OF_A_RELEASE for method in METHODS),
     *(["attack", name] for name in attack.ACTIONS),
-    *(["experiment", name] for name in GRIDS),
+    *(["experiment", name] for name in PAPERS),
     *(["key", name] for name in key.ACTIONS),
     *(["ledger", name] for name in ledger.ACTIONS),
 ]
