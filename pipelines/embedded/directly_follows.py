@@ -31,7 +31,7 @@ from tracecloak.pipelines.stream.run import (
     warn_without_state,
 )
 from tracecloak.pipelines.stream.services import is_begun
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import TIMESTAMP
 from tracecloak.schemas.published.step import Step
@@ -112,16 +112,9 @@ class PublishDirectlyFollows(beam.PTransform):
         config = self._of_runner(events.pipeline)
         messages = self._messages(events, config)
         with paid_epoch(config) as epoch:
-            is_spent = epoch.is_spent  # its key goes at the end of the block
-            if not is_spent:
-                check_decided(epoch)
-                warn_without_state(events.pipeline.options, epoch)
-                steps = build_stream(events.pipeline, messages, epoch)
-        if is_spent:
-            raise BudgetExhausted(
-                f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
-                "step is published. Begin another epoch, which is another spend"
-            )
+            check_decided(epoch)
+            warn_without_state(events.pipeline.options, epoch)
+            steps = build_stream(events.pipeline, messages, epoch)
         if not self._has_rows:
             return steps
         return steps | "ToRows" >> beam.FlatMap(_rows_of).with_output_types(_ROW)

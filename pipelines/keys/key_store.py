@@ -332,7 +332,7 @@ class KeyStore(StoreFolder):
             Whether there was a key.
         """
         had_key = self._path(output, release_id, ".key").exists()
-        self._forget_for_workers(output, release_id)
+        self.forget_for_workers(output, release_id)
         self.remove(*(_name(output, release_id, ending) for ending in (".gate", ".key")))
         folder = self.operator_folder(output, release_id)
         if is_on_this_machine(folder):
@@ -350,10 +350,24 @@ class KeyStore(StoreFolder):
             Whether there was a key.
         """
         had_key = self._path(output, release_id, ".key").exists()
-        self._forget_for_workers(output, release_id)
+        self.forget_for_workers(output, release_id)
         endings = (".gate", ".step", ".json", ".key")
         self.remove(*(_name(output, release_id, ending) for ending in endings))
         return had_key
+
+    def forget_for_workers(self, output: str, release_id: str) -> None:
+        """Deletes the copies of a key that workers find; the key store keeps its own.
+
+        Raises:
+            KeyStoreError: The key store cannot be used.
+        """
+        note = _name(output, release_id, ".workers")
+        noted = self.read(note)
+        if noted is None:
+            return
+        with self.in_use():
+            delete_files([path for path in noted.splitlines() if exists(path)])
+        self.remove(note)
 
     def operator_folder(self, output: str, release_id: str) -> str:
         """Returns where what only the operator may read of a release lies.
@@ -386,15 +400,6 @@ class KeyStore(StoreFolder):
             if read_if_there(path) != content:
                 write_anew(path, content)
         return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
-
-    def _forget_for_workers(self, output: str, release_id: str) -> None:
-        note = _name(output, release_id, ".workers")
-        noted = self.read(note)
-        if noted is None:
-            return
-        with self.in_use():
-            delete_files([path for path in noted.splitlines() if exists(path)])
-        self.remove(note)
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         return self.path / _name(output, release_id, ending)

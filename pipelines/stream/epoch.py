@@ -34,7 +34,7 @@ from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import LOCAL, is_durable
 from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.noted_steps import NotedSteps
+from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
@@ -130,6 +130,15 @@ class Epoch:
             return self.noted.has_ended
         return self.last_published == self.product.horizon - 1
 
+    def end(self) -> None:
+        """Notes that the last step is published, and deletes what only a step needs.
+
+        Raises:
+            KeyStoreError: The key store cannot be used.
+        """
+        self.noted.end(self.product.horizon - 1)
+        remove_folder(self.places.steps.folder)
+
     def last_decided(self) -> int | None:
         """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
 
@@ -183,12 +192,14 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         noted = NotedSteps(gate)
         epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
         _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
+        if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
+            epoch.end()
+            raise _spent(config)
         with operator_log(places.rejected):
             yield epoch
         remove_folder(workplace)
         if epoch.is_spent:
-            noted.end(product.horizon - 1)
-            remove_folder(steps.folder)
+            epoch.end()
 
 
 def manifest_of(
@@ -312,7 +323,7 @@ def _paid(
     try:
         is_new = check_goes_on(config, store, ledger, output, product.horizon)
     except BudgetExhausted:
-        store.commit(output, name.both)  # who noted its end may have been stopped before this
+        end_epoch(store, output, name.both)  # who noted its end may have been stopped before this
         raise
     workplace.prepare()
     identities = _identities(config, store, output, is_new)
@@ -405,10 +416,7 @@ def check_goes_on(
                 "configuration; begin another epoch, which is another spend"
             )
     if key == "ended" and last_step == horizon - 1:
-        raise BudgetExhausted(
-            f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
-            "step is published. Begin another epoch, which is another spend"
-        )
+        raise _spent(config)
     if key != "there" and last_step is not None:
         raise TracecloakError(
             f"step {last_step} of epoch {config.epoch!r} of {config.release_id!r} was "
@@ -425,6 +433,13 @@ def check_goes_on(
             "begin another epoch, which is another spend"
         )
     return key != "there"
+
+
+def _spent(config: StreamConfig) -> BudgetExhausted:
+    return BudgetExhausted(
+        f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
+        "step is published. Begin another epoch, which is another spend"
+    )
 
 
 def _origin(config: StreamConfig) -> Origin:

@@ -147,8 +147,14 @@ def run_epoch(
 
 
 @contextlib.contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Gives an event that is set at the first signal to end; the second signal ends at once."""
+def stopping(
+    said: str = "stopping; the same command goes on from here, and spends nothing twice",
+) -> Iterator[threading.Event]:
+    """Gives an event that is set at the first signal to end; the second signal ends at once.
+
+    Args:
+        said: What is logged at the first signal.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -162,7 +168,7 @@ def stopping() -> Iterator[threading.Event]:
     def ask(number: int, _: object) -> None:
         stop.set()
         restore()
-        _LOG.warning("stopping; the same command goes on from here, and spends nothing twice")
+        _LOG.warning("%s", said)
 
     for number, handler in before.items():
         if handler != signal.SIG_IGN:

@@ -8,23 +8,15 @@ steps than are noted publishes nothing.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import logging
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.decided_steps import note_step
-from tracecloak.pipelines.runners.failures import reason_of
-from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kept_steps import KeptSteps
-
-_LOG = logging.getLogger("tracecloak")
-_EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +64,9 @@ class NotedSteps:
     def end(self, last_step: int) -> None:
         """Notes that all steps are published: the key of the epoch and its state are deleted.
 
+        Of the key of identities the copy for workers is deleted, unless another epoch of the stream
+        needs it.
+
         Args:
             last_step: The last of the horizon.
 
@@ -80,7 +75,7 @@ class NotedSteps:
         """
         store = self.gate.store()
         store.note_step(self.gate.output, self.gate.release_id, last_step)
-        store.commit(self.gate.output, self.gate.release_id)
+        end_epoch(store, self.gate.output, self.gate.release_id)
 
     @property
     def has_ended(self) -> bool:
@@ -88,6 +83,24 @@ class NotedSteps:
         store = self.gate.store()
         receipt = store.receipt(self.gate.output, self.gate.release_id)
         return receipt is not None and store.key_state(receipt) == "ended"
+
+
+def end_epoch(store: KeyStore, output: str, name: str) -> None:
+    """Deletes what only a running epoch needs; see `NotedSteps.end`.
+
+    Args:
+        store: The key store.
+        output: The folder of all releases.
+        name: Of the stream and its epoch.
+
+    Raises:
+        KeyStoreError: The key store cannot be used.
+    """
+    store.commit(output, name)
+    identities = f"{name.partition('@')[0]}@"
+    epochs = [one.release_id for one in store.all_unfinished() if one.output == output]
+    if not any(one.startswith(identities) and one != identities for one in epochs):
+        store.forget_for_workers(output, identities)
 
 
 def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
@@ -105,28 +118,3 @@ def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
     for step in range(0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1):
         if (kept_step := steps.of(step, key)) is not None:
             noted(kept_step.released)
-
-
-@contextlib.contextmanager
-def noting(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> Iterator[None]:
-    """Calls `note_kept` once a minute during the block, and at its end.
-
-    If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
-    latest that of the next start.
-    """
-
-    def note() -> None:
-        try:
-            note_kept(noted, steps, key)
-        except Exception as error:  # of file systems elsewhere, too
-            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
-
-    def again(is_over: threading.Event) -> None:
-        while not is_over.wait(_EVERY_SECONDS):
-            note()
-
-    try:
-        with meanwhile(again):
-            yield
-    finally:
-        note()

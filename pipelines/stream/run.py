@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+)
+from apache_beam.runners.runner import PipelineResult
 
+from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.pipelines.stream.flink_job import cancel, stop_with_savepoint
 from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
-from tracecloak.pipelines.stream.noted_steps import note_kept, noting
+from tracecloak.pipelines.stream.meanwhile import meanwhile
+from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
@@ -43,6 +55,11 @@ Source: TypeAlias = "beam.PTransform | beam.PCollection | Sequence[beam.PTransfo
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
 # on by default is for Beam a flag that turns it off.
 OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
+# A job ends by itself this long after its last step, if its source has ended by then. Beam keeps
+# sources that are over for so long, counted from each start of the job.
+_IDLE_MILLIS = 60_000
+_NOTE_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
 _OF_STATE = ". If no step came, give savepoint_path to the version and configuration that left it"
 
 
@@ -79,7 +96,7 @@ def run_stream(
             f"gives. Use {LOCAL}, which reads the same and keeps its state on disk"
         )
     config = config.model_copy(update={"runner": FED if runner == LOCAL else runner})
-    options = stream_options(config.runner, beam_arguments)
+    options = stream_options(config.runner, [*_of_job(config, beam_arguments), *beam_arguments])
     if messages is None:
         require_reads(config)
     standing = Standing()
@@ -117,9 +134,10 @@ def _run_on_beam(
         warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
         build_stream(pipeline, source, epoch, others)
+        is_ended = threading.Event()
         try:
-            with _noting(epoch), _following(epoch, standing):
-                _run(pipeline)
+            with noting(epoch, is_ended), _following(epoch, standing):
+                _run(pipeline, config.name.both, is_ended)
         except TracecloakError:
             raise
         except Exception as error:
@@ -163,7 +181,7 @@ def build_stream(
         places.steps,
         [begun],
         config.publish_on_drain,
-        # Workers that cannot read the key store find no ledger by it; see `_noting`.
+        # Workers that cannot read the key store find no ledger by it; see `noting`.
         epoch.noted if config.worker_keys is None else None,
     )
     written = released | "WriteSteps" >> WriteSteps(
@@ -223,7 +241,8 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
     """See `source_of`."""
     if (topic := config.input_kafka) is not None:
         check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
-        return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start)
+        end_us = config.rule.release_time(config.horizon - 1)
+        return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start, end_us)
     try:
         importlib.import_module("google.cloud.pubsub_v1")
     except ImportError:
@@ -340,11 +359,46 @@ def check_decided(epoch: Epoch) -> None:
         )
 
 
-def _noting(epoch: Epoch) -> AbstractContextManager[None]:
-    """Returns a context that notes the steps of workers that do not find the ledger."""
+@contextlib.contextmanager
+def noting(epoch: Epoch, is_ended: threading.Event) -> Iterator[None]:
+    """Calls `note_kept` once a minute during the block, and at its end; and ends the epoch.
+
+    If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
+    latest that of the next start.
+
+    Args:
+        epoch: What is noted, if its workers do not find the ledger.
+        is_ended: Set once the epoch is ended, which is a minute after the files of its last step
+            were seen: the job has them before it sends the step to a topic.
+    """
+    was_spent = False
+
+    def note() -> None:
+        nonlocal was_spent
+        if is_ended.is_set():
+            return
+        try:
+            note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+            if was_spent:
+                epoch.end()
+                is_ended.set()
+            was_spent = epoch.is_spent
+        except Exception as error:  # of file systems elsewhere, too
+            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
+
+    def again(is_over: threading.Event) -> None:
+        while not is_over.wait(_NOTE_SECONDS):
+            note()
+
     if epoch.config.worker_keys is None:
-        return nullcontext()
-    return noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+        yield
+        return
+    try:
+        with meanwhile(again):
+            yield
+    finally:
+        was_spent = False  # what follows may have to be read under the key
+        note()
 
 
 def _following(epoch: Epoch, standing: Standing) -> AbstractContextManager[None]:
@@ -356,10 +410,61 @@ def _following(epoch: Epoch, standing: Standing) -> AbstractContextManager[None]
     return following(epoch, standing)
 
 
-def _run(pipeline: beam.Pipeline) -> None:
+def _of_job(config: StreamConfig, given: Sequence[str]) -> list[str]:
+    """Returns flags by which a job of Flink is found, and by which it ends once its source has."""
+    if config.runner != FLINK:
+        return []
+    left_millis = config.rule.release_time(config.horizon - 1) // 1_000 - int(1e3 * time.time())
+    flags = {
+        "--job_name": config.name.both,
+        "--shutdown_sources_after_idle_ms": max(0, left_millis) + _IDLE_MILLIS,
+    }
+    names = {flag.partition("=")[0] for flag in given}
+    return [f"{name}={value}" for name, value in flags.items() if name not in names]
+
+
+def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> None:
+    """Runs a pipeline until its job ends, the epoch is ended, or this process is to stop."""
     result = pipeline.run()
-    try:
-        result.wait_until_finish()
-    except KeyboardInterrupt:
-        result.cancel()
+    failures: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            result.wait_until_finish()
+        except Exception as error:
+            failures.append(error)
+
+    job = threading.Thread(target=wait, daemon=True)
+    job.start()
+    with stopping("stopping") as stop:
+        while job.is_alive() and not (stop.is_set() or is_ended.is_set()):
+            job.join(_LOOK_SECONDS)
+        if job.is_alive():
+            _leave(pipeline.options, result, name, is_ended.is_set())
+        elif failures:
+            raise failures[0]
+
+
+def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over: bool) -> None:
+    """Ends a job that goes on, so that it can be begun again where it was unless it is over."""
+    address = str(options.view_as(FlinkRunnerOptions).flink_master)
+    name = options.view_as(GoogleCloudOptions).job_name or name
+    if not address.startswith("["):
+        if is_over:
+            cancel(address, name)
+        for place in [] if is_over else stop_with_savepoint(address, name):
+            _LOG.warning(
+                "stopped, with the state in %s: the same command with --savepoint_path=%s goes on "
+                "from there, and spends nothing twice",
+                place,
+                place,
+            )
+    elif is_over or options.view_as(PortableOptions).environment_type == "LOOPBACK":
+        result.cancel()  # its workers end with this process
         _LOG.warning("stopped; what was published stays published, and what was paid stays spent")
+    else:
+        _LOG.warning(
+            "the job goes on without this command, and its steps are noted at the next start: stop "
+            "it with a savepoint, and start again with --savepoint_path. With --flink_master, the "
+            "address of Flink's REST interface, this command does so"
+        )

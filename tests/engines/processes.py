@@ -137,6 +137,10 @@ class Process:
         assert self._running is not None
         self._running.wait()
 
+    def terminate(self) -> None:
+        """Asks it to end, as a supervisor does."""
+        self._signal(signal.SIGTERM)
+
     def wait(self, seconds: float) -> int:
         """Waits until it ends by itself, and returns its exit code.
 

@@ -296,10 +296,16 @@ def ask(cluster: FlinkCluster, path: str, body: dict[str, Any]) -> dict[str, Any
         return found
 
 
+def jobs_of(cluster: FlinkCluster) -> list[dict[str, Any]]:
+    """Returns the jobs of a cluster, those that ended as well."""
+    jobs: Any = cluster.ask("/jobs/overview")["jobs"]
+    return list(jobs)
+
+
 def job_of(cluster: FlinkCluster) -> str:
     """Returns the id of the only job that runs on a cluster."""
-    jobs: Any = cluster.ask("/jobs/overview")["jobs"]
-    [job] = [job["jid"] for job in jobs if job["state"] in ("RUNNING", "RESTARTING")]
+    running = ("RUNNING", "RESTARTING")
+    [job] = [job["jid"] for job in jobs_of(cluster) if job["state"] in running]
     return str(job)
 
 

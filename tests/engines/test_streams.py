@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,11 +25,13 @@ from tests.engines.flink import (
 )
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.older import STATE, before_last_change
+from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
 from tests.engines.streams import (
     Feed,
     StreamOnFlink,
     job_of,
+    jobs_of,
     last_checkpoint,
     stop_with_savepoint,
 )
@@ -73,6 +76,12 @@ def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
     assert [entry.action for entry in entries if entry.action == "reserve"] == ["reserve"]
 
 
+def keys_of_workers(stream: StreamOnFlink) -> int:
+    """Returns how many keys workers find."""
+    assert stream.config.worker_keys is not None
+    return len(list(Path(stream.config.worker_keys).glob("*.key")))
+
+
 def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
@@ -91,6 +100,49 @@ def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
         begin = f"--savepoint_path={last_checkpoint(checkpoints)}"
         with stream.started([*running.flags(), begin]) as client:
             stream.wait_for_steps(6, client)
+    assert_each_case_counted_once(stream, feed)
+
+
+def test_a_stream_ends_with_its_last_step_and_leaves_no_key_to_workers(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """The job ends by itself, with what it still sends; and a later start pays and runs nothing."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=3)
+    feed = Feed(stream.topic)
+    with or_skip(flink_job_server(tmp_path / "server")) as running:
+        flags = running.flags()
+        with stream.started([*flags, "--shutdown_sources_after_idle_ms=20000"]) as client:
+            wait_until(lambda: keys_of_workers(stream) == 2, 120, lambda: "no keys", client)
+            assert client.wait(240) == 0
+            assert "Job state changed to DONE" in client.said()
+        assert sorted(stream.published()) == sorted(stream.sent_steps()) == [0, 1, 2]
+        assert keys_of_workers(stream) == 0
+        with stream.started(flags) as client:
+            assert client.wait(120) == 4
+    assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_signal_stops_the_job_with_a_savepoint_from_which_the_stream_goes_on_to_its_end(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """The command is told where Flink's REST interface is."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=70)
+    feed = Feed(stream.topic)
+    with cluster_of(tmp_path) as (cluster, pool, server):
+        flags = [*server.flags(1, pool), f"--flink_master={cluster.address}"]
+        with stream.started(flags) as client:
+            stream.wait_for_steps(3, client)
+            client.terminate()
+            assert client.wait(120) == 0
+            [saved] = re.findall(r"--savepoint_path=(\S+)", client.said())
+        assert not [job for job in jobs_of(cluster) if job["state"] == "RUNNING"]
+        assert 3 <= len(stream.published()) < 70
+        with stream.started([*flags, f"--savepoint_path={saved}"]) as client:
+            assert client.wait(400) == 0
+        assert [job["state"] for job in jobs_of(cluster)] == ["FINISHED", "FINISHED"]
+    assert len(stream.published()) == 70
+    assert keys_of_workers(stream) == 0
     assert_each_case_counted_once(stream, feed)
 
 

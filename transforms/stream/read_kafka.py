@@ -8,6 +8,9 @@ The watermark is the lowest of their watermarks. That of a partition is the time
 unread message. A partition that was not found yet is newer than the last look at the topic, and so
 are its messages. So the watermark never passes that look, less the difference that brokers' clocks
 may have.
+
+Where all partitions are read up to the end of the last step, by their watermarks, the ranges are
+claimed to their ends. Then the watermark is that of a source that is over, and the job ends.
 """
 
 from __future__ import annotations
@@ -73,7 +76,9 @@ class ReadKafka(beam.PTransform):
     them.
     """
 
-    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str, start_us: int) -> None:
+    def __init__(
+        self, topic: KafkaTopic, group: str, clock_topic: str, start_us: int, end_us: int
+    ) -> None:
         """Keeps the topic.
 
         Args:
@@ -81,17 +86,19 @@ class ReadKafka(beam.PTransform):
             group: Name under which positions are committed.
             clock_topic: Name of the topic by which brokers tell their time; see `KafkaClock`.
             start_us: Where step 0 begins, microseconds since 1970 UTC.
+            end_us: When the last step takes no more cases; what is published later is not read.
         """
         super().__init__()
         self._topic = topic
         self._group = group
         self._clock_topic = clock_topic
         self._start_us = start_us
+        self._end_us = end_us
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[KafkaMessage]:
         """Finds the partitions, and reads them."""
-        finding = _FindPartitions(self._topic, self._clock_topic, self._start_us)
-        reading = _ReadPartition(self._topic, self._group, self._clock_topic)
+        finding = _FindPartitions(self._topic, self._clock_topic, self._start_us, self._end_us)
+        reading = _ReadPartition(self._topic, self._group, self._clock_topic, self._end_us)
         return (
             begin
             | "Begin" >> beam.Impulse()
@@ -207,19 +214,24 @@ _RANGE = beam.DoFn.RestrictionParam(_FromOffset())
 _WATERMARK = beam.DoFn.WatermarkEstimatorParam(_FromTheBeginning())
 
 
-def _advance(watermark: Any, moment_us: int) -> None:
+def _advance(watermark: Any, tracker: Any, moment_us: int, end_us: int, pause: Duration) -> None:
+    """Advances a watermark; ends a range whose watermark is at the end of the stream."""
     moment = Timestamp(micros=moment_us)
     if moment > watermark.current_watermark():
         watermark.set_watermark(moment)
+    # A claim behind its stop is how a range is ended: nothing of it is left for a later turn.
+    if moment_us < end_us or tracker.try_claim(_NO_END):
+        tracker.defer_remainder(pause)
 
 
 class _FindPartitions(beam.DoFn):
     """Gives (partition, offset of its first message) of each partition, once."""
 
-    def __init__(self, topic: KafkaTopic, clock_topic: str, start_us: int) -> None:
+    def __init__(self, topic: KafkaTopic, clock_topic: str, start_us: int, end_us: int) -> None:
         self._topic = topic
         self._clock_topic = clock_topic
         self._start_us = start_us
+        self._end_us = end_us
 
     @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
@@ -250,15 +262,15 @@ class _FindPartitions(beam.DoFn):
                 return
             # One that was added while the stream ran is read from its first message on.
             yield partition, oldest_offsets[partition] if known == 0 else 0
-        _advance(watermark, passed_us - CLOCK_SKEW_US)
-        tracker.defer_remainder(_PAUSE)
+        _advance(watermark, tracker, passed_us - CLOCK_SKEW_US, self._end_us, _PAUSE)
 
 
 class _ReadPartition(beam.DoFn):
-    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str) -> None:
+    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str, end_us: int) -> None:
         self._topic = topic
         self._group = group
         self._clock_topic = clock_topic
+        self._end_us = end_us
 
     def setup(self) -> None:
         _READERS.begin()
@@ -292,12 +304,13 @@ class _ReadPartition(beam.DoFn):
                 finalizer.register(reader.committing())
             try:
                 passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
-                _advance(watermark, reader.watermark_us(passed_us))
+                complete_us = reader.watermark_us(passed_us)
             except RetryLater as error:
                 _LOG.warning("%s; the stream waits", error)
                 tracker.defer_remainder(_AWAY_PAUSE)
                 return
-        tracker.defer_remainder(Duration(0) if is_behind else _PAUSE)
+        pause = Duration(0) if is_behind else _PAUSE
+        _advance(watermark, tracker, complete_us, self._end_us, pause)
 
 
 class _Reader:

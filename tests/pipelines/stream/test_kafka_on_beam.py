@@ -133,7 +133,7 @@ def test_a_failure_after_a_start_with_state_says_whose_the_state_may_be(
     """And nothing that the runner says, which can hold data."""
     foreign = RuntimeError("No receiver found for timer of case-7")
 
-    def fails(_: beam.Pipeline) -> None:
+    def fails(*_: Any) -> None:
         raise foreign
 
     monkeypatch.setattr(stream, "_run", fails)
@@ -159,7 +159,7 @@ def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_buil
     pipeline = beam.Pipeline("BundleBasedDirectRunner")
     topic = KafkaTopic("broker:9092", "events", None)
     with paid_epoch(stream_config(tmp_path)) as epoch:
-        source = ReadKafka(topic, "group", "clock", 0)
+        source = ReadKafka(topic, "group", "clock", 0, 1)
         stream.build_stream(pipeline, source, epoch, [PublishToKafka(topic)])
     transforms = pipeline.to_runner_api().components.transforms
     stateful = {

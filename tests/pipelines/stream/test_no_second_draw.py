@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import threading
 from collections.abc import Iterator
@@ -31,10 +32,11 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import noted_steps
+from tracecloak.pipelines.stream import run as run_of_beam
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.noted_steps import NotedSteps, noting
-from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
+from tracecloak.pipelines.stream.noted_steps import NotedSteps
+from tracecloak.pipelines.stream.run import noting, run_stream
 from tracecloak.schemas.errors import (
     BudgetExhausted,
     GuaranteeError,
@@ -372,15 +374,15 @@ def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
 def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noted_steps, "_EVERY_SECONDS", 0.01)
-    config = stream_config(tmp_path)
+    monkeypatch.setattr(run_of_beam, "_NOTE_SECONDS", 0.01)
+    (place,) = made(tmp_path, "worker keys")
+    config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NotedSteps, "__call__", lambda *_: None)
         cut_off(config, in_time(random_messages(), 120))
     assert steps_noted(tmp_path / "keys") == []
     with paid_epoch(config) as epoch:
-        kept, key = epoch.places.steps, epoch.keys[0].resolve()
-        last = kept.last()
+        last = epoch.places.steps.last()
         assert last is not None and last >= 2
         ended = threading.Event()
         calls: list[int | None] = []
@@ -393,22 +395,61 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
             return calls[-1]
 
         monkeypatch.setattr(NotedSteps, "last", watched)
-        with noting(epoch.noted, kept, key):
+        with noting(epoch, threading.Event()):
             assert ended.wait(60)
     assert steps_noted(tmp_path / "keys") == list(range(last + 1))
+
+
+@pytest.mark.parametrize("by", ["its command", "the noting", "the next start"])
+def test_an_epoch_that_is_over_leaves_no_key_to_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Whoever finds its last step published ends it: with the keys noise could be subtracted."""
+    (place,) = made(tmp_path, "worker keys")
+    config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
+    with monkeypatch.context() as patch:
+        if by != "its command":
+            patch.setattr(Epoch, "end", lambda _: None)
+        assert run(config, in_time(random_messages(), 120)).is_spent
+    n_left = {"its command": 0}.get(by, 2)
+    assert len(list((tmp_path / place).iterdir())) == n_left
+    if by == "the noting":
+        monkeypatch.setattr(run_of_beam, "_NOTE_SECONDS", 0.01)
+        looks = itertools.chain([False], itertools.repeat(True))
+        monkeypatch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
+        with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event()):
+            assert ended.wait(60)
+            assert list((tmp_path / place).iterdir()) == []
+    with pytest.raises(BudgetExhausted, match="its last step is published"):
+        run_stream(config, messages=NeverRead())
+    assert list((tmp_path / place).iterdir()) == []
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities, for other epochs
+
+
+def test_the_key_of_identities_stays_for_workers_of_another_epoch(tmp_path: Path) -> None:
+    (place,) = made(tmp_path, "worker keys")
+    first, second = (
+        stream_config(tmp_path, worker_keys=str(tmp_path / place), epoch=epoch) for epoch in "12"
+    )
+    cut_off(second, in_time(random_messages(), 120))
+    kept = set((tmp_path / place).iterdir())
+    assert len(kept) == 2
+    assert run(first, in_time(random_messages(), 120)).is_spent
+    assert set((tmp_path / place).iterdir()) == kept
 
 
 def test_a_ledger_that_is_away_stops_no_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = stream_config(tmp_path)
+    (place,) = made(tmp_path, "worker keys")
+    config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
 
     def away(*_: Any) -> None:
         raise LedgerUnavailable("the ledger does not answer")
 
     with paid_epoch(config) as epoch, monkeypatch.context() as patch:
         patch.setattr(NotedSteps, "last", away)
-        with noting(epoch.noted, epoch.places.steps, epoch.keys[0].resolve()):
+        with noting(epoch, threading.Event()):
             pass
     assert "is not noted in the ledger: the ledger does not answer" in caplog.text
 

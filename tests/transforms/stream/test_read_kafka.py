@@ -21,6 +21,7 @@ from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NOW = 1_000_000.0
+END_US = 20_000_000 * 1_000_000  # of the stream
 
 
 class Broker:
@@ -134,8 +135,8 @@ class Turn:
         return float(found[1].micros / 1e6)
 
 
-def reader_fn() -> read_kafka._ReadPartition:
-    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward", "tracecloak-clock")
+def reader_fn(end_us: int = END_US) -> read_kafka._ReadPartition:
+    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward", "tracecloak-clock", end_us)
     fn.setup()
     return fn
 
@@ -200,6 +201,35 @@ def test_no_cut_is_made_where_no_offset_can_be_yet() -> None:
     assert tracker.try_claim(0)
     assert tracker.try_split(0.5) is None
     assert not tracker.is_bounded()
+
+
+@pytest.mark.parametrize("end", [9, 10])
+def test_a_partition_ends_once_it_is_read_to_the_end_of_the_last_step(
+    broker: Broker, end: int
+) -> None:
+    """Catches a job that never ends, and one that ends while messages of a step may come."""
+    broker.offsets = [5, 9]
+    turn = Turn(whole(5)).of(reader_fn(end * 1_000_000), (3, 5))
+    assert offsets(turn) == [5, 9]
+    is_over = end == 9  # the watermark is that of the last message
+    assert (turn.tracker.deferred_status() is None) == is_over
+    if is_over:
+        turn.tracker.check_done()
+        return
+    broker.offsets.append(10)
+    again = Turn(turn.rest, turn.watermark.current_watermark()).of(reader_fn(10_000_000), (3, 5))
+    assert (offsets(again), again.tracker.deferred_status()) == ([10], None)
+
+
+def test_no_partition_is_looked_for_after_the_end_of_the_last_step(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
+    found(monkeypatch, {0: 0})
+    end_us = broker.passed_us - CLOCK_SKEW_US
+    assert Turn(begin()).of(finder(end_us + 1), b"").rest.start == 1
+    last = Turn(begin()).of(finder(end_us), b"")
+    assert (last.given, last.tracker.deferred_status()) == ([(0, 0)], None)
+    last.tracker.check_done()
 
 
 def test_a_restored_checkpoint_reads_on_at_its_offset(broker: Broker) -> None:
@@ -267,8 +297,8 @@ def found(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exceptio
     monkeypatch.setattr(read_kafka, "partitions_of", looked)
 
 
-def finder() -> read_kafka._FindPartitions:
-    return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", 7)
+def finder(end_us: int = END_US) -> read_kafka._FindPartitions:
+    return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", 7, end_us)
 
 
 def begin() -> OffsetRange:
