@@ -80,6 +80,7 @@ def _figures() -> Iterator[tuple[tuple[str, str, str, str], float]]:
 
 
 TABLE_9 = tuple(
-    Described(name, *map(int, cells[:7]), durations=tuple(cells[7:])) for name, *cells in _rows("table_9")
+    Described(name, *map(int, cells[:7]), durations=tuple(cells[7:]))
+    for name, *cells in _rows("table_9")
 )
 FIGURES = dict(_figures())
