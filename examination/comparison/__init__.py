@@ -1,5 +1,5 @@
 """Methods compared at the same true epsilon, beside peers that are not offered.
 
-Not here: the papers' evaluations, which are grids of `examination.experiments` and measure by an
+Not here: the papers' evaluations, which are `examination.experiments` and measure by an
 `Original` of this room, too.
 """

@@ -79,8 +79,10 @@ def _figures() -> Iterator[tuple[tuple[str, str, str, str], float]]:
                     yield (table, log, g, method), float(cell) * factor
 
 
-TABLE_9 = tuple(
-    Described(name, *map(int, cells[:7]), durations=tuple(cells[7:]))
-    for name, *cells in _rows("table_9")
-)
+def _described(name: str, *cells: str) -> Described:
+    cases, tasks, events, edges, variants, shortest, longest = map(int, cells[:7])
+    return Described(name, cases, tasks, events, edges, variants, shortest, longest, cells[7:])
+
+
+TABLE_9 = tuple(_described(*cells) for cells in _rows("table_9"))
 FIGURES = dict(_figures())
