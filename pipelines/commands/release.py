@@ -8,7 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.commands.flags import add_flag, add_release_flags
+from tracecloak.pipelines.commands.flags import (
+    add_flag,
+    add_lineage,
+    add_release_flags,
+    checked_lineage,
+)
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.release_text import release_data, release_rows
 from tracecloak.pipelines.screen.results import Result, show
@@ -33,12 +38,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="operator: also tell how long the run took, which follows the data, in a file that "
         "only its owner can read; by default public",
     )
-    parser.add_argument(
-        "--lineage",
-        help="where OpenLineage's events of the run go: a file, to which each is added as a line "
-        "of JSON, or the http or https address that takes them, such as "
-        "http://marquez:5000/api/v1/lineage; by default nowhere",
-    )
+    add_lineage(parser)
     text = "release without a question what can hardly be read; by default a terminal asks"
     add_flag(parser, "yes", text, is_switch=True)
 
@@ -49,16 +49,13 @@ def run(given: Given) -> int:
 
     began = time.monotonic()
     flags = dict(given.flags)
-    metrics, lineage = flags.pop("metrics", None), flags.pop("lineage", None)
+    metrics = flags.pop("metrics", None)
     audience = flags.pop("metrics_for", "public")
     if metrics is not None:
         from tracecloak.pipelines.outcomes.metrics import check_metrics
 
         check_metrics(metrics)
-    if lineage is not None:
-        from tracecloak.pipelines.outcomes.lineage import check_lineage
-
-        check_lineage(lineage)
+    lineage = checked_lineage(flags)
     asks = flags.pop("yes", "false") != "true"
     config, code = None, TracecloakError.exit_code
     try:

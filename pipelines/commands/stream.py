@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import REPEATED, add_flag
+from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_lineage, checked_lineage
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -33,18 +34,28 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     group = parser.add_argument_group("parameters of one product alone")
     for name, text in log_helps().items():
         add_flag(group, name, text)
+    add_lineage(parser)
 
 
 def run(given: Given) -> int:
     """Runs a stream until it is interrupted or its budget is spent."""
     from tracecloak.pipelines.stream.config import load_stream
 
-    config = load_stream(given.config, given.flags)
+    flags = dict(given.flags)
+    lineage = checked_lineage(flags)
+    config = load_stream(given.config, flags)
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
-    with showing_progress(given.form, with_runner=given.wants_traceback):
+    with contextlib.ExitStack() as parts:
+        parts.enter_context(showing_progress(given.form, with_runner=given.wants_traceback))
+        if lineage is not None:
+            from tracecloak.pipelines.stream.operator_side import lineage_sent
+
+            note = parts.enter_context(lineage_sent(config, lineage))
         outcome = run_stream(config, given.of_beam)
+        if lineage is not None:
+            note("COMPLETE" if outcome.is_spent else "ABORT", None)
     status = "spent" if outcome.is_spent else "stopped"
     show(
         Result([(status, outcome.folder)], {"status": status, "folder": outcome.folder}), given.form

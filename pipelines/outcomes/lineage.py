@@ -1,4 +1,4 @@
-"""Events of OpenLineage: that a release began, and how it ended, for catalogues of data.
+"""Events of OpenLineage: that a release or a stream began, and how it ended, for data catalogues.
 
 Catalogues such as Marquez and DataHub draw from them which data set was made from which other. A
 run is here one try to make one release, so each run has one START, and one COMPLETE or FAIL unless
@@ -6,30 +6,36 @@ it was killed. Its job is that of the data set, its inputs are the folders and f
 configuration names, and its output is the folder of the release. A facet `tracecloak_release` says
 what the release promises, of which window it is, and with which exit code the run ended.
 
+A run of a stream is one process: it has RUNNING events by the clock, and ends with COMPLETE if
+its budget is spent, ABORT if it was stopped, and FAIL otherwise. It reads and writes topics, too.
+
 No number that was counted on a log is in an event, and no text of an error, which is for the
 operator. Events follow version 2-0-2 of the specification (https://openlineage.io/spec/2-0-2/).
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import http.client
 import json
 import logging
 import os
 import re
+import time
 import urllib.parse
 import urllib.request
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
-Kind = Literal["START", "COMPLETE", "FAIL"]
+Kind = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
 
 _LOG = logging.getLogger("tracecloak")
 _KEY = "OPENLINEAGE_API_KEY"
@@ -40,25 +46,30 @@ _NOMINAL_TIME = "https://openlineage.io/spec/facets/1-0-1/NominalTimeRunFacet.js
 _JOB_TYPE = "https://openlineage.io/spec/facets/2-0-4/JobTypeJobFacet.json"
 _RUNS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:tracecloak:runs")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
+_PUBSUB = "pubsub"
 _WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
 class LineageRun:
-    """One try to make one release.
+    """One try to make one release, or one process of a stream.
 
     Attributes:
         dataset: Name of the data set; empty: it has none, and the job is named after the release.
         release_id: Name of the release.
         output: Folder of releases, absolute.
         inputs: Paths of the configuration: files, folders or globs, or the database that is asked;
-            never the files found there.
+            never the files found there. Of a stream the topics: kafka://HOST:PORT/NAME, or
+            pubsub:///PROJECT/topics/NAME, or with subscriptions in place of topics.
         method: Name of the method.
         guarantee: What the release promises.
         began_us: When the try began, microseconds since 1970.
         window: Label of the window that it is of; empty: of none.
         begin_us: Where that window begins; None: there is none.
         end_us: Where it ends.
+        outputs: Where a stream publishes, in the form of inputs; a release has its folder at its
+            end.
+        is_stream: Whether it is of a stream.
     """
 
     dataset: str
@@ -71,6 +82,8 @@ class LineageRun:
     window: str = ""
     begin_us: int | None = None
     end_us: int | None = None
+    outputs: tuple[str, ...] = ()
+    is_stream: bool = False
 
     @property
     def run_id(self) -> str:
@@ -110,7 +123,13 @@ def event_of(run: LineageRun, kind: Kind, at_us: int, exit_code: int | None = No
     if run.begin_us is not None and run.end_us is not None:
         times = {"nominalStartTime": _moment(run.begin_us), "nominalEndTime": _moment(run.end_us)}
         facets["nominalTime"] = _facet(f"{_NOMINAL_TIME}#/$defs/NominalTimeRunFacet", times)
-    job_type = {"processingType": "BATCH", "integration": "TRACECLOAK", "jobType": "RELEASE"}
+    processing, kind_of_job = ("STREAMING", "STREAM") if run.is_stream else ("BATCH", "RELEASE")
+    job_type = {
+        "processingType": processing,
+        "integration": "TRACECLOAK",
+        "jobType": kind_of_job,
+    }
+    outputs = run.outputs if folder is None else (*run.outputs, folder)
     return {
         "eventType": kind,
         "eventTime": _moment(at_us),
@@ -119,11 +138,11 @@ def event_of(run: LineageRun, kind: Kind, at_us: int, exit_code: int | None = No
         "run": {"runId": run.run_id, "facets": facets},
         "job": {
             "namespace": "tracecloak",
-            "name": f"release.{run.dataset or run.release_id}",
+            "name": f"{kind_of_job.lower()}.{run.dataset or run.release_id}",
             "facets": {"jobType": _facet(f"{_JOB_TYPE}#/$defs/JobTypeJobFacet", job_type)},
         },
         "inputs": [_dataset(path) for path in run.inputs],
-        "outputs": [] if folder is None else [_dataset(folder)],
+        "outputs": [_dataset(place) for place in outputs],
     }
 
 
@@ -154,6 +173,9 @@ def _dataset(path: str) -> dict[str, str]:
     if address is None:
         return {"namespace": "file", "name": _without_wildcards(str(Path(path).absolute())) or "/"}
     scheme, host, name = address.groups()
+    if scheme == _PUBSUB:  # pubsub:///PROJECT/topics/NAME
+        project, kind, called = name.split("/", 2)
+        return {"namespace": _PUBSUB, "name": f"{kind.removesuffix('s')}:{project}:{called}"}
     return {"namespace": f"{scheme}://{host}", "name": _without_wildcards(name) or "/"}
 
 
@@ -162,6 +184,36 @@ def _without_wildcards(path: str) -> str:
     if wildcard is not None:
         path = path[: wildcard.start()].rpartition("/")[0]
     return path.rstrip("/")
+
+
+@contextlib.contextmanager
+def events_sent(run: LineageRun, to: str) -> Iterator[Callable[[Kind, str | None], None]]:
+    """Sends START, and when the block ends how it ended.
+
+    Args:
+        run: What they are about.
+        to: As `check_lineage` takes it.
+
+    Yields:
+        A function to call with COMPLETE or ABORT, and the folder of a release, once that is known.
+    """
+    noted: list[tuple[Kind, str | None]] = [("COMPLETE", None)]
+    send(event_of(run, "START", run.began_us), to)
+    code = TracecloakError.exit_code
+    try:
+        yield lambda kind, folder: noted.append((kind, folder))
+        code = 0
+    except TracecloakError as error:
+        code = error.exit_code
+        raise
+    finally:
+        kind, folder = noted[-1]
+        send(event_of(run, "FAIL" if code else kind, now_us(), code, folder), to)
+
+
+def now_us() -> int:
+    """Returns the microseconds since 1970."""
+    return time.time_ns() // 1_000
 
 
 def check_lineage(to: str) -> None:

@@ -16,6 +16,14 @@ from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
+from tracecloak.pipelines.outcomes.lineage import (
+    Kind,
+    LineageRun,
+    event_of,
+    events_sent,
+    now_us,
+    send,
+)
 from tracecloak.pipelines.outcomes.metrics import (
     account_values,
     check_metrics,
@@ -31,11 +39,13 @@ from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.step_files import epoch_folder
 
 _FILE_SECONDS = 5.0
 _METRICS_SECONDS = 15.0
 _LEDGER_SECONDS = 20.0
 _STEPS_SECONDS = 15.0
+_LINEAGE_SECONDS = 3600.0
 _JOIN_SECONDS = 5.0
 
 
@@ -119,6 +129,43 @@ def following(epoch: Epoch, standing: Standing) -> Iterator[None]:
             yield
     finally:
         look()
+
+
+@contextlib.contextmanager
+def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str | None], None]]:
+    """Sends the events of one process of a stream; see `events_sent`.
+
+    RUNNING comes by the clock, once an hour: a number of the data moves none of it.
+
+    Args:
+        config: Of the stream.
+        to: Where they go.
+    """
+    folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
+    run = LineageRun(
+        dataset=config.dataset or "",
+        release_id=config.name.both,
+        output=absolute(config.output),
+        inputs=tuple(
+            _topic_address(one.input_topic or one.input_subscription) for one in config.sources
+        ),
+        method=f"stream of {config.product}",
+        guarantee=config.made_product().guarantee(),
+        began_us=now_us(),
+        begin_us=config.start,
+        end_us=config.start + config.horizon * config.period,
+        outputs=(folder, *map(_topic_address, filter(None, [config.output_topic]))),
+        is_stream=True,
+    )
+    with events_sent(run, to) as note:
+        with _every(_LINEAGE_SECONDS, lambda: send(event_of(run, "RUNNING", now_us()), to)):
+            yield note
+
+
+def _topic_address(name: str | None) -> str:
+    """Returns the address of a topic of Kafka as it is, and that of a name of Pub/Sub."""
+    assert name is not None
+    return name if "://" in name else f"pubsub:///{name.removeprefix('projects/')}"
 
 
 def ask_ledger(health: Health, store: KeyStore) -> None:

@@ -6,13 +6,12 @@ All of it follows from the configuration, the ledger and the clock; nothing is c
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.outcomes.lineage import LineageRun, event_of, send
+from tracecloak.pipelines.outcomes.lineage import LineageRun, events_sent, now_us
 from tracecloak.pipelines.windows.calendar import Day, calendar_of
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute
@@ -33,19 +32,8 @@ def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], Non
     Yields:
         A function to call with the folder of the release once it is there.
     """
-    run = _run_of(config)
-    folders: list[str] = []
-    send(event_of(run, "START", run.began_us), to)
-    code = TracecloakError.exit_code
-    try:
-        yield folders.append
-        code = 0
-    except TracecloakError as error:
-        code = error.exit_code
-        raise
-    finally:
-        folder = folders[0] if folders else None
-        send(event_of(run, "FAIL" if code else "COMPLETE", _now_us(), code, folder), to)
+    with events_sent(_run_of(config), to) as note:
+        yield lambda folder: note("COMPLETE", folder)
 
 
 def note_standing(
@@ -68,7 +56,7 @@ def note_standing(
     """
     from tracecloak.pipelines.outcomes.metrics import Readings, account_values, note_metrics
 
-    ended_s = _now_us() / 1e6
+    ended_s = now_us() / 1e6
     values: dict[str, Value] = {
         "release_last_attempt_timestamp_seconds": ended_s,
         "release_last_exit_code": exit_code,
@@ -91,7 +79,7 @@ def note_standing(
 
 
 def _standing(days: Sequence[Day]) -> dict[str, Value]:
-    now = _now_us()
+    now = now_us()
     missing = [day.window for day in days if not day.is_ended and day.window.due_us <= now]
     return {
         "windows_released": sum(day.status == "released" for day in days),
@@ -114,12 +102,8 @@ def _run_of(config: ReleaseConfig) -> LineageRun:
         inputs=inputs,
         method=config.method,
         guarantee=config.guarantee,
-        began_us=_now_us(),
+        began_us=now_us(),
         window="" if window is None else window.label,
         begin_us=None if window is None else window.begin_us,
         end_us=None if window is None else window.end_us,
     )
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000

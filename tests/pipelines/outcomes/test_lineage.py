@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import jsonschema
 import pytest
 from referencing import Registry, Resource
 
+from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.outcomes.lineage import (
@@ -24,8 +26,12 @@ from tracecloak.pipelines.outcomes.lineage import (
     event_of,
     send,
 )
+from tracecloak.pipelines.stream import operator_side
+from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import StreamOutcome
 from tracecloak.pipelines.windows.watched import _run_of
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 SCHEMAS = Path(__file__).parents[2] / "support" / "openlineage"
 PARAMS = {"epsilon": 1, "vocabulary": ["a", "b"]}
@@ -124,6 +130,55 @@ def test_a_release_of_no_window_and_no_data_set_has_a_job_too() -> None:
     validate(event)
     assert event["job"]["name"] == "release.ward-2026-10"
     assert set(event["run"]["facets"]) == {"tracecloak_release"}
+
+
+@pytest.mark.parametrize(
+    ("is_spent", "ends"), [(True, "COMPLETE"), (False, "ABORT"), (None, "FAIL")]
+)
+def test_a_stream_says_what_it_reads_and_writes_and_how_it_ends(
+    is_spent: bool | None, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, vocabulary = tmp_path / "lineage.jsonl", tmp_path / "vocabulary.txt"
+    vocabulary.write_text("A\nB\n")
+
+    def run_stream(config: StreamConfig, rest: list[str]) -> StreamOutcome:
+        while len(path.read_text().splitlines()) < 3:
+            time.sleep(0.01)
+        if is_spent is None:
+            raise BudgetExhausted("nothing is left")
+        return StreamOutcome("folder", is_spent)
+
+    monkeypatch.setattr(stream, "run_stream", run_stream)
+    monkeypatch.setattr(operator_side, "_LINEAGE_SECONDS", 0.05)
+    flags = {
+        "release_id": "ward", "epoch": "1", "epsilon": 1, "vocabulary": vocabulary, "period": "1h",
+        "horizon": 24, "gap": "30s", "max_lifetime": "2h", "start": "2027-01-01T00:00:00Z",
+        "input_topic": "kafka://broker:9092/events", "output_topic": "kafka://broker:9092/steps",
+        "output": tmp_path / "out", "key_store": tmp_path / "keys", "lineage": path,
+    }  # fmt: skip
+    code = tracecloak("stream", *(f"--{name}={value}" for name, value in flags.items()))
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        validate(event)
+        assert event["inputs"] == [{"namespace": "kafka://broker:9092", "name": "events"}]
+        assert event["outputs"] == [
+            {"namespace": "file", "name": str(tmp_path / "out" / "run_id=ward" / "epoch=1")},
+            {"namespace": "kafka://broker:9092", "name": "steps"},
+        ]
+        assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    kinds = [event["eventType"] for event in events]
+    assert kinds[:3] == ["START", "RUNNING", "RUNNING"] and kinds[-1] == ends
+    assert code == events[-1]["run"]["facets"]["tracecloak_release"]["exit_code"]
+    # Nothing but the moment differs from one hour to the next.
+    assert {**events[1], "eventTime": ""} == {**events[2], "eventTime": ""}
+
+
+def test_names_of_pubsub_are_those_of_openlineage() -> None:
+    run = dataclasses.replace(
+        RUN, inputs=tuple(map(operator_side._topic_address, ["projects/p/subscriptions/s"]))
+    )
+    (named,) = event_of(run, "RUNNING", RUN.began_us)["inputs"]
+    assert named == {"namespace": "pubsub", "name": "subscription:p:s"}
 
 
 # --- Where events go ------------------------------------------------------------------------------
