@@ -67,6 +67,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("account_epsilon_remaining", "Epsilon that the account has left.", OF_ACCOUNT),
     Metric("account_delta_remaining", "Delta that the account has left.", OF_ACCOUNT),
     _seconds("stream_lag", "How old the oldest message may be that was not read.", "operator"),
+    _seconds(
+        "stream_newest_message_timestamp", "When the newest message that was read was published.",
+        "operator",
+    ),
     Metric("stream_open_cases", "Cases that are open.", audience="operator"),
     Metric("stream_state_bytes", "Size of the state.", audience="operator", unit="bytes"),
     Metric(

@@ -115,6 +115,8 @@ class Health:
             values["stream_clock_offset_seconds"] = standing.clock_offset_us / _US
         if standing.complete_us is not None:
             values["stream_lag_seconds"] = max(0.0, self.now() - standing.complete_us / _US)
+        if standing.newest_us is not None:
+            values["stream_newest_message_timestamp_seconds"] = standing.newest_us / _US
         if (step := told.step) is not None:
             values["steps_released"] = step
             values["steps_due"] = told.n_due

@@ -27,6 +27,7 @@ from deploy.dataflow import launch
 from tests.engines import fetching
 from tracecloak.pipelines.commands import main as command
 from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.outcomes.metric_table import METRICS
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import load_stream
@@ -398,6 +399,28 @@ def closed(schema: Any) -> Any:
     if is_object and "x-kubernetes-preserve-unknown-fields" not in schema:
         made.setdefault("additionalProperties", False)
     return made
+
+
+def test_a_dashboard_of_grafana_has_metrics_that_exist_and_says_whom_they_are_for() -> None:
+    body = json.loads((DEPLOY / "grafana" / "tracecloak.json").read_text())
+    known = {f"tracecloak_{metric.name}": metric for metric in METRICS}
+    shown = set()
+    for panel in body["panels"]:
+        for target in panel["targets"]:
+            named = re.findall(r"tracecloak_\w+", target["expr"])
+            shown |= set(named)
+            (metric,) = (known[name] for name in named)
+            of_labels = {*metric.labels, *filter(None, [metric.by])}
+            labels = re.findall(r"(\w+)=~", target["expr"])
+            assert {*labels, *re.findall(r"{{(\w+)}}", target["legendFormat"])} <= of_labels
+            assert metric.is_counter == target["expr"].startswith("rate(")
+            is_private = "metrics_for operator" in panel["description"]
+            assert is_private == (metric.audience == "operator"), panel["title"]
+    (query,) = (v["query"] for v in body["templating"]["list"] if v["name"] == "config")
+    assert {f"tracecloak_{name}" for name in re.findall(r"(?<=[(|])\w+(?=[|)])", query)} <= set(
+        known
+    )
+    assert {"tracecloak_stream_lag_seconds", "tracecloak_account_epsilon_remaining"} <= shown
 
 
 def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:

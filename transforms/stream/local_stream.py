@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.streams.running import DecidedStep, RunningStream, StreamState
@@ -152,6 +153,9 @@ class LocalStream:
             self._reject(rejects)
             self._standing.n_rejects.update(rejects["reason"].to_pylist())
         self._standing.n_messages += len(pulled.messages)
+        if pulled.messages:
+            newest_us = int(np.max(pulled.publish))
+            self._standing.newest_us = max(newest_us, self._standing.newest_us or newest_us)
         keyed = self._stream.keyed(events)
         warn_of_times_ahead(keyed.ahead_us)
         after = self._stream.take(self._state, keyed)

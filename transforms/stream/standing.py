@@ -20,6 +20,7 @@ class Standing:
         clock_offset_us: How far this machine's clock is ahead of the service's; None: not known.
         complete_us: Before this all messages were read, microseconds since 1970; None: not known.
             This and what follows are numbers of the data.
+        newest_us: When the newest message that was read was published; None: none was read.
         n_open_cases: Cases that are open.
         n_messages: Messages that were read by this process.
         n_rejects: Those among them that cannot be read, by reason.
@@ -31,6 +32,7 @@ class Standing:
     sink_away: str | None = None
     clock_offset_us: int | None = None
     complete_us: int | None = None
+    newest_us: int | None = None
     n_open_cases: int = 0
     n_messages: int = 0
     n_rejects: Counter[str] = field(default_factory=Counter)

@@ -201,7 +201,12 @@ def test_a_number_of_the_data_that_is_declared_public_is_noticed(
 def test_the_operator_is_told_what_is_in_the_state(tmp_path: Path) -> None:
     config = stream_config(tmp_path)
     standing = Standing(
-        step=0, n_open_cases=3, n_messages=7, complete_us=5 * S, clock_offset_us=S // 2
+        step=0,
+        n_open_cases=3,
+        n_messages=7,
+        complete_us=5 * S,
+        newest_us=6 * S,
+        clock_offset_us=S // 2,
     )
     standing.n_rejects.update(["no case id", "no case id"])
     health = Health(config, standing, now=lambda: 7.0)
@@ -209,9 +214,10 @@ def test_the_operator_is_told_what_is_in_the_state(tmp_path: Path) -> None:
     labels = 'config="ward@1",dataset=""'
     assert f"tracecloak_stream_open_cases{{{labels}}} 3.0" in text
     assert f"tracecloak_stream_lag_seconds{{{labels}}} 2.0" in text
+    assert f"tracecloak_stream_newest_message_timestamp_seconds{{{labels}}} 6.0" in text
     assert f'tracecloak_stream_rejects_total{{{labels},reason="no case id"}} 2.0' in text
     public = metrics_text(health.readings()).decode()
-    assert "lag" not in public and "rejects" not in public
+    assert "newest" not in public and "lag" not in public and "rejects" not in public
     assert f"tracecloak_stream_clock_offset_seconds{{{labels}}} 0.5" in public
     assert "python_" not in text and "process_" not in text  # the library's own follow the data
 
