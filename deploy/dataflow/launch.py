@@ -36,7 +36,8 @@ def main(arguments: Sequence[str], read_secret: Callable[[str], str] | None = No
         local = Path(folder) / "stream.yaml"
         with open_raw(given.configuration) as stream:
             local.write_bytes(stream.read())
-        # The key store goes with the machine of the launcher: no epoch can be started twice.
+        # The key store goes with the machine of the launcher. So an epoch that was begun before is
+        # refused, by the ledger, or with --update by the command, and nothing is charged.
         keys = Path(folder) / "keys"
         return command(
             ["stream", str(local), f"--epoch={given.new_epoch}", f"--key_store={keys}", *others]

@@ -113,6 +113,8 @@ def _run_on_beam(
 ) -> StreamOutcome:
     """Waits for the services, pays, and runs the pipeline; see `run_stream`."""
     is_new = messages is None and not is_begun(config)
+    if messages is None:
+        require_update(config, options, is_new)
     with stopping() as stop:
         connected = answered(
             lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]),
@@ -329,6 +331,33 @@ def require_checkpoints(runner: str, options: PipelineOptions) -> None:
 def is_restored(options: PipelineOptions) -> bool:
     """Returns whether a stream begins with the state of a savepoint or checkpoint of Flink."""
     return "savepoint_path" in options.get_all_options(retain_unknown_options=True)
+
+
+def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool) -> None:
+    """Makes sure that a job of Dataflow has the state of its epoch, before anything is charged.
+
+    Args:
+        config: What is published, of what.
+        options: Beam's.
+        is_new: Whether this key store has not begun the epoch.
+
+    Raises:
+        UsageError: It would not have it.
+    """
+    is_update = bool(options.view_as(GoogleCloudOptions).update)
+    if config.runner != "DataflowRunner" or is_update != is_new:
+        return
+    epoch = f"epoch {config.epoch!r} of {config.release_id!r}"
+    if is_update:
+        raise UsageError(
+            f"--update continues a job, and {epoch} was not begun with this key store: name the "
+            "key_store that began it, or leave out --update to begin the epoch, which is charged"
+        )
+    raise UsageError(
+        f"{epoch} was begun before, and another job would lack its state: messages that were "
+        "acknowledged are gone from the subscription. Give --update with the --job_name of the job "
+        "that runs, or begin another epoch, which is another spend"
+    )
 
 
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:

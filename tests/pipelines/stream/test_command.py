@@ -323,6 +323,30 @@ def test_a_configuration_does_not_change(tmp_path: Path) -> None:
         config.epsilon = "2"  # type: ignore[assignment,misc]
 
 
+def test_an_epoch_continues_on_dataflow_only_by_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before a service is reached or a key is made, so nothing is charged."""
+    begun = False
+    monkeypatch.setattr(stream, "is_begun", lambda config: begun)
+    config = load_stream(
+        None, {**given(tmp_path), "runner": "DataflowRunner", "worker_keys": "gs://bucket/keys"}
+    )
+    of_beam = ["--project=p", "--region=r", "--temp_location=gs://b/t", "--job_name=ward"]
+    with pytest.raises(UsageError, match=r"--update continues a job.*key_store that began it"):
+        stream.run_stream(config, [*of_beam, "--update"])
+    options = stream_options("DataflowRunner", of_beam)
+    stream.require_update(config, options, is_new=True)
+    begun = True
+    with pytest.raises(UsageError, match=r"was begun before.*Give --update with the --job_name"):
+        stream.run_stream(config, of_beam)
+    options = stream_options("DataflowRunner", [*of_beam, "--update"])
+    stream.require_update(config, options, is_new=False)
+    flink = config.model_copy(update={"runner": "FlinkRunner"})
+    stream.require_update(flink, stream_options("DataflowRunner", of_beam), is_new=False)
+    assert not (tmp_path / "keys").exists()
+
+
 def test_a_cluster_gets_its_options_and_what_it_gives_is_said() -> None:
     options = stream_options("DataflowRunner", ["--region=europe-west1", "--project=p"])
     assert options.view_as(StandardOptions).streaming
