@@ -181,6 +181,8 @@ def test_neighbouring_streams_show_the_same(tmp_path: Path, more: list[Sent]) ->
     other = shown(tmp_path / "other", [*sent, *more], standing=standings[1])
     assert one == other
     assert standings[1].n_messages == standings[0].n_messages + len(more)
+    read = sorted(int(message.publish * S) for message in sent)[: standings[0].n_messages]
+    assert standings[0].newest_us == read[-1]
     assert standings[1].n_rejects.total() == (more is MALFORMED)
     assert len({text for _, text in one}) > 3  # it moves
 
