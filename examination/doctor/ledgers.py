@@ -18,6 +18,7 @@ from tracecloak.pipelines.ledger.declarations import check_answered
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.paid_once import check_not_elsewhere
 from tracecloak.pipelines.ledger.table import TABLE
 from tracecloak.pipelines.runners.names import is_local
 
@@ -61,6 +62,7 @@ def look_at_budget(setting: Setting) -> Iterator[Said]:
         yield "ok", "what comes next is paid already"
         return
     with ledger.past() as past:
+        check_not_elsewhere(past.of_release(asked.output, asked.release_id), asked)
         check_caps(past, asked, ledger.accounts.get(account))
         spent = past.spent(account, asked.window)
         more = added_by(spent, asked)

@@ -19,7 +19,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fingerprint_of
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -80,7 +80,7 @@ class Books:
         """Returns what a reader sees in the place of the release, for who has a key of it."""
         manifest = self.folder.committed()
         if manifest is not None:
-            made_with = manifest.get("randomness", {}).get("key_fingerprint")
+            made_with = key_fingerprint_of(manifest)
             is_ours = made_with is not None and made_with == key_fingerprint
             return "this release" if is_ours else "another's"
         return "parts" if holds_files(self.folder.final) else "nothing"
@@ -174,7 +174,7 @@ class Books:
         Raises:
             UsageError: It was begun otherwise, or its account may not pay for it.
             BudgetExhausted: The account has too little left.
-            MadeElsewhere: It is paid once, and another key store began it.
+            MadeElsewhere: Another key store began it.
             LedgerError: The ledger cannot be used.
             KeyStoreError: The key store cannot be used.
         """

@@ -96,9 +96,9 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         "key lost", ("reserved", "drawn"), (), ("ended",),
-        "It begins anew under another key, which is another spend; the old one stays spent.",
+        "It ends with 75 until the release is given up: what was paid stays spent.",
     ),
-    Row("new", (), (), (), "It begins the release."),
+    Row("new", (), (), (), "It begins the release, unless another key is charged for it."),
 )  # fmt: skip
 """The rows in their order: the first that holds is the state."""
 

@@ -76,7 +76,7 @@ class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as it
 
 
 class MadeElsewhere(RetryLater):
-    """Another key store paid for the same release of a window, or the same epoch of a stream."""
+    """Another key store paid for the same release, or the same epoch of a stream."""
 
 
 class Database:

@@ -198,11 +198,6 @@ class Reservation:
         return facts if self.window is None else facts | self.window.facts()
 
     @property
-    def is_paid_once(self) -> bool:
-        """Whether nobody else may make the same: it is of a window, or an epoch of a stream."""
-        return self.window is not None or "@" in self.release_id
-
-    @property
     def charge(self) -> Charge:
         """What tells one charge from another."""
         columns = self.columns()

@@ -29,7 +29,6 @@ import sqlalchemy as sa
 from tracecloak.pipelines.ledger.balance import (
     Balance,
     balance_of,
-    charges,
     charges_of,
     spent_in,
 )
@@ -167,7 +166,7 @@ class Ledger:
 
         A charge that is open or committed already is not added again: the same account, output,
         release id, key, configuration, epsilon, delta, unit and adjacency. The same release under
-        another key or configuration is another draw of noise, and adds up.
+        another configuration is another draw of noise, and adds up.
 
         Raises:
             UsageError: The account is not declared, in the ledger or in the accounts file, where
@@ -175,27 +174,21 @@ class Ledger:
                 finite epsilon and the account a cap. Or the data set is bound to another account,
                 or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
-            MadeElsewhere: It is of a window, or an epoch of a stream, and another key store has
-                begun it, whatever account pays there. Nothing is paid here.
+            MadeElsewhere: Another key store has begun it, whatever account pays there. Nothing is
+                paid here.
             LedgerError: The ledger cannot be used, or somebody changed what it said, or it was
                 restored from a backup and nobody said what was paid since.
         """
         in_file = self._account_in_file(reservation.account)
-        charge, columns = reservation.charge, reservation.columns()
+        columns = reservation.columns()
 
         def steps(past: Past) -> list[Step]:
             self.check_sound(past)
             entries = past.of_release(reservation.output, reservation.release_id)
-            _check_not_withdrawn(entries, reservation)
-            last = charges(entries).get(charge)
-            is_reserved = last is not None and last.action != "void"
-            if reservation.is_paid_once or is_reserved:
+            if entries:
                 from tracecloak.pipelines.ledger import paid_once
 
-                if reservation.is_paid_once:
-                    paid_once.check_not_elsewhere(entries, reservation)
-                if is_reserved:
-                    paid_once.check_same_window(entries, reservation)
+                if paid_once.is_charged(entries, reservation):
                     return []
             if in_file is not None or _declares(past.declarations()):
                 from tracecloak.pipelines.ledger.caps import check_caps
@@ -530,17 +523,6 @@ class Ledger:
 def _declares(entries: Sequence[Entry]) -> bool:
     """Whether caps are declared, or whose a data set is, or that the ledger was restored."""
     return any(entry.action in ("account", "dataset", "restore") for entry in entries)
-
-
-def _check_not_withdrawn(entries: Sequence[Entry], reservation: Reservation) -> None:
-    for entry in charges(entries).values():
-        is_same = entry.of_key[:2] == (reservation.output, reservation.release_id)
-        if is_same and entry.action == "withdraw":
-            raise UsageError(
-                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
-                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
-                "which is another spend"
-            )
 
 
 # What to say of a charge that is no longer open.

@@ -1,4 +1,4 @@
-"""What is paid once, a window's release or an epoch, is made once, by whoever began it."""
+"""A release of one name in one output is paid once, and made by whoever began it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,70 @@ from tracecloak.pipelines.ledger.entries import Entry, Reservation, windowed
 from tracecloak.schemas.errors import UsageError
 
 
-def check_same_window(entries: Sequence[Entry], reservation: Reservation) -> None:
+def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
+    """Returns whether a reservation is charged already.
+
+    Args:
+        entries: Those of the ledger about the output and the name of the release.
+        reservation: Of the release.
+
+    Raises:
+        UsageError: The release was withdrawn, or is charged to another window.
+        MadeElsewhere: It is reserved or visible under another key.
+    """
+    last = charges(entries)
+    for entry in last.values():
+        if entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
+    ours = last.get(reservation.charge)
+    if ours is None or ours.action in ("void", "forfeit"):
+        check_not_elsewhere(entries, reservation)
+    if ours is None or ours.action == "void":
+        return False
+    _check_same_window(entries, reservation)
+    return True
+
+
+def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that nobody else makes the same release.
+
+    Two machines with key stores of their own may be told to do the same at the same time, and one
+    may have ended while the other looked.
+
+    Raises:
+        MadeElsewhere: The same release is reserved or visible under another key.
+    """
+    window = reservation.window
+    for entry in charges(entries).values():
+        is_ours = entry.key_fingerprint == reservation.key_fingerprint
+        if is_ours or entry.action in ("void", "forfeit"):
+            continue
+        begun = (
+            f"release {entry.release_id!r} in {entry.output} was begun on "
+            f"{entry.recorded_at[:19]}Z with another key store, or with a key that this one lost, "
+            "which paid for"
+        )
+        if "@" in reservation.release_id:
+            raise MadeElsewhere(
+                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
+                "there and bring that key store, with the state of the stream in it; or begin "
+                "another epoch, which is another spend"
+            )
+        finds = "it, so nothing is paid here: wait until it ends"
+        if window is not None:
+            finds = f"window {window.label}: wait until it ends and run again, which finds it"
+        raise MadeElsewhere(
+            f"{begun} {finds}. If it was cut off, run it again with that key store, which finishes "
+            "it for nothing, or give it up with `tracecloak ledger forfeit`. If it was visible and "
+            "is gone, restore it, or choose another release_id, which is another spend"
+        )
+
+
+def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> None:
     """Makes sure that a release that is reserved again is of the window that it was reserved for.
 
     Raises:
@@ -25,37 +88,4 @@ def check_same_window(entries: Sequence[Entry], reservation: Reservation) -> Non
             f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
             f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
             "choose another release_id, or set the schedule as it was"
-        )
-
-
-def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
-    """Makes sure that nobody else makes a release of a window, or an epoch, that is paid once.
-
-    Two machines with key stores of their own may be told to do the same at the same time, and one
-    may have ended while the other looked.
-
-    Raises:
-        MadeElsewhere: The same release is reserved or visible under another key.
-    """
-    window = reservation.window
-    for entry in charges(entries).values():
-        is_same = (entry.output, entry.release_id) == (reservation.output, reservation.release_id)
-        is_ours = entry.key_fingerprint == reservation.key_fingerprint
-        if not is_same or is_ours or entry.action in ("void", "forfeit"):
-            continue
-        begun = (
-            f"release {entry.release_id!r} in {entry.output} was begun on "
-            f"{entry.recorded_at[:19]}Z with another key store, which paid for"
-        )
-        if window is None:
-            raise MadeElsewhere(
-                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
-                "there and bring that key store, with the state of the stream in it; or begin "
-                "another epoch, which is another spend"
-            )
-        raise MadeElsewhere(
-            f"{begun} window {window.label}: wait until it ends and run again, which finds it. If "
-            "it was cut off, run it again with that key store, which finishes it for nothing, "
-            "or give it up with `tracecloak ledger forfeit`. If it was visible and is gone, "
-            "restore it, or choose another release_id, which is another spend"
         )

@@ -112,8 +112,8 @@ def python(code: str, check: bool = False) -> subprocess.CompletedProcess[str]:
     )
 
 
-def epochs_begun(url: str, folder: Path, n_stores: int = 6) -> int:
-    """Has many key stores reserve one epoch at one moment; returns how many could.
+def begun_at_once(url: str, folder: Path, release_id: str, n_stores: int = 6) -> int:
+    """Has many key stores reserve one release at one moment; returns how many could.
 
     Each has read the ledger while none had reserved, and waits for the others before it writes.
     """
@@ -125,7 +125,7 @@ def epochs_begun(url: str, folder: Path, n_stores: int = 6) -> int:
         ledger.entries()
         together.wait(60)
         with contextlib.suppress(MadeElsewhere):
-            ledger.reserve(reservation(release_id="ward@1", key_fingerprint=f"k{number}"))
+            ledger.reserve(reservation(release_id=release_id, key_fingerprint=f"k{number}"))
             begun.append(number)
 
     threads = [threading.Thread(target=begin, args=(i,)) for i in range(n_stores)]

@@ -49,11 +49,12 @@ def commit(target: Target, written: Written) -> None:
 
     Raises:
         UsageError: The release was given up meanwhile; nothing is committed.
+        RetryLater: A release of another key is there; nothing is committed.
         GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
             is committed.
     """
     folder, spec, parts = target.folder, target.spec, written.parts
-    if folder.committed() is not None:
+    if folder.is_committed_with(spec.key.fingerprint):
         return
     spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
     method = method_named(spec.method)

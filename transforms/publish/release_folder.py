@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
 from tracecloak.transforms.files import (
     are_on_one,
@@ -178,6 +178,22 @@ class ReleaseFolder:
         with open_raw(path) as stream:
             return cast(dict[str, Any], json.loads(stream.read()))
 
+    def is_committed_with(self, key_fingerprint: str | None) -> bool:
+        """Returns whether this release is there, made with a key.
+
+        Raises:
+            RetryLater: One is there that was made with another key, which is not replaced.
+        """
+        manifest = self.committed()
+        if manifest is None:
+            return False
+        if key_fingerprint_of(manifest) != key_fingerprint:
+            raise RetryLater(
+                f"{self.final} has a release of another key store, which is not replaced; choose "
+                "another release_id"
+            )
+        return True
+
     def discard(self) -> None:
         """Removes the files of a run that was cut off, and keeps what it decided."""
         remove_folder(self.staging)
@@ -234,7 +250,12 @@ class ReleaseFolder:
             manifest: As JSON values.
             sign: Returns the signature of the manifest's bytes and the public key of who signs,
                 each a file of its own beside it; None: nobody does.
+
+        Raises:
+            RetryLater: A release of another key is there, which stays.
         """
+        if self.is_committed_with(key_fingerprint_of(manifest)):
+            return
         names = [output["path"] for output in manifest["outputs"]]
         text = _json(manifest)
         signed = {} if sign is None else dict(zip(SIGNATURE_NAMES, sign(text), strict=True))
@@ -323,6 +344,11 @@ class ReleaseFolder:
         for folder in (self.final, internal, earlier):
             remove_folder(folder)
         self.clear()
+
+
+def key_fingerprint_of(manifest: dict[str, Any]) -> str | None:
+    """Returns which key a release was made with, by its manifest; None: it has none."""
+    return cast("str | None", manifest.get("randomness", {}).get("key_fingerprint"))
 
 
 def beside(output: str) -> str:

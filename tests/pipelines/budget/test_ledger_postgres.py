@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tests.support.books import book_at, claimed_by_window, of_window
 from tests.support.keys import release_key
-from tests.support.ledgers import ROOT, account, contend, epochs_begun, python, reservation
+from tests.support.ledgers import ROOT, account, begun_at_once, contend, python, reservation
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
@@ -105,7 +105,7 @@ def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_pa
 
 def test_of_many_key_stores_at_once_one_pays_for_an_epoch(url: str, tmp_path: Path) -> None:
     ledger = Ledger(url, new=True)
-    assert epochs_begun(url, tmp_path) == 1
+    assert begun_at_once(url, tmp_path, "r") == 1
     assert ledger.balance("a").n_releases == 1
     assert ledger.verify() == []
 

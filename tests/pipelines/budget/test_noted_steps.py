@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.books import of_window
-from tests.support.ledgers import account, epochs_begun, reservation
+from tests.support.ledgers import account, begun_at_once, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
@@ -194,12 +194,13 @@ def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     assert ledger.entries() == before
 
 
-def test_of_many_key_stores_at_once_one_pays_for_an_epoch(
-    opened: Callable[..., Ledger], tmp_path: Path
+@pytest.mark.parametrize("release_id", ["ward@1", "r"])
+def test_of_many_key_stores_at_once_one_pays(
+    opened: Callable[..., Ledger], tmp_path: Path, release_id: str
 ) -> None:
     """Catches a look for others outside the transaction that reserves."""
     opened().declare_account(account("9"), "me", "a cap that all of them fit into")
-    assert epochs_begun(f"sqlite:///{tmp_path / 'shared.sqlite'}", tmp_path) == 1
+    assert begun_at_once(f"sqlite:///{tmp_path / 'shared.sqlite'}", tmp_path, release_id) == 1
     assert opened().balance("a").n_releases == 1
     assert opened().verify() == []
 

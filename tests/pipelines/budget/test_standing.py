@@ -183,7 +183,7 @@ NEXT: dict[State, tuple[int, list[str], bool]] = {
     "another ledger": (2, [], False),
     "given up": (0, ["reserve", "draw", "commit"], True),
     "gone": (2, [], False),
-    "key lost": (0, ["reserve", "draw", "commit"], True),
+    "key lost": (75, [], False),
     "new": (0, ["reserve", "draw", "commit"], True),
 }
 REAL = [
@@ -196,7 +196,7 @@ BY_DAY = [
     ("another ledger", "nothing", "there"), ("given up", "nothing", "there"),
     ("drawn", "nothing", "there"), ("reserved", "nothing", "there"),
     ("given back", "nothing", "there"), ("committed", "nothing", "ended"),
-    ("drawn", "nothing", "ended"), ("nothing", "nothing", "none"),
+    ("drawn", "nothing", "ended"), ("nothing", "nothing", "none"), ("drawn", "nothing", "none"),
 ]  # fmt: skip
 
 
@@ -211,6 +211,8 @@ def next_of(ledger: LedgerSays, state: State) -> tuple[int, list[str], bool]:
     if state == "reserved":
         added = ["draw", "commit"] if ledger == "reserved" else ["reserve", "draw", "commit"]
         return 0, added, True
+    if state == "new" and ledger in ("reserved", "drawn", "committed"):
+        return 75, [], False  # under a key that this key store never had
     return NEXT[state]
 
 

@@ -29,6 +29,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.runners import on_beam, reach
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -128,7 +129,7 @@ def test_another_spelling_of_the_output_is_the_same_release(
     assert actions(keys) == ["reserve", "draw", "commit"]
 
 
-def test_of_two_key_stores_at_one_output_both_are_charged_and_one_release_is_whole(
+def test_of_two_ledgers_at_one_output_both_are_charged_and_one_release_is_whole(
     commands: Commands, common: list[object], tmp_path: Path, out: Path, keys: Path
 ) -> None:
     """Catches a charge given back although files of its draw may lie in the other's release."""
@@ -144,6 +145,76 @@ def test_of_two_key_stores_at_one_output_both_are_charged_and_one_release_is_who
     assert [len(counting_charges(tmp_path / name)) for name in ("keys", "keys2")] == [1, 1]
     again = commands.run(*common, secret=b"3" * 32)  # which a scheduler does at such a code
     assert again.code == 2 and "was made with another key store" in again.text
+
+
+@pytest.mark.parametrize(
+    ("step", "code"),
+    [
+        ("after key", 0), ("after charge", 75), ("after decide variants", 75),
+        ("before commit", 75), ("after latest", 2),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ends", ["resume", "kill"])
+def test_of_two_key_stores_with_one_ledger_the_first_to_reserve_releases(
+    commands: Commands, common: list[object], tmp_path: Path, out: Path, step: str, code: int,
+    ends: str,
+) -> None:  # fmt: skip
+    """Catches a second spend, and a release that another key store's replaces."""
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    common += ["--ledger", url]
+    others = [*common, "--key_store", tmp_path / "keys2"]
+    first = commands.run(*common, at=f"stop {step}", secret=b"1" * 32)
+    second = commands.run(*others, secret=b"2" * 32)
+    assert second.code == code
+    assert (code == 75) == ("which paid for it, so nothing is paid here" in second.text)
+    n_paid = len({entry.charge for entry in Ledger(url).entries()})
+    assert n_paid == 1 and not key_files(tmp_path / "keys2")
+    if ends == "resume":
+        # The second has released where nothing was reserved, which the first finds at its turn.
+        assert commands.resume(first).code == (75 if code == 0 else 0)
+    else:
+        commands.kill(first)
+        if code == 75:  # the first key store is lost with its machine
+            officer = ["--by", "A", "--reason", "lost", "--ledger", url, "--output", out]
+            gone = ["ledger", "forfeit", "--release_id", "r", "--key_store", tmp_path / "keys3"]
+            assert commands.run(*gone, *officer).code == 0
+            assert commands.run(*others, secret=b"2" * 32).code == 0
+        released = digests(out / "run_id=r")
+        assert commands.run(*common, secret=b"1" * 32).code == (0 if code == 2 else 2)
+        assert digests(out / "run_id=r") == released
+    said = manifest(out / "run_id=r")
+    assert digests(out / "run_id=r") == {o["path"]: o["sha256"] for o in said["outputs"]}
+    drawn = [e for e in Ledger(url).entries() if e.action == "commit"]
+    assert [e.key_fingerprint for e in drawn] == [said["randomness"]["key_fingerprint"]]
+
+
+@pytest.mark.parametrize("output", ["objects://out", "out"])
+def test_a_folder_of_another_key_is_not_replaced(
+    common: list[object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    output: str,
+) -> None:
+    """Catches a run that is given up at its last step, and moves its files over another's."""
+    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
+    there = output if "://" in output else str(tmp_path / output)
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    common += ["--output", there, "--ledger", url]
+    commit, released = ReleaseFolder.commit, []
+
+    def at_the_same_time(self: ReleaseFolder, *given: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(ReleaseFolder, "commit", commit)
+            Ledger(url).forfeit(there, "r", given[0]["randomness"]["key_fingerprint"], "A", "lost")
+            assert tracecloak(*common, "--key_store", tmp_path / "keys2") == 0
+        released.append(self.committed())
+        commit(self, *given)
+
+    monkeypatch.setattr(ReleaseFolder, "commit", at_the_same_time)
+    assert tracecloak(*common) == 75
+    assert "another run, with another key store, released" in capsys.readouterr().err
+    assert released == [ReleaseFolder(there, "r").committed()] and released[0]
 
 
 # --- Interrupted, or failed -----------------------------------------------------------------------

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from tests.engines.postgresql import PostgreSql
 from tests.pipelines.stream.test_local_killed import Appending, happenings, hooked
 from tests.pipelines.windows.test_releases_of_windows import Lake
-from tests.support.ledgers import epochs_begun
+from tests.support.ledgers import begun_at_once
 from tests.support.local_streams import NAME, Script
 from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
@@ -239,14 +239,14 @@ def test_a_ledger_without_its_key_lets_several_begin_an_epoch(
 ) -> None:
     """The control of PostgreSQL: the database refuses a number that is taken, or nobody does."""
     OfficersLedger(database, new=True)
-    assert epochs_begun(database, tmp_path / "right") == 1
+    assert begun_at_once(database, tmp_path / "right", "ward@1") == 1
     engine = sa.create_engine(database, poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM tracecloak_ledger"))
         connection.execute(
             sa.text("ALTER TABLE tracecloak_ledger DROP CONSTRAINT tracecloak_ledger_pkey")
         )
-    assert epochs_begun(database, tmp_path / "wrong") > 1
+    assert begun_at_once(database, tmp_path / "wrong", "ward@1") > 1
 
 
 def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
