@@ -215,12 +215,14 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
 
     subscription = _subscription(config)
 
-    def opened(_: Mapping[str, Any]) -> PubSubSource:
+    def opened(positions: Mapping[str, Any] | None) -> PubSubSource:
         project = subscription.partition("/subscriptions/")[0]
         clock = PubSubClock(f"{project}/topics/{config.clock_topic}", _clock_subscription(config))
-        return PubSubSource(subscription, clock, config.input_topic)
+        return PubSubSource(
+            subscription, clock, config.input_topic, positions=positions, is_begun=not is_new
+        )
 
-    opened({}).close()
+    opened(None).close()
     return opened, f"subscription {subscription}"
 
 

@@ -2,9 +2,9 @@
 
 It speaks gRPC as the service does, so that Google's client and Beam's own connector meet it through
 the variable PUBSUB_EMULATOR_HOST. Topics, subscriptions, publishing, unary and streaming pull,
-acknowledgement, deadlines and redelivery are there; push, filters, ordering keys, snapshots, seek,
-retention, dead-letter topics and the flow control of streams are not. Nothing is stored: what no
-subscription waits for is gone.
+acknowledgement, deadlines, redelivery, labels and detaching are there; filters and retention are
+kept and not applied; push, ordering keys, snapshots, seek, dead-letter topics and the flow control
+of streams are not. Nothing is stored: what no subscription waits for is gone.
 
 Where the service leaves something open the double does what is worse for the subscriber: a late
 acknowledgement does not count, so the message comes again.
@@ -36,6 +36,8 @@ _STREAMED = types.StreamingPullResponse.pb()
 
 _DEFAULT_ACK_SECONDS = 10
 _LONGEST_DEADLINE = 600  # of a subscription, and of one delivery, which 0 gives back
+_DEFAULT_RETENTION_SECONDS = 7 * 86_400
+_CHANGEABLE = frozenset({"labels", "message_retention_duration"})  # a filter is not, as there
 _DELETED_TOPIC = "_deleted-topic_"
 _MOST_PULLED = 1000
 _TICK = 0.05  # seconds between two looks at the deadlines
@@ -175,7 +177,11 @@ class PubSubDouble:
         self._topic(request.topic)
         if not all(message.data or message.attributes for message in request.messages):
             _refuse(grpc.StatusCode.INVALID_ARGUMENT, "a message needs data or attributes")
-        takers = [s for s in self._subscriptions.values() if s.proto.topic == request.topic]
+        takers = [
+            s
+            for s in self._subscriptions.values()
+            if s.proto.topic == request.topic and not s.proto.detached
+        ]
         response = types.PublishResponse.pb()()
         for message in request.messages:
             message.message_id = str(next(self._message_ids))
@@ -202,8 +208,28 @@ class PubSubDouble:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"ack_deadline_seconds must be between {low} and {high}",
             )
+        if not request.message_retention_duration.seconds:
+            request.message_retention_duration.seconds = _DEFAULT_RETENTION_SECONDS
         self._subscriptions[request.name] = _Subscription(request)
         return request
+
+    def _update_subscription(self, request: Any) -> Any:
+        proto = self._subscription(request.subscription.name).proto
+        paths = request.update_mask.paths
+        if not paths or not _CHANGEABLE.issuperset(paths):
+            _refuse(grpc.StatusCode.INVALID_ARGUMENT, f"only {sorted(_CHANGEABLE)} are changed")
+        for path in paths:
+            proto.ClearField(path)
+        changes = type(proto)()
+        request.update_mask.MergeMessage(request.subscription, changes)
+        proto.MergeFrom(changes)
+        return proto
+
+    def _detach_subscription(self, request: Any) -> Any:
+        subscription = self._subscription(request.subscription)
+        self._subscriptions[request.subscription] = _Subscription(subscription.proto)
+        subscription.proto.detached = True
+        return types.DetachSubscriptionResponse.pb()()
 
     def _get_subscription(self, request: Any) -> Any:
         return self._subscription(request.subscription).proto
@@ -222,6 +248,8 @@ class PubSubDouble:
         end = time.monotonic() + wait
         while True:
             subscription = self._subscription(request.subscription)
+            if subscription.proto.detached:
+                _refuse(grpc.StatusCode.FAILED_PRECONDITION, "the subscription is detached")
             taken = subscription.take(most, subscription.proto.ack_deadline_seconds)
             left = end - time.monotonic()
             if taken or left <= 0 or self._stopping:
@@ -295,10 +323,12 @@ class PubSubDouble:
             "GetTopic": (self._get_topic, types.GetTopicRequest),
             "DeleteTopic": (self._delete_topic, types.DeleteTopicRequest),
             "Publish": (self._publish, types.PublishRequest),
+            "DetachSubscription": (self._detach_subscription, types.DetachSubscriptionRequest),
         }
         subscriber: dict[str, tuple[Callable[[Any], Any], Any]] = {
             "CreateSubscription": (self._create_subscription, types.Subscription),
             "GetSubscription": (self._get_subscription, types.GetSubscriptionRequest),
+            "UpdateSubscription": (self._update_subscription, types.UpdateSubscriptionRequest),
             "DeleteSubscription": (self._delete_subscription, types.DeleteSubscriptionRequest),
             "Pull": (self._pull, types.PullRequest),
             "Acknowledge": (self._acknowledge, types.AcknowledgeRequest),

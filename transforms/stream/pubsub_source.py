@@ -12,22 +12,35 @@ up to which moment it counts; this machine's clock only measures how long the pu
 
 A message is acknowledged when it is kept durably. If an acknowledgement is lost, the message comes
 again, and is recognised by its event's id.
+
+A subscription has no id either. So the stream keeps its topic, its filter and a label that the
+stream sets when it first reads, and compares them once a minute. A seek changes none of them.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services.pubsub_clock import PubSubClock
-from tracecloak.transforms.services.pubsub_service import NEVER_US, pubsub, stamp_us
+from tracecloak.transforms.services.pubsub_service import (
+    LABEL,
+    NEVER_US,
+    other_subscription,
+    pubsub,
+    short_retention,
+    stamp_us,
+    subscription_difference,
+)
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled
 
 _LOG = logging.getLogger("tracecloak")
@@ -38,6 +51,7 @@ _MARGIN_SECONDS = 5.0
 _MOST_PULLED = 1_000
 _ASK_SECONDS = 20.0
 _LEAST_SECONDS = 0.1
+_LOOK_SECONDS = 60.0
 
 
 class PubSubSource:
@@ -49,16 +63,23 @@ class PubSubSource:
         clock: PubSubClock,
         topic: str | None = None,
         seconds: Callable[[], float] = time.monotonic,
+        positions: Mapping[str, Any] | None = None,
+        is_begun: bool = False,
     ) -> None:
         """Asks for the subscription, and for the time.
 
         Args:
             subscription: projects/PROJECT/subscriptions/NAME.
             clock: Tells the time of the service; it is closed with the source.
-            topic: Where the subscription is made if it is not there; None: it must be there.
+            topic: Where the subscription is made if it is not there and the epoch has not begun;
+                None: it must be there.
             seconds: A clock in seconds that only goes forward.
+            positions: As `positions` gave them, empty before the first; None: nothing is to be
+                read yet, so the subscription gets no label.
+            is_begun: Whether the epoch has begun, so that another subscription loses messages.
 
         Raises:
+            SourceChanged: The subscription is not the one that the epoch has read.
             UsageError: The subscription or topic is not there, or cannot be read, or the service
                 tells no time, or the client library is not installed.
             RetryLater: The service is away, or clocks differ.
@@ -69,9 +90,16 @@ class PubSubSource:
         self._name = subscription
         self._clock = clock
         self._seconds = seconds
+        self._known = dict(positions or {})
+        self._is_begun = is_begun
+        self._look_again = NowAndThen(_LOOK_SECONDS, seconds)
         try:
             with self._asking():
-                self._deadline_seconds = self._subscription(topic).ack_deadline_seconds
+                found = self._subscription(None if is_begun else topic)
+                self._compare(found)
+                self._deadline_seconds = found.ack_deadline_seconds
+                if positions is not None:
+                    self._adopt(found)
             clock.begin()
         except BaseException:
             self.close()
@@ -83,8 +111,8 @@ class PubSubSource:
 
     @property
     def positions(self) -> Mapping[str, Any]:
-        """None: the service knows what was acknowledged."""
-        return {}
+        """What tells the subscription from others: the service knows what was acknowledged."""
+        return self._known
 
     @property
     def clock_offset_us(self) -> int | None:
@@ -96,6 +124,9 @@ class PubSubSource:
         messages: list[Any] = []
         publish: list[int] = []
         receipt: list[str] = []
+        if self._look_again.is_due():
+            with self._asking():
+                self._compare(self._subscription(None))
         passed_us = self._clock.passed_us()
         end = time.monotonic() + timeout_seconds
         while len(messages) < max_messages and (left := end - time.monotonic()) > 0:
@@ -157,6 +188,9 @@ class PubSubSource:
                 )
             except self._errors.DeadlineExceeded:  # it waited for a message, and none came
                 return ()
+            except self._errors.FailedPrecondition:  # such as of a detached subscription
+                self._compare(self._subscription(None))
+                raise
         return answer._pb.received_messages
 
     def _subscription(self, topic: str | None) -> Any:
@@ -170,14 +204,53 @@ class PubSubSource:
                 raise
         return self._client.create_subscription(name=self._name, topic=topic, timeout=_ASK_SECONDS)
 
+    def _compare(self, found: Any) -> None:
+        """Makes sure that a subscription is the one that was read, and still gets messages."""
+        if why := subscription_difference(self._known, found):
+            raise self._other(why)
+
+    def _adopt(self, found: Any) -> None:
+        """Begins to read: keeps what the subscription is, and sets its label if it has none."""
+        self._is_begun = True
+        if short := short_retention(found):
+            _LOG.warning("%s %s", self._name, short)
+        self._known = {"topic": found.topic, "filter": found.filter, **self._known}
+        if self._known.get("label") is not None:
+            return
+        label, errors = secrets.token_hex(8), self._errors
+        labels = {**found.labels, LABEL: label}
+        change = {
+            "subscription": {"name": self._name, "labels": labels},
+            "update_mask": {"paths": ["labels"]},
+        }
+        try:
+            self._client.update_subscription(request=change, timeout=_ASK_SECONDS, retry=None)
+        except (errors.Forbidden, errors.InvalidArgument, errors.MethodNotImplemented) as error:
+            _LOG.warning(
+                "%s gets no label (%s), so a subscription of that name that is made anew at the "
+                "same topic is not recognised: let this account update it",
+                self._name,
+                error.message,
+            )
+            return
+        self._known["label"] = label
+
+    def _other(self, why: str) -> SourceChanged | UsageError:
+        if self._is_begun:
+            return other_subscription(self._name, why)
+        return UsageError(f"{self._name} cannot be read: {why}; name another, or make it anew")
+
     @contextmanager
     def _asking(self) -> Iterator[None]:
         errors = self._errors
         try:
             yield
-        except (errors.NotFound, errors.InvalidArgument, errors.Forbidden) as error:
-            raise UsageError(f"{self._name} cannot be read: {error.message}") from None
-        except errors.Unauthenticated as error:
+        except errors.NotFound as error:
+            raise self._other(error.message) from None
+        except (
+            errors.InvalidArgument, errors.FailedPrecondition, errors.Forbidden,
+            errors.Unauthenticated,
+        ) as error:  # fmt: skip
             raise UsageError(f"{self._name} cannot be read: {error.message}") from None
         except (
             errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,

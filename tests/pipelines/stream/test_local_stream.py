@@ -462,7 +462,7 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
     fails = [True]
 
     class Subscription(Script):
-        def __init__(self, name: str, clock: object, topic: str | None = None) -> None:
+        def __init__(self, name: str, clock: object, topic: str | None = None, **_: Any) -> None:
             assert topic == "projects/p/topics/events"
             opened.append(name)
             super().__init__(script(), {})

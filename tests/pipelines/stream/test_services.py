@@ -176,7 +176,7 @@ def test_a_subscription_is_waited_for_as_well(
     tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch, is_mended: bool
 ) -> None:
     class Source:
-        def __init__(self, subscription: str, *_: Any) -> None:
+        def __init__(self, subscription: str, *_: Any, **__: Any) -> None:
             away.ask(subscription)
 
         def close(self) -> None:

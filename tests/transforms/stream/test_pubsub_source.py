@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from google.api_core import exceptions
 
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
-from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services import pubsub_clock
 from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
@@ -53,12 +54,18 @@ def service(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Service]:
         made.close()
 
 
-def reading(subscription: str, clock: Clock, topic: str | None = None) -> PubSubSource:
+def reading(
+    subscription: str,
+    clock: Clock,
+    topic: str | None = None,
+    positions: Mapping[str, Any] | None = None,
+    is_begun: bool = False,
+) -> PubSubSource:
     """A source whose service tells its time through a topic beside it."""
     project = subscription.partition("/subscriptions/")[0]
     own = f"{project}/subscriptions/tracecloak-clock-own"
     told = PubSubClock(f"{project}/topics/tracecloak-clock", own, clock.of_machine)
-    return PubSubSource(subscription, told, topic, clock)
+    return PubSubSource(subscription, told, topic, clock, positions, is_begun)
 
 
 def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = True) -> list[bytes]:
@@ -254,6 +261,108 @@ def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyP
                 break
             except RetryLater:
                 assert time.monotonic() < end
+    source.close()
+
+
+# --- Which subscription it is -----------------------------------------------------------------
+
+
+def make_anew(service: Service, topic: str, **settings: Any) -> None:
+    """Deletes the subscription and makes another of its name."""
+    service.subscriber.delete_subscription(subscription=service.subscription)
+    request = {"name": service.subscription, "topic": topic, **settings}
+    service.subscriber.create_subscription(request=request)
+
+
+def delete_topic(service: Service) -> None:
+    service.publisher.delete_topic(topic=service.topic)
+
+
+def detach(service: Service) -> None:
+    service.publisher.detach_subscription(request={"subscription": service.subscription})
+
+
+def with_labels(service: Service, **settings: Any) -> None:
+    """Makes the subscription anew with the labels that it had, as its declaration would."""
+    labels = dict(service.subscriber.get_subscription(subscription=service.subscription).labels)
+    make_anew(service, settings.pop("topic", service.topic), labels=labels, **settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda s: make_anew(s, s.topic), "its label tracecloak-read-by differs"),
+        (lambda s: with_labels(s, topic=s.new_topic()), "it is of another topic"),
+        (lambda s: with_labels(s, filter='attributes.ward = "2"'), "it has another filter"),
+        (lambda s: s.subscriber.delete_subscription(subscription=s.subscription), "no subscript"),
+        (delete_topic, "its topic was deleted"),
+        (detach, "it is detached"),
+    ],
+)
+def test_another_subscription_of_the_name_is_not_read(
+    service: Service, clock: Clock, change: Callable[[Service], None], why: str
+) -> None:
+    """Catches messages that are lost, or acknowledged, under a name that is another source's."""
+    source = reading(service.subscription, clock, positions={})
+    known = source.positions
+    pull_until(source, clock, clock.now + WAIT_SECONDS)
+    source.close()
+    source = reading(service.subscription, clock, positions=known, is_begun=True)
+    assert source.positions == known and source.pull(10, 0.1).messages == []
+    change(service)
+    clock.now += 61
+    for ask in (
+        lambda: source.pull(10, 0.1),
+        lambda: reading(service.subscription, clock, service.topic, known, is_begun=True),
+    ):
+        with pytest.raises(SourceChanged, match=f"not the subscription .*{why}") as caught:
+            ask()
+        assert caught.value.exit_code == 6
+    source.close()
+
+
+def test_a_subscription_that_is_detached_since_the_last_look_is_named(
+    service: Service, clock: Clock
+) -> None:
+    source = reading(service.subscription, clock, positions={})
+    source.pull(1, 0.1)
+    detach(service)
+    with pytest.raises(SourceChanged, match="it is detached"):
+        source.pull(1, 0.1)
+    source.close()
+    with pytest.raises(UsageError, match="it is detached from its topic; name another"):
+        reading(service.subscription, clock)
+
+
+def test_an_earlier_state_adopts_the_subscription_and_its_labels_stay(
+    service: Service, clock: Clock
+) -> None:
+    make_anew(service, service.topic, labels={"team": "a"}, filter='attributes.ward = "1"')
+    reading(service.subscription, clock).close()  # before anything is paid
+    before = service.subscriber.get_subscription(subscription=service.subscription)
+    assert dict(before.labels) == {"team": "a"}
+    source = reading(service.subscription, clock, positions={}, is_begun=True)
+    after = service.subscriber.get_subscription(subscription=service.subscription)
+    label = source.positions["label"]
+    assert dict(after.labels) == {"team": "a", "tracecloak-read-by": label}
+    assert source.positions == {"topic": service.topic, "filter": before.filter, "label": label}
+    source.close()
+
+
+def test_a_stream_that_may_set_no_label_and_a_short_retention_are_told(
+    service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise exceptions.PermissionDenied("subscriptions.update")
+
+    client = PubSubSource.__init__.__globals__["pubsub"]().SubscriberClient
+    monkeypatch.setattr(client, "update_subscription", refused)
+    make_anew(service, service.topic, message_retention_duration={"seconds": 3600})
+    source = reading(service.subscription, clock, positions={})
+    assert source.positions == {"topic": service.topic, "filter": ""}
+    assert "gets no label (subscriptions.update)" in caplog.text
+    assert "keeps unread messages for 1.0 hours" in caplog.text
+    source.pull(1, 0.1)
     source.close()
 
 
