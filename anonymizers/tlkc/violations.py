@@ -26,7 +26,6 @@ from tracecloak.schemas.statistics.subsequences import Demand, Level, Rows, grow
 
 # Boxes of a number by the quartiles of all cases that have one.
 LOW, MIDDLE, HIGH = 1, 2, 3
-BOXES = {LOW: "low", MIDDLE: "middle", HIGH: "high"}
 
 # Frequent subtraces are grown for some ten seconds and within a gigabyte, whatever the log: each
 # event counts once for every subtrace of every distinct case that it could continue. Where few

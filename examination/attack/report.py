@@ -1,29 +1,366 @@
-"""The report of an attack, as JSON and as Markdown. For the operator: not private."""
+"""What an attack found, and the report of it. For the operator only: not private."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tracecloak.anonymizers.accounting.composition import joint_sentence
-from tracecloak.examination.attack.findings import (
-    NO_BOUND,
-    TELLING_VALUES,
-    AttackReport,
-    GuessFinding,
-)
-from tracecloak.examination.measure.report_files import INTERNAL, write_all
+from tracecloak.anonymizers.accounting.composition import Spend, joint_sentence
+from tracecloak.examination.audit.attacks import AveragingGain, CrowdSizes, SupportFinding
+from tracecloak.examination.measure.report_files import INTERNAL
+from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.transforms.pages.document import Chart
 from tracecloak.transforms.pages.text_templates import from_template
 
+# Two vectors of noise that is as often above as below 0 agree in so many values that are not 0
+# with probability below 1e-12.
+TELLING_VALUES = 40
+# From so many values on, a correlation beyond its bound is met once in 5e8.
+_CORRELATED_VALUES = 1000
+NO_BOUND = "the attack proved no epsilon above 0"
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
 
-def write_report(report: AttackReport, path: Path) -> list[Path]:
-    """Writes FILE.json, FILE.md and FILE.html; see `report_files.write_all`."""
-    return write_all(path, to_json(report), markdown_lines(report), _charts(report))
+@dataclass(frozen=True)
+class PairFinding:
+    """What the releases of one pair of logs prove.
+
+    Attributes:
+        what: The two logs, in words.
+        looked_at: "noisy sums", before they are made a graph or a log is drawn from them, or
+            "release".
+        n_releases: Of each of the two logs.
+        epsilon: The lower bound, with the claimed delta.
+        largest_provable: What so many releases could prove at most.
+        event: What told the logs apart best; of no meaning where `epsilon` is 0.
+        confidence: Of this bound alone.
+        is_reached: Whether any number of what the unit did came out, be it in one release.
+    """
+
+    what: str
+    looked_at: str
+    n_releases: int
+    epsilon: float
+    largest_provable: float
+    event: str
+    confidence: float
+    is_reached: bool
+
+
+@dataclass(frozen=True)
+class CanaryFinding:
+    """Guesses about cases that a fair coin put into the operator's log.
+
+    Attributes:
+        n_runs: Releases, each with canaries and coins of its own.
+        n_canaries: Of all runs; a canary is in one of them only, so they count together.
+        n_right: Coins guessed right.
+        epsilon: The lower bound.
+    """
+
+    n_runs: int
+    n_canaries: int
+    n_right: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class RerunFinding:
+    """Whether noise comes again where it must, and nowhere else.
+
+    Attributes:
+        is_identical: Whether two runs of one release id under one key gave the same bytes.
+        n_telling: Fewest values of noise that are not 0 in a release under another id; few tell
+            nothing.
+        gain: How the noises of different ids compare; None where the noise cannot be seen.
+    """
+
+    is_identical: bool
+    n_telling: int
+    gain: AveragingGain | None
+
+    @property
+    def is_reused(self) -> bool:
+        """Whether different release ids share noise, beyond what chance explains."""
+        if self.gain is None:
+            return False
+        equal = self.gain.n_equal_pairs > 0 and self.n_telling >= TELLING_VALUES
+        correlated = self.gain.largest_correlation > self.gain.bound
+        return equal or (correlated and self.gain.n_values >= _CORRELATED_VALUES)
+
+
+@dataclass(frozen=True)
+class GuessFinding:
+    """How often one question about a case was answered right from trees before and after it.
+
+    Attributes:
+        asked: The question, in words.
+        n_candidates: Answers that were equally likely.
+        n_games: Times that it was asked.
+        n_right_plain: Answers that were right on trees of the inductive miner without noise.
+        n_right: Answers that were right on trees of the method.
+        largest_share: Of right answers, what the claim allows; None without a finite one.
+        epsilon: The lower bound from `n_right`.
+    """
+
+    asked: str
+    n_candidates: int
+    n_games: int
+    n_right_plain: int
+    n_right: int
+    largest_share: float | None
+    epsilon: float
+
+    def share(self, n: int) -> str:
+        """Returns so many of the games as a share, in words."""
+        return f"{n / self.n_games:.0%}"
+
+    @property
+    def allowed(self) -> str:
+        """The share that the claim allows, in words."""
+        return "any share" if self.largest_share is None else f"{self.largest_share:.1%}"
+
+
+@dataclass(frozen=True)
+class DifferenceFinding:
+    """The difference attack on trees of the log; see `examination.attack.difference_attack`.
+
+    Attributes:
+        n_exposed: Cases of the log with a step that no other case takes; if there are any, they
+            are the ones that are attacked.
+        guesses: By question; none if the log has too little in it.
+    """
+
+    n_exposed: int
+    guesses: tuple[GuessFinding, ...]
+
+
+@dataclass(frozen=True)
+class AttackReport:
+    """All findings about one configuration; not private.
+
+    Attributes:
+        method: Its name.
+        params: The parameters in effect.
+        guarantee: What is claimed.
+        spends: The parts of the claim.
+        choices: What is chosen on the log and paid for, by the names of the parts.
+        accounted_epsilon: What the parts keep together at the claimed delta, or None.
+        confidence: With which no bound of this report exceeds the truth.
+        pairs: Lower bounds by pairs of logs.
+        canaries: None if there was no room for any.
+        support: None if no variants are released.
+        crowds: Likewise.
+        reruns: What running again gives; None if the method refuses the log.
+        difference: None if no tree is released.
+        n_cases: Of the operator's log.
+    """
+
+    method: str
+    params: dict[str, Any]
+    guarantee: Guarantee
+    spends: tuple[Spend, ...]
+    choices: tuple[str, ...]
+    accounted_epsilon: float | None
+    confidence: float
+    pairs: tuple[PairFinding, ...]
+    canaries: CanaryFinding | None
+    support: SupportFinding | None
+    crowds: CrowdSizes | None
+    reruns: RerunFinding | None
+    difference: DifferenceFinding | None
+    n_cases: int
+
+    @property
+    def guesses(self) -> tuple[GuessFinding, ...]:
+        """Those of the difference attack."""
+        return () if self.difference is None else self.difference.guesses
+
+    @property
+    def audited_epsilon(self) -> float:
+        """The largest lower bound."""
+        bounds = [finding.epsilon for finding in self.pairs]
+        if self.canaries is not None:
+            bounds.append(self.canaries.epsilon)
+        bounds += [guess.epsilon for guess in self.guesses]
+        return max(bounds, default=0.0)
+
+    @property
+    def largest_provable(self) -> float:
+        """The largest bound that releases of the pairs can prove, whatever the method does."""
+        return max((finding.largest_provable for finding in self.pairs), default=0.0)
+
+    @property
+    def ratio(self) -> float | None:
+        """The audited epsilon as a share of the claimed one; None without a finite claim."""
+        claimed = self.guarantee.epsilon
+        return None if claimed is None else self.audited_epsilon / claimed
+
+    @property
+    def refutations(self) -> tuple[str, ...]:
+        """Why the claimed epsilon is false, a sentence each; none if there is no such claim."""
+        claimed = self.guarantee.epsilon
+        if claimed is None:
+            return ()
+        reasons = [
+            f"{finding.what}: {finding.event} proves epsilon >= {finding.epsilon:.3f}"
+            for finding in self.pairs
+            if finding.epsilon > claimed
+        ]
+        if self.canaries is not None and self.canaries.epsilon > claimed:
+            reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
+        reasons += [
+            f"the difference attack proves epsilon >= {guess.epsilon:.3f}: {guess.n_right} of "
+            f"{guess.n_games} guesses {guess.asked} were right"
+            for guess in self.guesses
+            if guess.epsilon > claimed
+        ]
+        if self.reruns is not None and not self.reruns.is_identical:
+            reasons.append("two runs of one release id differ, so averaging them wears noise off")
+        if self.reruns is not None and self.reruns.is_reused:
+            reasons.append("releases of different ids share noise, so their difference has none")
+        return tuple(reasons)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether a method that claims a rigorous guarantee does not keep it."""
+        return self.guarantee.kind == "rigorous" and bool(self.refutations)
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence."""
+        claimed = self.guarantee.epsilon
+        if self.refutations:
+            return f"the claim is false: {'; '.join(self.refutations)}"
+        if claimed is not None and not any(finding.is_reached for finding in self.pairs):
+            return (
+                "undecided: no number of what the units of the pairs of logs did came out in any "
+                "release, so what the method counts was not reached; give it parameters that "
+                "count cases of a few declared activities"
+            )
+        if claimed is not None:
+            # Where so few releases can refute nothing, agreement says nothing.
+            could = claimed < self.largest_provable
+            return (
+                f"{'consistent with the claim' if could else 'undecided'}: epsilon {claimed:g} is "
+                f"claimed, {self._proved}, and so many releases of the pairs of logs can prove "
+                f"{self.largest_provable:.3g} at most"
+            )
+        support = self.support
+        came_out = (
+            ""
+            if support is None
+            else f", and {support.n_released_singletons} of {support.n_singletons_in_input} "
+            "variants of a single case came out"
+        )
+        return (
+            f"no finite epsilon is claimed by this program: {self._proved}{came_out}. The paper "
+            f"claims: {self.guarantee.claim}"
+        )
+
+    @property
+    def _proved(self) -> str:
+        bound = self.audited_epsilon
+        return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
+
+    @property
+    def claim(self) -> str:
+        """What is claimed, in short."""
+        guarantee = self.guarantee
+        if guarantee.epsilon is None:
+            return f"{guarantee.kind}, no finite epsilon per {guarantee.unit}"
+        return (
+            f"{guarantee.kind}, epsilon {guarantee.epsilon:g}, delta {guarantee.delta or 0:g}, per "
+            f"{guarantee.unit} {_ADJACENCY[guarantee.adjacency]}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as JSON values."""
+        claimed = ("kind", "epsilon", "delta", "unit", "adjacency", "claim")
+        reruns = self.reruns
+        return {
+            "warning": INTERNAL,
+            "publishable": False,
+            "verdict": self.verdict,
+            "is_refuted": self.is_refuted,
+            "refutations": list(self.refutations),
+            "method": self.method,
+            "params": self.params,
+            "claimed": {name: getattr(self.guarantee, name) for name in claimed},
+            "accounted_epsilon": self.accounted_epsilon,
+            "audited": {
+                "epsilon": self.audited_epsilon,
+                "ratio_to_claimed": self.ratio,
+                "largest_provable": self.largest_provable,
+                "confidence": self.confidence,
+                "pairs": list(map(asdict, self.pairs)),
+                "canaries": _json(self.canaries),
+                "difference_attack": _json(self.difference),
+            },
+            "log": {
+                "cases": self.n_cases,
+                "support": _json(self.support),
+                "crowd_sizes": _json(self.crowds),
+                "reruns": None
+                if reruns is None
+                else {
+                    "same_id_is_identical": reruns.is_identical,
+                    "other_ids_share_noise": reruns.is_reused,
+                    "values_that_tell": reruns.n_telling,
+                    "comparison": _json(reruns.gain),
+                },
+            },
+            "spends": [spend.to_json() for spend in self.spends],
+            "choices_paid_for": list(self.choices),
+        }
+
+    def charts(self) -> list[Chart]:
+        """Returns the picture of the claimed, accounted and measured epsilon."""
+        rows = epsilons_of(self.to_json())
+        title = "What is claimed, accounted for and measured"
+        return [Chart("attack", title, rows)] if rows else []
+
+    def summary_lines(self) -> Iterator[str]:
+        """Yields the outcome in a few lines."""
+        yield f"claimed    {self.claim}"
+        if self.accounted_epsilon is not None:
+            yield f"accounted  epsilon {self.accounted_epsilon:.4f} at the claimed delta"
+        if self.audited_epsilon > 0:
+            share = "" if self.ratio is None else f", {self.ratio:.0%} of the claim"
+            yield (
+                f"audited    epsilon >= {self.audited_epsilon:.4f}{share} (wrong with probability "
+                f"at most {1 - self.confidence:.0e})"
+            )
+        else:
+            yield f"audited    {NO_BOUND}, which is no proof that there is none"
+        n_releases = max((finding.n_releases for finding in self.pairs), default=0)
+        yield (
+            f"provable   epsilon {self.largest_provable:.3g} at most, by {n_releases:,} releases "
+            "of each log of a pair, whatever the method does"
+        )
+        for guess in self.guesses:
+            yield (
+                f"difference {guess.asked}: {guess.share(guess.n_right_plain)} right without "
+                f"noise, {guess.share(guess.n_right)} with, {guess.allowed} allowed by the claim"
+            )
+        yield f"verdict    {self.verdict}"
+
+    def markdown_lines(self) -> list[str]:
+        """Returns the report as Markdown, line by line."""
+        return from_template(
+            "tracecloak.examination.attack",
+            "report.md.j2",
+            report=self,
+            internal=INTERNAL,
+            no_bound=NO_BOUND,
+            n_telling=TELLING_VALUES,
+            joint_sentence=joint_sentence,
+        )
+
+
+def _json(found: Any) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
 
 
 def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -38,118 +375,3 @@ def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         ("measured, at least", body.get("audited", {}).get("epsilon")),
     )
     return [{"name": n, "epsilon": round(float(v), 3)} for n, v in epsilons if v is not None]
-
-
-def _charts(report: AttackReport) -> list[Chart]:
-    rows = epsilons_of(to_json(report))
-    return [Chart("attack", "What is claimed, accounted for and measured", rows)] if rows else []
-
-
-def to_json(report: AttackReport) -> dict[str, Any]:
-    """Returns the report as JSON values."""
-    guarantee = report.guarantee
-    support, crowds, reruns = report.support, report.crowds, report.reruns
-    gain = None if reruns is None else reruns.gain
-    return {
-        "warning": INTERNAL,
-        "publishable": False,
-        "verdict": report.verdict,
-        "is_refuted": report.is_refuted,
-        "refutations": list(report.refutations),
-        "method": report.method,
-        "params": report.params,
-        "claimed": {
-            "kind": guarantee.kind,
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "unit": guarantee.unit,
-            "adjacency": guarantee.adjacency,
-            "claim": guarantee.claim,
-        },
-        "accounted_epsilon": report.accounted_epsilon,
-        "audited": {
-            "epsilon": report.audited_epsilon,
-            "ratio_to_claimed": report.ratio,
-            "largest_provable": report.largest_provable,
-            "confidence": report.confidence,
-            "pairs": [asdict(finding) for finding in report.pairs],
-            "canaries": None if report.canaries is None else asdict(report.canaries),
-            "difference_attack": None if report.difference is None else asdict(report.difference),
-        },
-        "log": {
-            "cases": report.n_cases,
-            "support": None if support is None else asdict(support),
-            "crowd_sizes": None if crowds is None else asdict(crowds),
-            "reruns": None
-            if reruns is None
-            else {
-                "same_id_is_identical": reruns.is_identical,
-                "other_ids_share_noise": reruns.is_reused,
-                "values_that_tell": reruns.n_telling,
-                "comparison": None if gain is None else asdict(gain),
-            },
-        },
-        "spends": [spend.to_json() for spend in report.spends],
-        "choices_paid_for": list(report.choices),
-    }
-
-
-def summary_lines(report: AttackReport) -> Iterator[str]:
-    """Yields the outcome in a few lines."""
-    yield INTERNAL
-    yield f"claimed    {_claim(report)}"
-    if report.accounted_epsilon is not None:
-        yield f"accounted  epsilon {report.accounted_epsilon:.4f} at the claimed delta"
-    if report.audited_epsilon > 0:
-        share = "" if report.ratio is None else f", {report.ratio:.0%} of the claim"
-        yield (
-            f"audited    epsilon >= {report.audited_epsilon:.4f}{share} (wrong with probability at "
-            f"most {1 - report.confidence:.0e})"
-        )
-    else:
-        yield f"audited    {NO_BOUND}, which is no proof that there is none"
-    n_releases = max((finding.n_releases for finding in report.pairs), default=0)
-    yield (
-        f"provable   epsilon {report.largest_provable:.3g} at most, by {n_releases:,} releases of "
-        "each log of a pair, whatever the method does"
-    )
-    for guess in report.guesses:
-        yield (
-            f"difference {guess.asked}: {_share(guess.n_right_plain, guess)} right without noise, "
-            f"{_share(guess.n_right, guess)} with, {_allowed(guess)} allowed by the claim"
-        )
-    yield f"verdict    {report.verdict}"
-
-
-def _share(n: int, guess: GuessFinding) -> str:
-    return f"{n / guess.n_games:.0%}"
-
-
-def _allowed(guess: GuessFinding) -> str:
-    return "any share" if guess.largest_share is None else f"{guess.largest_share:.1%}"
-
-
-def _claim(report: AttackReport) -> str:
-    guarantee = report.guarantee
-    if guarantee.epsilon is None:
-        return f"{guarantee.kind}, no finite epsilon per {guarantee.unit}"
-    return (
-        f"{guarantee.kind}, epsilon {guarantee.epsilon:g}, delta {guarantee.delta or 0:g}, per "
-        f"{guarantee.unit} {_ADJACENCY[guarantee.adjacency]}"
-    )
-
-
-def markdown_lines(report: AttackReport) -> list[str]:
-    """Returns the report as Markdown, line by line."""
-    return from_template(
-        "tracecloak.examination.attack",
-        "report.md.j2",
-        report=report,
-        internal=INTERNAL,
-        no_bound=NO_BOUND,
-        n_telling=TELLING_VALUES,
-        claim=_claim(report),
-        share=_share,
-        allowed=_allowed,
-        joint_sentence=joint_sentence,
-    )

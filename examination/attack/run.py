@@ -31,12 +31,6 @@ from tracecloak.examination.attack.difference_attack import (
     difference_attack,
     releases_trees,
 )
-from tracecloak.examination.attack.findings import (
-    AttackReport,
-    CanaryFinding,
-    PairFinding,
-    RerunFinding,
-)
 from tracecloak.examination.attack.neighbours import (
     Pair,
     canaries,
@@ -52,14 +46,18 @@ from tracecloak.examination.attack.releases import (
     changed_cells,
     fresh_keys,
 )
+from tracecloak.examination.attack.report import (
+    AttackReport,
+    CanaryFinding,
+    PairFinding,
+    RerunFinding,
+)
 from tracecloak.examination.attack.views import before_publication, without_noise
+from tracecloak.examination.audit.attacks import averaging_gain, singled_out, support_attack
 from tracecloak.examination.audit.bounds import (
-    averaging_gain,
     clopper_pearson,
     epsilon_lower_bound,
     one_run_epsilon,
-    singled_out,
-    support_attack,
 )
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.query_keys import require_files

@@ -48,7 +48,7 @@ class AveragingGain:
         return self.n_equal_pairs == self.n_releases * (self.n_releases - 1) // 2
 
 
-def averaging_gain(releases: np.ndarray, exact: np.ndarray | None = None) -> AveragingGain:
+def averaging_gain(releases: np.ndarray) -> AveragingGain:
     """Compares the noises of several releases of the same log.
 
     Runs of one release id must be identical, or averaging them removes the noise unpaid. Different
@@ -58,25 +58,17 @@ def averaging_gain(releases: np.ndarray, exact: np.ndarray | None = None) -> Ave
     small noise may be equal by chance.
 
     Args:
-        releases: float64[n_releases, n_values], the noises, or with `exact` the released values;
-            a value that is NaN in some release is left out of all.
-        exact: float64[n_values], what the releases would be without noise.
+        releases: float64[n_releases, n_values], the noises; a value that is NaN in some release is
+            left out of all.
 
     Raises:
-        UsageError: There are fewer than two releases, or no value is in all of them, or the shapes
-            do not fit.
+        UsageError: There are fewer than two releases, or no value is in all of them.
     """
     noise = np.asarray(releases, float)
     if noise.ndim != 2 or len(noise) < 2:
         raise UsageError(
             f"releases must be [n_releases, n_values] with at least 2, got shape {noise.shape}"
         )
-    if exact is not None:
-        if np.shape(exact) != noise.shape[1:]:
-            raise UsageError(
-                f"exact must be one value for each of {noise.shape[1]}, got shape {np.shape(exact)}"
-            )
-        noise = noise - exact
     noise = noise[:, np.isfinite(noise).all(axis=0)]
     n_releases, n_values = noise.shape
     if n_values == 0:
@@ -166,21 +158,3 @@ def singled_out(counts: np.ndarray) -> CrowdSizes:
     ends = np.searchsorted(np.sort(np.asarray(counts)), [1, 2, 5, 10])
     sizes = np.diff(np.append(ends, len(counts)))
     return CrowdSizes(*(int(size) for size in sizes))
-
-
-def lowest_bit(values: np.ndarray) -> np.ndarray:
-    """Returns float64[n], the exponent of each number's lowest bit; NaN for 0 and NaN.
-
-    As a feature of an audit it finds noise drawn as a float: which multiples of small powers of two
-    come out depends on the exact count (Mironov, "On Significance of the Least Significant Bits
-    for Differential Privacy", 2012). An integer's is not negative.
-
-    Args:
-        values: float64[n], finite or NaN.
-    """
-    values = np.asarray(values, float)
-    usable = np.isfinite(values) & (values != 0)
-    fraction, exponent = np.frexp(np.where(usable, values, 1.0))
-    mantissa = np.ldexp(np.abs(fraction), 53).astype(np.int64)  # exact: a float has 53 bits
-    lowest = np.log2((mantissa & -mantissa).astype(float))
-    return np.where(usable, lowest + exponent - 53, np.nan)

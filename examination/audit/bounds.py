@@ -19,15 +19,6 @@ from functools import partial
 import numpy as np
 from scipy import special, stats
 
-from tracecloak.examination.audit.attacks import (
-    AveragingGain,
-    CrowdSizes,
-    SupportFinding,
-    averaging_gain,
-    lowest_bit,
-    singled_out,
-    support_attack,
-)
 from tracecloak.examination.audit.events import Column, Objective, chosen_events, learnt_columns
 from tracecloak.schemas.errors import UsageError
 
@@ -35,22 +26,6 @@ from tracecloak.schemas.errors import UsageError
 _FEWEST_RELEASES = 8
 # One bound for each side of the ratio, in each of its two directions.
 _N_BOUNDS = 4
-
-# All that other rooms use of the audit is offered here, whatever file computes it.
-__all__ = [
-    "AuditedEpsilon",
-    "AveragingGain",
-    "CrowdSizes",
-    "SupportFinding",
-    "averaging_gain",
-    "clopper_pearson",
-    "epsilon_lower_bound",
-    "hockey_stick_lower_bound",
-    "lowest_bit",
-    "one_run_epsilon",
-    "singled_out",
-    "support_attack",
-]
 
 
 @dataclass(frozen=True)
@@ -142,7 +117,7 @@ def epsilon_lower_bound(
         # behind all others, in their own order.
         return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
 
-    finding = _best_finding(with_unit, without_unit, confidence, names, log_ratio)
+    finding = best_finding(with_unit, without_unit, confidence, names, log_ratio)
     return AuditedEpsilon(
         epsilon=max(0.0, finding.bound),
         confidence=confidence,
@@ -153,50 +128,23 @@ def epsilon_lower_bound(
     )
 
 
-def hockey_stick_lower_bound(
-    with_unit: np.ndarray,
-    without_unit: np.ndarray,
-    epsilon: float,
-    confidence: float = 1 - 1e-9,
-) -> float:
-    """Bounds from below the delta at which the mechanism is (epsilon, delta)-private.
-
-    It is the hockey-stick divergence p - e^epsilon q of one event, chosen and measured as in
-    `epsilon_lower_bound`, whose arguments and errors it shares; the larger of the two directions.
-
-    Args:
-        with_unit: float64[n_releases, n_features].
-        without_unit: float64[n_releases, n_features].
-        epsilon: Not negative, finite.
-        confidence: In (0, 1).
-
-    Returns:
-        A lower bound of delta in [0, 1]; 0 if nothing exceeds epsilon.
-    """
-    if not 0 <= epsilon <= 700:  # e^700 is about the largest float
-        raise UsageError(f"epsilon must be at least 0 and at most 700, got {epsilon!r}")
-
-    def excess(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        return low - math.exp(epsilon) * high
-
-    return max(0.0, _best_finding(with_unit, without_unit, confidence, None, excess).bound)
-
-
 @dataclass(frozen=True)
-class _Finding:
+class Finding:
+    """What the event proves that was chosen, and how often it was seen."""
+
     bound: float
     event: str
     p_with: tuple[float, float]
     p_without: tuple[float, float]
 
 
-def _best_finding(
+def best_finding(
     with_unit: np.ndarray,
     without_unit: np.ndarray,
     confidence: float,
     names: Sequence[str] | None,
     objective: Objective,
-) -> _Finding:
+) -> Finding:
     """Learns on the first quarter, chooses on the second, measures on the second half."""
     with_unit, without_unit = np.asarray(with_unit, float), np.asarray(without_unit, float)
     names = _checked_names(with_unit, without_unit, confidence, names)
@@ -217,7 +165,7 @@ def _best_finding(
         p_without = clopper_pearson(event.count(without_unit[measure]), n_measured, alpha)
         likelier, other = (p_with, p_without) if is_likelier_with else (p_without, p_with)
         bound = float(objective(np.array(likelier[0]), np.array(other[1])))
-        findings.append(_Finding(bound, str(event), p_with, p_without))
+        findings.append(Finding(bound, str(event), p_with, p_without))
     return max(findings, key=lambda finding: finding.bound)
 
 

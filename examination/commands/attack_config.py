@@ -33,7 +33,6 @@ def run(given: Given) -> int:
     Raises:
         GuaranteeError: Its claim is refuted.
     """
-    from tracecloak.examination.attack.report import summary_lines, write_report
     from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration
     from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.screen.progress import showing_progress
@@ -46,8 +45,7 @@ def run(given: Given) -> int:
     config, remarks = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
     with showing_progress(given.form):
         report = attack_configuration(config, n_releases)
-    written = write_report(report, path)
-    show_report([*remarks, *summary_lines(report)], written, given.form, report.verdict)
+    show_report(report, path, given.form, report.verdict, remarks)
     if report.is_refuted:
         raise GuaranteeError(report.verdict)
     return 0

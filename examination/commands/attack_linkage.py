@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracecloak.examination.commands.attack_reports import add_report_flag, show_report
 from tracecloak.pipelines.commands.flags import add_log_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.examination.linkage.knowledge import Settings
+    from tracecloak.examination.measure.report_files import Report
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -84,115 +82,31 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Attacks, and writes the report."""
-    from tracecloak.anonymizers.noise.randomness import Randomness
-    from tracecloak.anonymizers.noise.release_key import ReleaseKey
-    from tracecloak.examination.evaluation.as_released import as_released
-    from tracecloak.examination.linkage import logs as linkage_logs
-    from tracecloak.examination.linkage import report as linkage_report
-    from tracecloak.examination.linkage import run as linkage
+    from tracecloak.examination.commands import linked_releases
     from tracecloak.examination.linkage.knowledge import Settings
-    from tracecloak.examination.measure.perspectives import RESOURCE
-    from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.examination.linkage.logs import sensitive_columns
 
     flags = dict(given.flags)
     flags.pop("action")
     path = file_to_write("report", flags.pop("report"))
-    known: dict[str, Any] = {}
-    if (unit := flags.pop("time_unit", None)) is not None:
-        known["unit"] = unit
-    if (samples := flags.pop("samples", None)) is not None:
-        known["n_samples"] = samples
-    if (sizes := flags.pop("sizes", None)) is not None:
-        known["sizes"] = tuple(map(_whole_number, listed(sizes)))
+    names = {"time_unit": "unit", "samples": "n_samples", "sizes": "sizes"}
+    known = {names[name]: flags.pop(name) for name in names.keys() & flags.keys()}
+    if "sizes" in known:
+        known["sizes"] = tuple(map(_whole_number, listed(known["sizes"])))
     settings = Settings(**known)
-    sensitive = linkage_logs.sensitive_columns(flags.pop("sensitive", ""))
+    sensitive = sensitive_columns(flags.pop("sensitive", ""))
     paths, originals = listed(flags.pop("release")), listed(flags.get("log", ""))
     growing = {name: flags.pop(name, None) for name in ("growing", "closed", "suppressed", "k")}
+    of_logs = paths, originals, settings, sensitive
+    report: Report
     if growing.pop("growing"):
-        return _link_growing(
-            paths, originals, settings, list(sensitive), growing, path, flags, given.form
-        )
-    for name, value in growing.items():
-        if value is not None:
-            raise UsageError(f"{name} is about releases of a growing log: it needs --growing")
-    if len(originals) == len(paths) > 1:
-        raise UsageError(
-            f"log has {len(originals)} paths, as many as there are releases; give --growing if "
-            "each is the log of one release, or name the files of one log by a folder or a glob"
-        )
-    released = paths[0] if len(paths) == 1 and linkage_logs.is_release(paths[0]) else None
-    source = source_of(as_released(load_log(flags), released, store_at(None)))
-    with showing_progress(given.form):
-        names = [RESOURCE, *sensitive]
-        releases = [linkage_logs.read_released(released, names) for released in paths]
-        original = linkage_logs.read_original(source, sensitive)
-        logs = linkage_logs.linked(original, releases, list(sensitive))
-        randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-        attacks = tuple(linkage.link(*logs, randomness, settings))
-    report = linkage_report.LinkageReport(*logs, tuple(sensitive), settings, attacks)
-    written = linkage_report.write_report(report, path)
-    show_report(linkage_report.summary_lines(report), written, given.form)
-    return 0
-
-
-def _link_growing(
-    paths: Sequence[str],
-    originals: Sequence[str],
-    settings: Settings,
-    sensitive: Sequence[str],
-    growing: dict[str, Any],
-    report_path: Path,
-    flags: dict[str, Any],
-    form: Form,
-) -> int:
-    """Attacks every two releases of a growing log."""
-    from tracecloak.anonymizers.noise.randomness import Randomness
-    from tracecloak.anonymizers.noise.release_key import ReleaseKey
-    from tracecloak.examination.evaluation.as_released import as_released
-    from tracecloak.examination.linkage import growing_report
-    from tracecloak.examination.linkage import logs as linkage_logs
-    from tracecloak.examination.linkage.growing import attack_pairs
-    from tracecloak.examination.linkage.pair_of_releases import pairs_of
-    from tracecloak.examination.linkage.supposed import Making, making_of
-    from tracecloak.examination.measure.perspectives import RESOURCE
-    from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
-
-    if len(paths) < 2:
-        raise UsageError("RELEASE has one release, and --growing needs two or more")
-    if len(originals) not in (0, 1, len(paths)):
-        raise UsageError(
-            f"log has {len(originals)} logs for {len(paths)} releases; give one for each "
-            "release, or one of which all of them were made"
-        )
-    k = growing["k"]
-    if k is not None and k < 1:
-        raise UsageError(f"k must be at least 1, got {k}")
-    files = Making(growing["suppressed"] or "elements", sensitive=dict.fromkeys(sensitive, ""))
-    makings = [making_of(path, files) for path in paths]
-    names = sorted({RESOURCE, *(name for making in makings for name in making.sensitive)})
-    each = [{**flags, "log": original} for original in originals] or [flags]
-    store = store_at(None)
-    sources = [source_of(as_released(load_log(one), None, store)) for one in each]
-    with showing_progress(form):
-        releases = [linkage_logs.read_released(path, names) for path in paths]
-        logs = [linkage_logs.read_original(source, {}) for source in sources]
-        logs *= len(paths) if len(logs) == 1 else 1
-        pairs = pairs_of(releases, logs, makings, not growing["closed"])
-        randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-        attacks = tuple(attack_pairs(pairs, randomness, settings, k))
-    cases = [
-        (release.path, release.traces.n_cases, log.n_cases)
-        for release, log in zip(releases, logs, strict=True)
-    ]
-    report = growing_report.GrowingReport(cases, settings, attacks)
-    written = growing_report.write_growing_report(report, report_path)
-    show_report(growing_report.summary_lines(report), written, form)
+        report = linked_releases.across(*of_logs, growing, flags, given.form)
+    else:
+        for name, value in growing.items():
+            if value is not None:
+                raise UsageError(f"{name} is about releases of a growing log: it needs --growing")
+        report = linked_releases.each_alone(*of_logs, flags, given.form)
+    show_report(report, path, given.form)
     return 0
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.screen.results import Form, Result, show
 
 if TYPE_CHECKING:
+    from tracecloak.examination.measure.report_files import Report
     from tracecloak.pipelines.configuration.config import ReleaseConfig
 
 
@@ -23,13 +24,21 @@ def add_report_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def show_report(
-    lines: Iterable[str], written: Iterable[Path], form: Form, verdict: str | None = None
+    report: Report,
+    path: Path,
+    form: Form,
+    verdict: str | None = None,
+    remarks: Sequence[str] = (),
 ) -> None:
-    """Shows what a report says in short, and where it is; what failed is told by the exit code."""
-    paths = list(map(str, written))
+    """Writes a report, and shows its summary and its files; the exit code tells what failed."""
+    from tracecloak.examination.measure.report_files import INTERNAL, write_all
+
+    parts = report.to_json(), report.markdown_lines(), report.charts()
+    paths = list(map(str, write_all(path, *parts)))
+    lines = [*remarks, INTERNAL, *report.summary_lines()]
     said = {} if verdict is None else {"verdict": verdict}
     below = [f"report     {' and '.join(paths)}"]
-    show(Result((), {**said, "report": paths}, above=list(lines), below=below), form)
+    show(Result((), {**said, "report": paths}, above=lines, below=below), form)
 
 
 def of_one_window(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:

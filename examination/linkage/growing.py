@@ -25,7 +25,13 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.examination.linkage.correspondence import Classes, left
-from tracecloak.examination.linkage.knowledge import Estimate, KnownVictims, Pieces, Settings
+from tracecloak.examination.linkage.knowledge import (
+    Estimate,
+    KnownVictims,
+    Pieces,
+    Settings,
+    places_of,
+)
 from tracecloak.examination.linkage.matching import PADDING, MatchIndex
 from tracecloak.examination.linkage.pair_of_releases import Corresponding, ElementCases, Pair
 from tracecloak.examination.linkage.run import ATTACKS
@@ -251,13 +257,7 @@ class _Searched:
         classes: Classes,
     ) -> np.ndarray:
         """Returns int64[n_classes, n_pieces], the cases that match each piece, by class."""
-        place = np.minimum(
-            np.searchsorted(self._elements, elements), max(len(self._elements) - 1, 0)
-        )
-        has = np.zeros(len(elements), bool)
-        if len(self._elements):
-            has = self._elements[place] == elements
-        item_of = np.where(has, place, -1)
+        item_of = places_of(self._elements, elements)
         # What the release shows nowhere is not looked for.
         is_hidden = np.zeros(len(elements), bool)
         if shown is not None:

@@ -250,12 +250,7 @@ class KnownVictims:
             UsageError: The logs have too many names.
         """
         logs = [original, *releases]
-        elements = Elements.of([log.traces for log in logs], perspective)
-        if len(elements.activities) * elements.n_resources > MAX_CODE:
-            raise UsageError(
-                f"the logs have more than {MAX_CODE:,} pairs of activities and resources; leave "
-                "out --resource"
-            )
+        elements = elements_of([log.traces for log in logs], perspective)
         table, words = _canonical(original, elements, kind, unit)
         victims = table.filled()
         targets = [target_of(original.name, table, words, words, f"{kind} of {_name(perspective)}")]
@@ -339,6 +334,28 @@ class KnownVictims:
         )
 
 
+def elements_of(logs: Sequence[TraceBatch], perspective: Perspective) -> Elements:
+    """Returns the elements of the logs.
+
+    Raises:
+        UsageError: They are too many.
+    """
+    elements = Elements.of(logs, perspective)
+    if len(elements.activities) * elements.n_resources > MAX_CODE:
+        raise UsageError(
+            f"the logs have more than {MAX_CODE:,} pairs of activities and resources; leave "
+            "out --resource"
+        )
+    return elements
+
+
+def places_of(elements: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    """Returns int64[m], the place of each among int64[n] ascending elements; -1 for none."""
+    place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
+    has = elements[place] == sought if len(elements) else np.zeros(len(sought), bool)
+    return np.where(has, place, -1)
+
+
 def _name(perspective: Perspective) -> str:
     return {"activity_resource": "activity and resource"}.get(perspective, perspective)
 
@@ -384,11 +401,7 @@ def target_of(
         sought: int64[m], the victims' elements as words of this log; None: nothing is of use.
         known_as: The knowledge that is of use there.
     """
-    item_of = None
-    if sought is not None:
-        place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
-        has = elements[place] == sought if len(elements) else np.zeros(len(sought), bool)
-        item_of = np.where(has, place, -1)
+    item_of = None if sought is None else places_of(elements, sought)
     totals = tuple(
         np.bincount(column, table.counts, 1).astype(np.int64) for column in table.sensitive.T
     )

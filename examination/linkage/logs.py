@@ -143,7 +143,7 @@ def linked(
     logs = [original, *(release.traces for release in releases)]
     labels = [np.zeros((log.n_cases, len(sensitive)), np.int64) for log in logs]
     for k, name in enumerate(sensitive):
-        texts = [_texts(log, name) for log in logs]
+        texts = [texts_of(log, name) for log in logs]
         numbers = [_numbers(column) for column in texts]
         originals = numbers[0][~np.isnan(numbers[0])]
         is_numeric = len(originals) == len(texts[0]) - texts[0].null_count
@@ -153,18 +153,23 @@ def linked(
                 boxes = np.where(column < low, _LOW, np.where(column > high, _HIGH, _MIDDLE))
                 of_log[:, k] = np.where(np.isnan(column), 0, boxes)
         else:
-            values = pc.unique(pa.chunked_array(texts).drop_null())
-            for of_log, column in zip(labels, texts, strict=True):
-                codes = pc.fill_null(pc.index_in(column, value_set=values), -1)
-                of_log[:, k] = np.where(np.asarray(column.is_null()), 0, np.asarray(codes) + 1)
+            for of_log, codes in zip(labels, coded(texts), strict=True):
+                of_log[:, k] = codes
     return LinkedLog("original", original, labels[0]), [
         LinkedLog(release.path, release.traces, values_of_cases, release.has_times)
         for release, values_of_cases in zip(releases, labels[1:], strict=True)
     ]
 
 
-def _texts(log: TraceBatch, name: str) -> pa.Array:
-    """string[n_cases], null for none."""
+def coded(columns: Sequence[pa.Array]) -> list[np.ndarray]:
+    """Returns int32[n] of each string[n]: the place of each value among all of them; 0 for none."""
+    values = pc.unique(pa.chunked_array(columns).drop_null())
+    places = (pc.index_in(column, value_set=values) for column in columns)
+    return [np.asarray(pc.fill_null(place, -1)) + 1 for place in places]
+
+
+def texts_of(log: TraceBatch, name: str) -> pa.Array:
+    """Returns string[n_cases], the values of an attribute of the case, null for none."""
     values = log.attributes.get(name)
     if values is None:
         return pa.nulls(log.n_cases, pa.string())

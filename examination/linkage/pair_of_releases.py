@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.linkage.correspondence import Classes
-from tracecloak.examination.linkage.knowledge import LinkedLog
-from tracecloak.examination.linkage.logs import ReleasedLog
+from tracecloak.examination.linkage.knowledge import LinkedLog, elements_of
+from tracecloak.examination.linkage.logs import ReleasedLog, coded, texts_of
 from tracecloak.examination.linkage.supposed import Making, Supposed
 from tracecloak.examination.measure.perspectives import Elements, has_resources
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
-    MAX_CODE,
     NO_ELEMENT,
     TIME_BITS,
     UNIT_US,
@@ -190,10 +188,7 @@ class Corresponding:
                 "so the originals need one: give --resource"
             )
         self.pair, self.supposed = pair, supposed
-        elements = Elements.of(logs, supposed.perspective)
-        if len(elements.activities) * elements.n_resources > MAX_CODE:
-            raise UsageError(f"the logs have more than {MAX_CODE:,} pairs of activity and resource")
-        self._elements = elements
+        self._elements = elements_of(logs, supposed.perspective)
         # Any unit will do where times are not compared.
         before, after, earlier, later = self._cases(supposed.time_unit or "hours")
         self.before, self.after = before, after
@@ -302,20 +297,8 @@ def _values(labels: np.ndarray) -> list[bytes]:
 
 def common_labels(releases: Sequence[TraceBatch], names: Sequence[str]) -> list[np.ndarray]:
     """Returns int64[n_cases, m] of each release, its sensitive values as they are, coded alike."""
-    labels = [np.zeros((log.n_cases, len(names)), np.int64) for log in releases]
-    for place, name in enumerate(names):
-        texts = [_texts(log, name) for log in releases]
-        values = pc.unique(pa.chunked_array(texts).drop_null())
-        for of_release, column in zip(labels, texts, strict=True):
-            of_release[:, place] = (
-                np.asarray(pc.fill_null(pc.index_in(column, value_set=values), -1)) + 1
-            )
-    return labels
-
-
-def _texts(log: TraceBatch, name: str) -> pa.Array:
-    """string[n_cases], null for none."""
-    column = log.attributes.get(name)
-    if column is None:
-        return pa.nulls(log.n_cases, pa.string())
-    return column.take(pa.array(log.offsets[:-1])).cast(pa.string())
+    columns = [coded([texts_of(log, name) for log in releases]) for name in names]
+    return [
+        np.array([column[i] for column in columns], np.int64).reshape(len(names), log.n_cases).T
+        for i, log in enumerate(releases)
+    ]

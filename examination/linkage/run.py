@@ -90,23 +90,23 @@ class Risk:
         known_as: The knowledge that is of use there, such as "sequence of activity"; the log may
             have no times or no resources to compare with. "nothing" if none is.
         singled_out: Share of the attacks that exactly one case matches.
-        set_sizes: Share of the attacks by the number of cases that match, the classes of SET_SIZES.
-        picked: Mean of 1 over that number, 0 where nothing matches: the chance to pick the victim,
-            if the victim is among them.
-        smallest: The smallest number of cases that match, above 0; None if none ever does. An upper
-            bound where pieces are drawn.
         singled_out_at_worst: Share of the victims of whom some piece, of this size or smaller,
             matches one case only; None unless all pieces are gone through.
+        picked: Mean of 1 over the number of cases that match, 0 where nothing does: the chance to
+            pick the victim, if the victim is among them.
+        smallest: The smallest number of cases that match, above 0; None if none ever does. An upper
+            bound where pieces are drawn.
+        set_sizes: Share of the attacks by the number of cases that match, the classes of SET_SIZES.
         values: By sensitive attribute; None where the log has no value of it.
     """
 
     log: str
     known_as: str
     singled_out: Estimate
-    set_sizes: tuple[Estimate, ...]
+    singled_out_at_worst: float | None
     picked: Estimate
     smallest: int | None
-    singled_out_at_worst: float | None
+    set_sizes: tuple[Estimate, ...]
     values: tuple[ValueRisk | None, ...]
 
 
@@ -223,9 +223,9 @@ def _risk(
         target.name,
         target.known_as,
         drawn.estimate(sizes == 1, alpha),
-        tuple(drawn.estimate(classes == c, alpha) for c in range(len(SET_SIZES))),
+        at_worst,
         drawn.estimate(np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0), alpha),
         int(sizes[occurring].min()) if occurring.any() else None,
-        at_worst,
+        tuple(drawn.estimate(classes == c, alpha) for c in range(len(SET_SIZES))),
         tuple(values),
     )

@@ -32,7 +32,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # From this share of the smaller log's cases on, the operator is told. Logs of other people whose
 # cases are numbered as they arrive share less, also where times are dates.
 SHARED = 0.2
-DAYS_KEPT = 1095
 
 _TABLE = sa.Table(
     "tracecloak_cases",

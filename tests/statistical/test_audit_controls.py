@@ -15,17 +15,12 @@ import pytest
 from scipy import optimize, stats
 
 from tests.support import broken_noise
+from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.tiers import at_night
-from tracecloak.examination.audit.bounds import (
-    averaging_gain,
-    epsilon_lower_bound,
-    hockey_stick_lower_bound,
-    lowest_bit,
-    one_run_epsilon,
-    support_attack,
-)
+from tracecloak.examination.audit.attacks import averaging_gain, support_attack
+from tracecloak.examination.audit.bounds import epsilon_lower_bound, one_run_epsilon
 
 N = 150_000
 COUNT = 5

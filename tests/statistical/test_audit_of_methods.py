@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 from tests.support import broken_methods
+from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.keys import release_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.amun.guessing_advantage import (
@@ -30,16 +31,12 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
-from tracecloak.examination.attack.findings import PairFinding
 from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
 from tracecloak.examination.attack.releases import Releases, Watch
+from tracecloak.examination.attack.report import PairFinding
 from tracecloak.examination.attack.run import audit_pair
 from tracecloak.examination.attack.views import before_publication
-from tracecloak.examination.audit.bounds import (
-    epsilon_lower_bound,
-    hockey_stick_lower_bound,
-    lowest_bit,
-)
+from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 

@@ -13,8 +13,8 @@ from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
 from tracecloak.anonymizers.pripel.method import Pripel
-from tracecloak.examination.attack.findings import PairFinding
 from tracecloak.examination.attack.neighbours import made_up_pairs
+from tracecloak.examination.attack.report import PairFinding
 from tracecloak.examination.attack.run import audit_pair
 from tracecloak.examination.attack.views import before_publication
 

@@ -16,6 +16,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.support.audit_bounds import hockey_stick_lower_bound
 from tests.support.continual_errors import (
     error_of_sliding_sums,
     error_of_totals,
@@ -28,7 +29,7 @@ from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_n
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
 )
-from tracecloak.examination.audit.bounds import epsilon_lower_bound, hockey_stick_lower_bound
+from tracecloak.examination.audit.bounds import epsilon_lower_bound
 
 N_RELEASES = 10_000
 HORIZON = 24

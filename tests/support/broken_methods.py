@@ -30,8 +30,8 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
+from tracecloak.examination.attack.difference_attack import plain_tree
 from tracecloak.examination.attack.views import with_noise
-from tracecloak.examination.audit.difference_attack import plain_tree
 from tracecloak.schemas.published.tree import ReleasedTree
 
 # In lattice steps; no case of these tests has such a norm.

@@ -39,9 +39,9 @@ from tracecloak.examination.attack.neighbours import (
     with_cases,
 )
 from tracecloak.examination.attack.releases import Releases, Watch, changed_cells
-from tracecloak.examination.attack.report import INTERNAL, markdown_lines, summary_lines
 from tracecloak.examination.attack.run import _reruns, attack
 from tracecloak.examination.attack.views import before_publication, is_log_seen, seen_in, with_noise
+from tracecloak.examination.measure.report_files import INTERNAL
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration
@@ -161,7 +161,7 @@ def test_a_report_that_proves_nothing_says_so_in_words() -> None:
     method = VariantHistogramMethod()
     report = attack(method, method.Params(epsilon="0.1"), [many_variants()], 16, keys=keys())
     assert report.audited_epsilon == 0
-    text = "\n".join(markdown_lines(report))
+    text = "\n".join(report.markdown_lines())
     # So few releases could not prove anything.
     assert text.count("| no bound | 0.00 | too few releases to prove any bound |") == len(
         report.pairs
@@ -172,7 +172,7 @@ def test_a_report_that_proves_nothing_says_so_in_words() -> None:
         "undecided: epsilon 0.1 is claimed, the attack proved no epsilon above 0, and so many "
         "releases of the pairs of logs can prove 0 at most"
     )
-    summary = "\n".join(summary_lines(report))
+    summary = "\n".join(report.summary_lines())
     assert "provable   epsilon 0 at most, by 16 releases of each log of a pair" in summary
     assert "audited    the attack proved no epsilon above 0, which is no proof" in summary
     assert not re.search(r"\b0\.0000?\b|nothing", text + summary)
@@ -183,7 +183,7 @@ def test_a_report_that_proves_nothing_says_so_in_words() -> None:
     more = replace(report, pairs=(found, enough, *others))
     assert more.verdict.startswith("consistent with the claim") and "1.5 at most" in more.verdict
     assert replace(more, pairs=(found, *others)).verdict.startswith("undecided")
-    told = "\n".join(markdown_lines(more))
+    told = "\n".join(more.markdown_lines())
     assert "- Provable: epsilon 1.5 at most, by the releases of the pairs below" in told
     assert "| 0.0625 | 0.00 | the count of A is at least 3 |" in told
     assert "| no bound | 1.50 | no event that was looked at |" in told

@@ -29,16 +29,16 @@ from tracecloak.examination.attack.difference_attack import (
     _log_of,
     difference_attack,
     histogram_of,
+    plain_tree,
     releases_of,
     releases_trees,
 )
-from tracecloak.examination.attack.findings import DifferenceFinding
 from tracecloak.examination.attack.neighbours import variant_counts
-from tracecloak.examination.attack.report import INTERNAL, markdown_lines, summary_lines, to_json
+from tracecloak.examination.attack.report import DifferenceFinding
 from tracecloak.examination.attack.run import attack
-from tracecloak.examination.audit.difference_attack import plain_tree
 from tracecloak.examination.audit.guess_bounds import largest_success
 from tracecloak.examination.measure.mining import inductive_tree
+from tracecloak.examination.measure.report_files import INTERNAL
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import normalise
@@ -367,9 +367,9 @@ def test_without_trees_there_is_no_such_part() -> None:
     method = VariantHistogramMethod()
     report = attack(method, method.Params(epsilon="1"), [paper_log()], 16, keys=keys())
     assert report.difference is None and report.guesses == ()
-    assert to_json(report)["audited"]["difference_attack"] is None
-    assert not any("ifference" in line for line in markdown_lines(report))
-    assert not any("difference" in line for line in summary_lines(report))
+    assert report.to_json()["audited"]["difference_attack"] is None
+    assert not any("ifference" in line for line in report.markdown_lines())
+    assert not any("difference" in line for line in report.summary_lines())
 
 
 def test_a_report_without_a_finite_claim_says_that_any_share_is_allowed() -> None:
@@ -377,9 +377,9 @@ def test_a_report_without_a_finite_claim_says_that_any_share_is_allowed() -> Non
     params = method.Params(epsilon="1", stop_probability="1")
     report = attack(method, params, [paper_log()], 16, seconds=0.0, keys=keys())
     assert report.guarantee.epsilon is None and report.refutations == ()
-    lines = [*markdown_lines(report)]
+    lines = [*report.markdown_lines()]
     assert sum("| any share |" in line for line in lines) == 2
-    assert sum("any share allowed by the claim" in line for line in summary_lines(report)) == 2
+    assert sum("any share allowed by the claim" in line for line in report.summary_lines()) == 2
 
 
 def test_without_a_log_there_is_nothing_to_attack() -> None:

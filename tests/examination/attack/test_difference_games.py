@@ -12,7 +12,7 @@ from hypothesis import given
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, read_variants, variant_counts
 from tests.support.trees import language, random_tree
-from tracecloak.examination.audit.difference_attack import (
+from tracecloak.examination.attack.difference_attack import (
     Case,
     exposed,
     guess,
