@@ -72,7 +72,7 @@ def _of_input(config: StreamConfig) -> Iterator[Said]:
     if topic is not None:
         from tracecloak.transforms.services.kafka_topic import check_history
 
-        topic.check()
+        topic.check(longest_us=config.rule.longest_us)
         if not is_begun(config):
             check_history(topic, config.start)
         yield (

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Sequence
 
 from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_lineage, checked_lineage
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
+_POSITIONS = "positions"
+_OF_POSITIONS = {
+    "to_time": "read on from the first message that brokers stamped then or later, ISO 8601, UTC "
+    "without an offset; by default positions are shown",
+    "by": "who decides that positions are set; by default nobody does",
+    "reason": "why they are set, for the ledger; by default nothing is",
+}
 _SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 
 
@@ -19,7 +27,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.pipelines.configuration.flag_texts import key_help
     from tracecloak.pipelines.stream.config import log_helps, stream_helps
 
-    parser.usage = "tracecloak stream [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
+    parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
+    if argv[:1] == [_POSITIONS]:
+        parser.add_argument("action", choices=[_POSITIONS])
+        for name, text in _OF_POSITIONS.items():
+            parser.add_argument(f"--{name}", help=text)
     for name, text in stream_helps().items():
         add_flag(parser, name, text, name in _SWITCHES)
     fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
@@ -43,7 +55,15 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     lineage = checked_lineage(flags)
+    of_positions = {name: flags.pop(name, None) for name in ("action", *_OF_POSITIONS)}
     config = load_stream(given.config, flags)
+    if of_positions.pop("action") is not None:
+        from tracecloak.pipelines.stream.positions import positions
+
+        is_private = given.form == "table" and sys.stdout.isatty()
+        rows = positions(config, is_private, **of_positions)
+        show(Result(rows, dict(rows)), given.form)
+        return 0
     from tracecloak.pipelines.screen.progress import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 

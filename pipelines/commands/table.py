@@ -84,6 +84,7 @@ _OURS = {
         "publish what closes in a stream of events, step by step",
         True,
         True,
+        config_actions=("positions",),
     ),
     "verify": CommandEntry(
         "tracecloak.pipelines.commands.verify",

@@ -36,7 +36,7 @@ from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ActionOnCharge = Literal["reserve", "claim", "draw", "commit", "void", "forfeit", "withdraw"]
-Declaration = Literal["account", "dataset", "accept", "erase", "restore"]
+Declaration = Literal["account", "dataset", "accept", "erase", "restore", "positions"]
 Note = Literal["step"]
 Action = ActionOnCharge | Declaration | Note
 

@@ -170,6 +170,22 @@ class OfficersLedger(Ledger):
         """
         self._declare("erase", nothing_columns(), {**what, **signed(by, reason)})
 
+    def note_positions(self, output: str, release_id: str, by: str, reason: str) -> None:
+        """Notes that somebody sets the positions of a stream, before they are; not where to.
+
+        Args:
+            output: The folder of all releases.
+            release_id: Of the epoch.
+            by: Who sets them.
+            reason: Why.
+
+        Raises:
+            UsageError: Nobody and no reason is named.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        columns = {**nothing_columns(), "output": output, "release_id": release_id}
+        self._declare("positions", columns, signed(by, reason))
+
     def accept(self, by: str, reason: str, lost_stores: Sequence[str] = ()) -> Accepted:
         """Notes what happened to a ledger or a key store that has forgotten something.
 

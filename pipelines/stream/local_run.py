@@ -21,6 +21,7 @@ from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, 
 from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
+from tracecloak.transforms.services.kafka_identity import DIGEST_PURPOSE
 from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
@@ -30,8 +31,8 @@ from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 
 _LOG = logging.getLogger("tracecloak")
 
-# Opens the source behind the positions that were kept.
-Opening = Callable[[Mapping[str, Any]], Source]
+# Opens the source behind the positions that were kept, with a key for what it keeps of messages.
+Opening = Callable[[Mapping[str, Any], bytes], Source]
 
 
 def run_local(config: StreamConfig) -> StreamOutcome:
@@ -117,7 +118,8 @@ def run_epoch(
     with store.opened(source_name) as state_file:
         if decided is not None and decided >= state_file.state.next_step:
             raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
-        source = answered(lambda: opening(state_file.positions), stop, standing)
+        digest_key = key.derive(DIGEST_PURPOSE)
+        source = answered(lambda: opening(state_file.positions, digest_key), stop, standing)
         if source is None:
             return
         files = FileSink(
@@ -208,21 +210,24 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
 
         clock = KafkaClock(topic, config.clock_topic)
         check_kafka(topic, clock, config, is_begun=not is_new)
-        opening = functools.partial(KafkaSource, topic, config.consumer_group, clock, config.start)
+        longest_us = config.rule.longest_us
+        opening = functools.partial(
+            KafkaSource, topic, config.consumer_group, clock, config.start, longest_us=longest_us
+        )
         return opening, f"Kafka topic {topic.name}"
     from tracecloak.transforms.services.pubsub_clock import PubSubClock
     from tracecloak.transforms.stream.pubsub_source import PubSubSource
 
     subscription = _subscription(config)
 
-    def opened(positions: Mapping[str, Any] | None) -> PubSubSource:
+    def opened(positions: Mapping[str, Any] | None, _: bytes) -> PubSubSource:
         project = subscription.partition("/subscriptions/")[0]
         clock = PubSubClock(f"{project}/topics/{config.clock_topic}", _clock_subscription(config))
         return PubSubSource(
             subscription, clock, config.input_topic, positions=positions, is_begun=not is_new
         )
 
-    opened(None).close()
+    opened(None, b"").close()
     return opened, f"subscription {subscription}"
 
 

@@ -95,7 +95,7 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
     """
     from tracecloak.transforms.services.kafka_topic import check_history
 
-    topic.check()
+    topic.check(longest_us=config.rule.longest_us)
     clock.passed_us()
     if is_begun:
         return

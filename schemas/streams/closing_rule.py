@@ -103,6 +103,12 @@ class ClosingRule:
         """bool[n_activities], which codes end a case."""
         return np.isin(self.codes.names.to_pylist(), self.end_activities)
 
+    @property
+    def longest_us(self) -> int:
+        """How long after its first message a case can change what is published."""
+        life_us = self.max_lifetime_us + self.max_disorder_us
+        return life_us + self.period_us + self.release_delay_us
+
     def step_of(self, time_us: np.ndarray) -> np.ndarray:
         """Returns int64[n], the number of the step with each moment int64[n]."""
         return (time_us - self.origin_us) // self.period_us

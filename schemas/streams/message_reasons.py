@@ -16,7 +16,6 @@ NO_FRAME = "no frame of a schema registry"
 UNKNOWN_SCHEMA = "schema that the registry does not have"
 UNFIT_SCHEMA = "schema that cannot be used"
 NOT_OF_SCHEMA = "not a record of its schema"
-UNSTAMPED = "message without a time from a broker"
 OTHER_KIND = "message of the other kind than schema asks for"
 NOT_JSON = "not a JSON object"
 NOT_AVRO = "not an Avro datum of the schema"
@@ -33,7 +32,6 @@ MESSAGE_REASONS = (
     UNKNOWN_SCHEMA,
     UNFIT_SCHEMA,
     NOT_OF_SCHEMA,
-    UNSTAMPED,
     OTHER_KIND,
     NOT_JSON,
     NOT_AVRO,

@@ -100,7 +100,9 @@ def test_every_command_line_is_understood(
 
     def only_checked(given: Given) -> int:
         seen.append(given)
-        if words[0] == "stream":
+        if words[:2] == ["stream", "positions"]:
+            assert given.config is not None
+        elif words[0] == "stream":
             load_stream(given.config, given.flags)
         elif words[0] in ("release", "plan") or words[:2] in (
             ["attack", "config"],

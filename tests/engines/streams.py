@@ -21,7 +21,9 @@ from tests.support.releasing import ROOT
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionReader, partitions_of
+from tracecloak.transforms.services.kafka_identity import KnownLog
+from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, partitions_of
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 EVENTS, STEPS = "events", "steps"
@@ -215,7 +217,7 @@ SECRET = b"k" * 32
 def all_messages(topic: KafkaTopic) -> list[Any]:
     """Returns all messages of a topic to which nobody writes any more."""
     first = partitions_of(topic)
-    reader = PartitionReader(topic, "all messages", first)
+    reader = PartitionReader(topic, "all messages", KnownLog.from_json(first))
     found = []
     try:
         now_us = int(1e6 * time.time())

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
 
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
 from tracecloak.transforms.services.kafka_messages import KafkaMessage
+from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
-    PartitionReader,
     TopicWriter,
     check_history,
     partitions_of,
 )
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream import kafka_source
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 pytestmark = pytest.mark.engines
@@ -73,7 +82,7 @@ def now_us() -> int:
 def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: KafkaTopic) -> None:
     made = producer(topic)
     send(made, topic, "a", "b")
-    reader = PartitionReader(topic, "g", partitions_of(topic))
+    reader = PartitionReader(topic, "g", KnownLog.from_json(partitions_of(topic)))
     before = reader.watermark_us(0, now_us())
     [first] = read(reader, 1)
     assert (first.data, first.offset, first.message_id) == (b"a", 0, "0")
@@ -89,7 +98,7 @@ def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: Ka
 
 def test_a_reader_goes_on_at_the_offset_that_it_is_given(topic: KafkaTopic) -> None:
     send(producer(topic), topic, *"abcd")
-    reader = PartitionReader(topic, "g", {0: 2})
+    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 2}))
     assert [message.data for message in read(reader, 2)] == [b"c", b"d"]
     assert reader.positions == {0: 4}
     reader.close()
@@ -99,7 +108,7 @@ def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -
     """Catches messages of a long transaction that come when their steps are published."""
     made = producer(topic, **{"transactional.id": topic.name})
     made.init_transactions()
-    reader = PartitionReader(topic, "g", {0: 0})
+    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 0}))
     made.begin_transaction()
     send(made, topic, "a")
     assert not reader.poll(1, 1.0)
@@ -127,7 +136,7 @@ def test_messages_that_were_deleted_unread_are_an_error_and_no_gap(topic: KafkaT
     for answer in client.delete_records([TopicPartition(topic.name, 0, 2)]).values():
         answer.result(_SECONDS)
     assert partitions_of(topic) == {0: 2}
-    reader = PartitionReader(topic, "g", {0: 1})
+    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 1}))
     with pytest.raises(TracecloakError, match=r"deleted before they were read.*another epoch"):
         read(reader, 1)
     reader.close()
@@ -147,7 +156,7 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
 def test_a_message_that_is_sent_is_there_with_its_headers(topic: KafkaTopic) -> None:
     writer = TopicWriter(topic)
     writer.send(b"key", b"data", {"step": "3", "epoch": "ä"})
-    [found] = read(PartitionReader(topic, "g", {0: 0}), 1)
+    [found] = read(PartitionReader(topic, "g", KnownLog.from_json({0: 0})), 1)
     assert (found.data, found.attributes) == (b"data", {"step": "3", "epoch": "ä"})
 
 
@@ -160,7 +169,7 @@ def test_positions_that_are_committed_are_seen_on_the_broker(topic: KafkaTopic) 
     from confluent_kafka import Consumer
 
     send(producer(topic), topic, *"ab")
-    reader = PartitionReader(topic, "watched", {0: 0})
+    reader = PartitionReader(topic, "watched", KnownLog.from_json({0: 0}))
     read(reader, 2)
     reader.commit({0: 2})
     reader.close()
@@ -196,7 +205,8 @@ def test_a_partition_that_is_added_to_a_topic_that_is_well_is_read(topic: KafkaT
     sent_us = now_us()
     wait_until(lambda: is_read_up_to(sent_us), _SECONDS, lambda: "the stream stands still")
     assert found == [b"a", b"b"]
-    assert source.positions == {"0": 1, "1": 1}
+    places = KnownLog.from_json(source.positions).places
+    assert {number: place.next for number, place in places.items()} == {0: 1, 1: 1}
     source.close()
 
 
@@ -245,7 +255,7 @@ def test_messages_since_the_start_that_are_gone_are_an_error(topic: KafkaTopic) 
 
 
 def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: KafkaTopic) -> None:
-    reader = PartitionReader(topic, "g", {0: 0})
+    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 0}))
     assert not reader.poll(1, 0.5)
     broker.process.kill_9()
     try:
@@ -256,3 +266,134 @@ def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: Kafk
     send(producer(topic), topic, "a")
     assert [message.data for message in read(reader, 1)] == [b"a"]
     reader.close()
+
+
+# --- The log that is read -----------------------------------------------------------------------
+
+KEY = b"k" * 32
+
+
+def of_log(topic: KafkaTopic, positions: Mapping[str, Any]) -> KafkaSource:
+    clock = KafkaClock(topic, "tracecloak-clock")
+    return KafkaSource(topic, "g", clock, 0, positions, KEY)
+
+
+def pulled(source: KafkaSource, n_messages: int) -> list[bytes]:
+    found: list[bytes] = []
+
+    def came() -> bool:
+        found.extend(message.data for message in source.pull(100, 0.2).messages)
+        return len(found) >= n_messages
+
+    wait_until(came, _SECONDS, lambda: f"{len(found)} of {n_messages} messages came")
+    return found
+
+
+def test_a_topic_that_is_made_anew_is_no_longer_read(
+    broker: KafkaBroker, topic: KafkaTopic
+) -> None:
+    """While the stream runs and while it is stopped, and with more messages than before."""
+    send(producer(topic), topic, *"abc")
+    source = of_log(topic, {})
+    assert pulled(source, 3) == [b"a", b"b", b"c"]
+    kept = source.positions
+    of_log(topic, kept).close()
+    client = AdminClient({"bootstrap.servers": topic.servers})
+    client.delete_topics([topic.name])[topic.name].result(_SECONDS)
+
+    def is_made() -> bool:
+        try:
+            broker.new_topic(topic.name)
+        except KafkaException:
+            return False
+        return True
+
+    wait_until(is_made, _SECONDS, lambda: "the topic is not made anew")
+    send(producer(topic), topic, *"vwxyz")
+    with pytest.raises(SourceChanged, match=r"deleted and made anew|are gone"):
+        for _ in range(20):
+            source.watermark_us()
+            time.sleep(0.5)
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        of_log(topic, kept)
+    source.close()
+
+
+def test_the_log_of_another_cluster_and_what_retention_took(
+    topic: KafkaTopic, tmp_path: Path
+) -> None:
+    send(producer(topic), topic, *"abc")
+    source = of_log(topic, {})
+    pulled(source, 3)
+    kept = source.positions
+    source.close()
+    client = AdminClient({"bootstrap.servers": topic.servers})
+    for answer in client.delete_records([TopicPartition(topic.name, 0, 3)]).values():
+        answer.result(_SECONDS)
+    of_log(topic, kept).close()  # the message is gone: ids and epochs decide
+    with or_skip(kafka_broker(tmp_path / "second")) as other:
+        other.new_topic(topic.name)
+        moved = KafkaTopic(other.servers, topic.name)
+        send(producer(moved), moved, *"uvwxyz")
+        with pytest.raises(SourceChanged, match="another cluster"):
+            of_log(moved, kept)
+
+
+def test_a_topic_that_senders_stamp_for_a_while(topic: KafkaTopic) -> None:
+    """Its message stops the partition, and a person passes it by time."""
+    client = AdminClient({"bootstrap.servers": topic.servers})
+
+    def set_to(kind: str) -> None:
+        entry = ConfigEntry(
+            "message.timestamp.type", kind, incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(
+            ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry]
+        )
+        client.incremental_alter_configs([resource])[resource].result(_SECONDS)
+
+    send(producer(topic), topic, "a")
+    source = of_log(topic, {})
+    set_to("CreateTime")
+    made = producer(topic)
+    made.produce(topic.name, b"unstamped", timestamp=time.time_ns() // 1_000_000 + 900_000)
+    assert made.flush(_SECONDS) == 0
+    with pytest.raises(UsageError, match="from its senders"):
+        topic.check()
+    set_to("LogAppendTime")
+    topic.check()
+    since_us = now_us()
+    send(made, topic, "b")
+    assert pulled(source, 1) == [b"a"]
+    assert not source.pull(10, 2.0).messages
+    with pytest.raises(RetryLater, match="no broker has stamped"):
+        source.watermark_us()
+    source.close()
+    again = of_log(topic, log_since(topic, since_us).to_json())
+    assert pulled(again, 1) == [b"b"]
+    again.close()
+
+
+def test_a_transaction_that_nobody_ends_is_named(
+    topic: KafkaTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "_HANGING_SECONDS", 1.0)
+    made = producer(topic, **{"transactional.id": topic.name})
+    made.init_transactions()
+    made.begin_transaction()
+    send(made, topic, "a")
+    source = of_log(topic, {})
+
+    def is_named() -> bool:
+        source.pull(10, 0.2)
+        try:
+            source.watermark_us()
+        except RetryLater as error:
+            return "describe-producers" in str(error)
+        return False
+
+    wait_until(is_named, _SECONDS, lambda: "the transaction is not named")
+    made.commit_transaction()
+    assert pulled(source, 1) == [b"a"]
+    wait_until(lambda: not is_named(), _SECONDS, lambda: "it is named still")
+    source.close()

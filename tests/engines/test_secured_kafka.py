@@ -31,7 +31,9 @@ from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.services import kafka_tokens, kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, PartitionReader, TopicWriter
+from tracecloak.transforms.services.kafka_identity import KnownLog
+from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0
@@ -93,7 +95,7 @@ def read_back(topic: KafkaTopic, text: bytes) -> None:
     topic.check()
     assert abs(KafkaClock(topic, "tracecloak-clock").passed_us() - time.time_ns() // 1_000) < 5e6
     TopicWriter(topic).send(b"key", text, {})
-    reader = PartitionReader(topic, "g", {0: 0})
+    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 0}))
     contents: list[bytes] = []
 
     def came() -> bool:

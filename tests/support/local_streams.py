@@ -115,7 +115,7 @@ def run_script(
     """Runs a local stream of what happens until its steps are published, or so much happened."""
     stop = threading.Event()
 
-    def opening(positions: Mapping[str, Any]) -> Script:
+    def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(happenings, positions, stop, until, away)
 
     with paid_epoch(config) as epoch:

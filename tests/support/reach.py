@@ -145,7 +145,7 @@ def step(folder: Path) -> None:
         "timestamp_unit": "us", "shards": 2, "l2_clip": "5",
     }  # fmt: skip
     with paid_epoch(load_stream(None, given)) as epoch:
-        run_epoch(epoch, lambda positions: _Service(), "list", [], threading.Event(), lambda: 1e9)
+        run_epoch(epoch, lambda *_: _Service(), "list", [], threading.Event(), lambda: 1e9)
     assert epoch.is_spent
 
 

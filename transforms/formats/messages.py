@@ -55,7 +55,6 @@ from tracecloak.schemas.streams.message_reasons import (
     OTHER_KIND,
     OTHER_OPERATION,
     TOMBSTONE,
-    UNSTAMPED,
 )
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
@@ -112,7 +111,7 @@ class MessageColumns(Protocol):
         ...
 
     def are_plain(self, names: Collection[str]) -> np.ndarray:
-        """Returns bool[n], which have been stamped, and have none of the named attributes."""
+        """Returns bool[n], which have none of the named attributes."""
         ...
 
 
@@ -356,8 +355,6 @@ class _Listed:
 
 
 def _is_plain(message: Message, names: Collection[str]) -> bool:
-    if not getattr(message, "is_stamped", True):
-        return False
     attributes = getattr(message, "attributes", None) or {}
     return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
 
@@ -457,8 +454,6 @@ class _Rows:
         return self._timeless.get(number, reason) if reason == NO_TIME else reason
 
     def _read(self, number: int, message: Message) -> None:
-        if not getattr(message, "is_stamped", True):
-            raise UnreadError(UNSTAMPED)
         if getattr(message, "is_tombstone", False):
             raise UnreadError(TOMBSTONE)
         data, attributes = message.data, message.attributes or {}

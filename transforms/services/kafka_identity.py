@@ -15,18 +15,12 @@ import hashlib
 import hmac
 import importlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tracecloak.schemas.errors import (
-    MessagesLost,
-    RetryLater,
-    SourceChanged,
-    TracecloakError,
-    UsageError,
-)
+from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
 from tracecloak.transforms.services.kafka_topic import (
     ASK_SECONDS,
     READING,
@@ -35,7 +29,8 @@ from tracecloak.transforms.services.kafka_topic import (
 )
 from tracecloak.transforms.services.schemes import KAFKA
 
-DIGEST_PURPOSE = b"last message read"  # of `ReleaseKey.derive`, for the key of digests
+# Of `ReleaseKey.derive`, for the key of digests.
+DIGEST_PURPOSE = b"last message read"
 _DIGEST_DIGITS = 32
 _FETCH_SECONDS = 1.0
 _REMEDY = (
@@ -78,10 +73,7 @@ class TopicIdentity:
 
     def adopting(self, now: TopicIdentity) -> TopicIdentity:
         """Returns this identity with what was not known of it."""
-        return TopicIdentity(
-            self.cluster_id or now.cluster_id,
-            self.topic_id or now.topic_id,
-        )
+        return TopicIdentity(self.cluster_id or now.cluster_id, self.topic_id or now.topic_id)
 
 
 @dataclass(frozen=True)
@@ -164,8 +156,10 @@ def message_digest(key: bytes, message: Any) -> str:
 def look_at(topic: KafkaTopic) -> LogNow:
     """Asks the brokers which topic it is, and for the offsets that it has.
 
+    A topic that is not there has no partition.
+
     Raises:
-        UsageError: The client library is not installed, the topic is not there, or brokers refuse.
+        UsageError: The client library is not installed, or brokers refuse.
         RetryLater: No broker answers.
     """
     library, admin = confluent_kafka(), importlib.import_module("confluent_kafka.admin")
@@ -192,7 +186,7 @@ def look_at(topic: KafkaTopic) -> LogNow:
         ]
     except library.KafkaException as error:
         if error.args[0].code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise UsageError(f"{KAFKA}{topic.servers} has no topic {topic.name!r}") from None
+            return LogNow(TopicIdentity(), {})
         raise topic.unreached(error) from None
     bounds = {
         number: Bounds(
@@ -243,17 +237,13 @@ def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dic
     return digests
 
 
-def fetchable(known: KnownLog, now: LogNow, partitions: Iterable[int]) -> dict[int, int]:
+def fetchable(known: KnownLog, now: LogNow, partitions: Collection[int]) -> dict[int, int]:
     """Returns by partition the offset of the last message read, where it must be there still."""
-    last = {
-        number: place.last
-        for number in partitions
-        if (place := known.places.get(number)) is not None and place.digest
-    }
     return {
-        number: offset
-        for number, offset in last.items()
-        if number in now.bounds and now.bounds[number].first <= offset < now.bounds[number].end
+        number: place.last
+        for number, place in known.places.items()
+        if number in partitions and place.digest and (there := now.bounds.get(number)) is not None
+        if there.first <= place.last < there.end
     }
 
 
@@ -304,40 +294,94 @@ def log_error(
     return None
 
 
-def check_log(topic: KafkaTopic, key: bytes, known: KnownLog) -> tuple[KnownLog, LogNow]:
-    """Makes sure that a topic is the log that was read, with the last messages read in it.
+def checked(
+    topic: KafkaTopic, key: bytes, known: KnownLog, now: LogNow, partitions: Collection[int] = ()
+) -> KnownLog:
+    """Makes sure that a topic is the log that was read.
+
+    The last message read is compared in partitions whose leader epoch grew.
 
     Args:
         topic: The topic.
         key: Of the digests.
         known: What was kept of the log.
+        now: The topic as it is.
+        partitions: In which the message is compared in any case.
 
     Returns:
-        What is known now, with ids that were not known and leader epochs that grew; and the topic
-        as it is.
+        What is known now, with ids that were not known and leader epochs that grew.
 
     Raises:
         SourceChanged: It is another log.
         MessagesLost: Messages were deleted before they were read.
-        UsageError: The topic is not there, or brokers refuse.
+        UsageError: Brokers refuse.
         RetryLater: No broker answers.
     """
-    now = look_at(topic)
     if error := log_error(topic, known, now):
         raise error
-    offsets = fetchable(known, now, known.places)
-    if error := log_error(topic, known, now, digests_at(topic, key, offsets)):
-        raise error
-    return updated(known, now), now
-
-
-def updated(known: KnownLog, now: LogNow) -> KnownLog:
-    """Returns what is known of a log that is sound, with its ids and leader epochs of now."""
+    grown = [n for n, place in known.places.items() if now.bounds[n].epoch > place.epoch]
+    if offsets := fetchable(known, now, {*partitions, *grown}):
+        if error := log_error(topic, known, now, digests_at(topic, key, offsets)):
+            raise error
     places = {
         number: replace(place, epoch=max(place.epoch, now.bounds[number].epoch))
         for number, place in known.places.items()
     }
     return KnownLog(places, known.identity.adopting(now.identity))
+
+
+def check_log(topic: KafkaTopic, key: bytes, known: KnownLog) -> tuple[KnownLog, LogNow]:
+    """Makes sure that a topic is the log that was read, by its last messages read as well.
+
+    Returns:
+        What is known now, see `checked`, and the topic as it is.
+    """
+    now = look_at(topic)
+    return checked(topic, key, known, now, known.places), now
+
+
+def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:
+    """Returns a topic as it is, with places before the first messages since a moment.
+
+    Messages that no broker stamped are passed: their times are those of their senders.
+
+    Args:
+        topic: The topic.
+        since_us: Microseconds since 1970 UTC.
+
+    Raises:
+        UsageError: Brokers refuse.
+        RetryLater: No broker answers.
+    """
+    library, now, since_ms = confluent_kafka(), look_at(topic), max(0, since_us // 1_000)
+    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
+    places = {}
+    try:
+        asked = [library.TopicPartition(topic.name, number, since_ms) for number in now.bounds]
+        for found in consumer.offsets_for_times(asked, timeout=ASK_SECONDS):
+            number, at = found.partition, found.offset
+            if at >= 0:
+                consumer.assign([library.TopicPartition(topic.name, number, at)])
+            deadline = time.monotonic() + ASK_SECONDS
+            while at >= 0:
+                for message in consumer.consume(1_000, _FETCH_SECONDS):
+                    kind, millis = (0, 0) if message.error() else message.timestamp()
+                    is_stamped = kind == library.TIMESTAMP_LOG_APPEND_TIME
+                    at = max(at, message.offset())
+                    if message.error() or (is_stamped and millis >= since_ms):
+                        break
+                else:
+                    if time.monotonic() > deadline:
+                        raise RetryLater(f"{KAFKA}{topic.servers} does not give its messages")
+                    continue
+                break
+            bounds = now.bounds[number]
+            places[number] = Place(bounds.end if at < 0 else at, bounds.epoch)
+    except library.KafkaException as error:
+        raise topic.unreached(error) from None
+    finally:
+        consumer.close()
+    return KnownLog(places, now.identity)
 
 
 def other_log(name: str, why: str) -> SourceChanged:

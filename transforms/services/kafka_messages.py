@@ -19,16 +19,13 @@ class KafkaMessage:
     """A message as it was read; a `transforms.formats.messages.Message`.
 
     Attributes:
-        data: Its value; empty where it has none, or where no broker has stamped it.
+        data: Its value; empty where it has none.
         attributes: Its headers that are text.
         message_id: Its offset, which is its place among the messages of its partition.
         partition: Of the topic.
         offset: In the partition.
         published_us: When the broker appended it, microseconds since 1970 UTC.
-        is_stamped: Whether a broker says so. If not, the time is the sender's, and nobody can tell
-            in which step the message counts.
-        is_tombstone: Whether it is stamped and has no value, by which a compacted topic forgets its
-            key.
+        is_tombstone: Whether it has no value, by which a compacted topic forgets its key.
     """
 
     data: bytes
@@ -37,7 +34,6 @@ class KafkaMessage:
     partition: int = 0
     offset: int = 0
     published_us: int = 0
-    is_stamped: bool = True
     is_tombstone: bool = False
 
 
@@ -52,7 +48,7 @@ class KafkaMessages(Sequence[KafkaMessage]):
         partitions: int64[n].
         offsets: int64[n].
         published_us: int64[n].
-        is_stamped: bool[n].
+        is_stamped: bool[n], whether a broker set the time; if not, it is the sender's.
     """
 
     def __init__(self, fetched: Sequence[Any], append_time: int) -> None:
@@ -73,8 +69,6 @@ class KafkaMessages(Sequence[KafkaMessage]):
             map(_HEADERS, fetched)
         )
         self.data = [value or b"" for value in self._values]
-        for row in np.flatnonzero(~self.is_stamped).tolist():
-            self.data[row] = b""
 
     @property
     def orders(self) -> np.ndarray:
@@ -82,8 +76,8 @@ class KafkaMessages(Sequence[KafkaMessage]):
         return self.offsets % _ORDERS
 
     def are_plain(self, names: Collection[str]) -> np.ndarray:
-        """Returns bool[n], which messages are stamped, and have none of the named headers."""
-        is_plain = self.is_stamped.copy()
+        """Returns bool[n], which messages have none of the named headers."""
+        is_plain = np.ones(len(self), bool)
         for row, headers in enumerate(self._headers):
             if headers and any(name in names for name, _ in headers):
                 is_plain[row] = False
@@ -99,7 +93,7 @@ class KafkaMessages(Sequence[KafkaMessage]):
     def __getitem__(self, row: int | slice) -> KafkaMessage | list[KafkaMessage]:
         if isinstance(row, slice):
             return [self[one] for one in range(*row.indices(len(self)))]
-        is_stamped, offset = bool(self.is_stamped[row]), int(self.offsets[row])
+        offset = int(self.offsets[row])
         return KafkaMessage(
             self.data[row],
             _texts(self._headers[row] or ()),
@@ -107,8 +101,7 @@ class KafkaMessages(Sequence[KafkaMessage]):
             int(self.partitions[row]),
             offset,
             int(self.published_us[row]),
-            is_stamped,
-            is_stamped and self._values[row] is None,
+            self._values[row] is None,
         )
 
 

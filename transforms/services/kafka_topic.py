@@ -1,14 +1,4 @@
-"""A topic of Kafka: its address, its messages, and where each of its partitions has been read to.
-
-Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
-needs beside it: positions are the reader's and never the consumer group's, what was deleted before
-it was read is an error and no gap, and it is known up to which moment everything has been read.
-
-That moment is the partition's watermark. Brokers stamp messages as they append them, where the
-topic is set so; then all that is unread is no older than the last message that was read. Where
-nothing is unread, it is no older than the time that the brokers told before they were asked. Both
-are less what the clocks of brokers may differ, since the next message can be another broker's.
-"""
+"""A topic of Kafka: its address, what its brokers must do with it, and what is sent to it."""
 
 from __future__ import annotations
 
@@ -19,19 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tracecloak.schemas.errors import (
-    MessagesLost,
     RetryLater,
     TracecloakError,
     UsageError,
     missing_extra,
 )
-from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.properties import read_properties
 from tracecloak.transforms.services.schemes import KAFKA
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -164,15 +149,16 @@ class KafkaTopic:
         given = read_properties("kafka_properties", self.properties)
         token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
 
-    def check(self, is_read: bool = True) -> None:
-        """Makes sure that the topic is there, and that its brokers stamp what they append.
+    def check(self, is_read: bool = True, longest_us: int = 0) -> None:
+        """Makes sure that the topic is there, and is what a topic must be that is read.
 
         Args:
-            is_read: Whether it is read from; what is only written to may have any stamps.
+            is_read: Whether it is read from; what is only written to may be set in any way.
+            longest_us: See `problems`.
 
         Raises:
-            UsageError: It is not, or they do not; or the client library is not installed, or the
-                brokers refuse this client, or there is no token for it.
+            UsageError: It is not there, or is not set so; or the client library is not installed,
+                or the brokers refuse this client, or there is no token for it.
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
@@ -192,18 +178,31 @@ class KafkaTopic:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
         if not is_read:
             return
+        if problems := self.problems(longest_us):
+            raise UsageError("; ".join(problems))
+
+    def problems(self, longest_us: int) -> list[str]:
+        """Returns what the settings of the topic are that make it unfit to be read, a clause each.
+
+        Args:
+            longest_us: How long after its first message a case can change what is published,
+                microseconds; retention must be longer.
+
+        Raises:
+            UsageError: Brokers refuse to tell.
+            RetryLater: No broker answers.
+        """
+        admin = importlib.import_module("confluent_kafka.admin")
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
+        client = self.client(admin.AdminClient)
         asked = client.describe_configs([resource], request_timeout=ASK_SECONDS)
         try:
-            stamped_by = asked[resource].result()["message.timestamp.type"].value
-        except library.KafkaException as error:
+            settings = {name: one.value for name, one in asked[resource].result().items()}
+        except confluent_kafka().KafkaException as error:
             raise self.unreached(error) from None
-        if stamped_by != "LogAppendTime":
-            raise UsageError(
-                f"topic {self.name!r} takes the times of messages from its senders, so nobody can "
-                "tell when all messages of a step are there: have the brokers stamp them, with the "
-                "topic's setting message.timestamp.type=LogAppendTime"
-            )
+        return [
+            f"topic {self.name!r} {problem}" for problem in setting_problems(settings, longest_us)
+        ]
 
     def unreached(self, error: Exception, *reasons: Any, said: str = "") -> TracecloakError:
         """Returns whether an error of the client ends by waiting, or needs a person to mend it.
@@ -233,139 +232,32 @@ class KafkaTopic:
         return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {why}")
 
 
-class PartitionReader:
-    """Reads some partitions of a topic from given offsets on, each in its order.
+def setting_problems(settings: Mapping[str, str | None], longest_us: int) -> list[str]:
+    """Returns why a topic with these settings cannot be read, as predicates; none: it can.
 
-    Not for threads. It belongs to no consumer group that others see: nobody else is given these
-    partitions, and no rebalancing takes them away.
-
-    Attributes:
-        positions: By partition the offset of the next message to be read.
+    Args:
+        settings: Of the topic, by Kafka's names.
+        longest_us: See `KafkaTopic.problems`.
     """
-
-    def __init__(self, topic: KafkaTopic, group: str, positions: Mapping[int, int]) -> None:
-        """Begins to fetch.
-
-        Args:
-            topic: The topic.
-            group: Name under which `commit` notes positions, for those who watch the lag.
-            positions: By partition where to begin; offsets that are there, or the end.
-
-        Raises:
-            UsageError: The client library is not installed.
-        """
-        self._library = confluent_kafka()
-        self._topic = topic
-        self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
-        self._admin = importlib.import_module("confluent_kafka.admin")
-        self._client: Any = None
-        self.positions = dict(positions)
-        self._read_until_us = dict.fromkeys(positions, _NEVER_US)
-        self._assign()
-
-    def add(self, positions: Mapping[int, int]) -> None:
-        """Reads further partitions as well, as those that were added to the topic."""
-        self.positions.update(positions)
-        self._read_until_us.update(dict.fromkeys(positions, _NEVER_US))
-        self._assign()
-
-    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
-        """Returns what was fetched, at most so many messages; none where nothing came in time.
-
-        Raises:
-            TracecloakError: A message was deleted before it was read, or brokers refuse.
-            RetryLater: The brokers are away.
-        """
-        fetched = self._consumer.consume(max_messages, timeout_seconds)
-        errors = [message for message in fetched if message.error() is not None]
-        for message in errors:
-            if message.error().code() != self._library.KafkaError._PARTITION_EOF:
-                self._raise(message.error())
-                continue
-            # Marks of transactions and what they took back have offsets, and no message.
-            partition = message.partition()
-            self.positions[partition] = max(self.positions[partition], message.offset())
-        if errors:
-            fetched = [message for message in fetched if message.error() is None]
-        messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
-        for partition in np.unique(messages.partitions).tolist():
-            rows = np.flatnonzero(messages.partitions == partition)
-            after = int(messages.offsets[rows[-1]]) + 1
-            self.positions[partition] = max(self.positions[partition], after)
-            stamped = rows[messages.is_stamped[rows]]
-            if len(stamped):
-                self._read_until_us[partition] = int(messages.published_us[stamped[-1]])
-        return messages
-
-    def watermark_us(self, partition: int, passed_us: int) -> int:
-        """Returns a moment before which all messages of a partition have been returned.
-
-        Args:
-            partition: Of the topic.
-            passed_us: A moment that is over by the brokers' clocks; they told it before they are
-                asked here, as messages may come meanwhile.
-
-        Returns:
-            At most that moment, less CLOCK_SKEW_US: another broker may append what comes next. It
-            is the smallest integer where nothing is known yet.
-
-        Raises:
-            RetryLater: The brokers are away.
-        """
-        read_us = self._read_until_us[partition]
-        if self.positions[partition] >= self._end(partition):
-            read_us = passed_us
-        return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
-
-    def commit(self, positions: Mapping[int, int]) -> None:
-        """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
-        partitions = [self._partition(number, offset) for number, offset in positions.items()]
-        self._consumer.commit(offsets=partitions, asynchronous=True)
-
-    def close(self) -> None:
-        """Ends fetching."""
-        self._consumer.close()
-
-    def _assign(self) -> None:
-        partitions = [self._partition(number, offset) for number, offset in self.positions.items()]
-        self._consumer.assign(partitions)
-        self._client = None  # the next one knows these partitions
-
-    def _partition(self, number: int, offset: int) -> Any:
-        return self._library.TopicPartition(self._topic.name, number, offset)
-
-    def _end(self, partition: int) -> int:
-        """The offset behind the last message, be it of a transaction that is not over."""
-        asked = self._partition(partition, 0)
-        latest = {asked: self._admin.OffsetSpec.latest()}
-        try:
-            if self._client is None:
-                self._client = self._topic.client(self._admin.AdminClient)
-            (answer,) = self._client.list_offsets(
-                latest,
-                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=ASK_OFTEN_SECONDS,
-            ).values()
-            return int(answer.result().offset)
-        except self._library.KafkaException as error:
-            # A client that knows the topic never learns of a partition that is added to it.
-            self._client = None
-            raise RetryLater(f"{KAFKA}{self._topic.servers} does not answer: {error}") from None
-
-    def _raise(self, error: Any) -> None:
-        """Raises what must not be passed over; the client tries the others again by itself."""
-        codes = self._library.KafkaError
-        where = f"topic {self._topic.name!r}"
-        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            raise MessagesLost(
-                f"messages of {where} were deleted before they were read, or the topic was made "
-                "anew: their cases cannot be counted as they were. Keep messages for longer "
-                "(retention.ms), and begin another epoch, which is another spend"
-            )
-        if error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes._AUTHENTICATION):
-            raise UsageError(f"{where} cannot be read: {error.str()}; see kafka_properties")
-        if error.fatal() or (not error.retriable() and error.code() > 0):
-            raise TracecloakError(f"{where} cannot be read: {error.str()}")
+    problems = []
+    if settings.get("message.timestamp.type") != "LogAppendTime":
+        problems.append(
+            "takes the times of messages from its senders, so nobody can tell when all messages "
+            "of a step are there: have the brokers stamp them, with the topic's setting "
+            "message.timestamp.type=LogAppendTime"
+        )
+    if "compact" in (settings.get("cleanup.policy") or ""):
+        problems.append(
+            "is compacted, so it forgets messages that nobody has read: set its "
+            "cleanup.policy=delete"
+        )
+    kept_ms = int(settings.get("retention.ms") or -1)
+    if 0 <= kept_ms <= longest_us // 1_000:
+        problems.append(
+            f"keeps messages for {kept_ms} ms, and a case can take {longest_us // 1_000} ms "
+            "(max_lifetime, max_disorder, period and release_delay): set a longer retention.ms"
+        )
+    return problems
 
 
 def partitions_of(topic: KafkaTopic) -> dict[int, int]:
@@ -520,6 +412,3 @@ class _Demoted:
         """Takes a line."""
         self.last = text % values
         _LOG.debug(text, *values)
-
-
-_NEVER_US = -(1 << 63)

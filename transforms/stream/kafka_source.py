@@ -1,25 +1,39 @@
 """KafkaSource: all partitions of a topic for a stream on one machine.
 
 Positions are kept with the state of the stream, so a message is read again exactly if it was not
-counted. Its watermark is that of the partition that is read least far. A partition that is added to
-the topic is found before the watermark passes the moment of looking, so its messages are all later.
-That moment is by the brokers' own clock, which is asked before the partitions are listed.
+counted; and so is what tells that the topic is the log that was read (`kafka_identity`). Its
+watermark is that of the partition that is read least far. A partition that is added to the topic
+is found before the watermark passes the moment of looking, so its messages are all later. That
+moment is by the brokers' own clock, which is asked before the partitions are listed.
+
+The watermark is held, and the reason reported, while the topic is not set as it must be, and while
+a transaction is open that nobody ends.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.kafka_topic import (
-    KafkaTopic,
-    PartitionReader,
-    check_history,
-    partitions_of,
+from tracecloak.transforms.services.kafka_identity import (
+    KnownLog,
+    LogNow,
+    Place,
+    check_log,
+    look_at,
 )
+from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
+from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled
+
+_LOG = logging.getLogger("tracecloak")
+# A transaction that is open for longer is named.
+_HANGING_SECONDS = 120.0
 
 
 class KafkaSource:
@@ -32,6 +46,8 @@ class KafkaSource:
         clock: KafkaClock,
         start_us: int,
         positions: Mapping[str, Any],
+        key: bytes = b"",
+        longest_us: int = 0,
     ) -> None:
         """Begins to fetch.
 
@@ -40,34 +56,43 @@ class KafkaSource:
             group: Consumer group under which positions are noted on the brokers, to watch the lag.
             clock: Tells the brokers' time.
             start_us: Where step 0 begins, microseconds since 1970 UTC.
-            positions: As `positions` gave them; without any, from the oldest message on.
+            positions: As `positions` gave them, or as an earlier version did; without any, from
+                the oldest message on.
+            key: Of the digests of messages, see `kafka_identity.DIGEST_PURPOSE`.
+            longest_us: See `KafkaTopic.problems`.
 
         Raises:
             RetryLater: No broker answers.
-            TracecloakError: A partition that was read is gone, or messages since the start are.
+            TracecloakError: The topic is not the log that was read, or messages are gone.
         """
         self._topic = topic
         self._clock = clock
-        if not positions:
+        self._longest_us = longest_us
+        if positions:
+            kept = KnownLog.from_json(positions)
+            known, now = check_log(topic, key, kept)
+            if kept.identity != known.identity:
+                _LOG.warning(
+                    "the state of this epoch does not name the log that it has read, as it is of "
+                    "an earlier version: topic %r is taken for it as it is now",
+                    topic.name,
+                )
+        else:
             check_history(topic, start_us)
-        oldest_offsets = partitions_of(topic)
-        if gone := positions.keys() - {str(number) for number in oldest_offsets}:
-            raise TracecloakError(
-                f"topic {topic.name!r} has lost {len(gone)} of its partitions since this epoch "
-                "began, as where it was made anew: begin another epoch, which is another spend"
-            )
-        begin = {
-            # One that was added since is read from its first message on.
-            number: positions.get(str(number), 0) if positions else oldest
-            for number, oldest in oldest_offsets.items()
-        }
-        self._reader = PartitionReader(topic, group, begin)
+            now = look_at(topic)
+            places = {n: Place(bounds.first, bounds.epoch) for n, bounds in now.bounds.items()}
+            known = KnownLog(places, now.identity)
+        self._reader = PartitionReader(topic, group, known, key)
+        self._reader.add(now.bounds.keys() - known.places.keys())
         self._looked_us = 0
+        self._due = NowAndThen()
+        self._problems: list[str] = []
+        self._stuck: dict[int, tuple[int, float]] = {}
 
     @property
     def positions(self) -> Mapping[str, Any]:
-        """Offset of the next message by partition."""
-        return {str(number): offset for number, offset in self._reader.positions.items()}
+        """What is known of the log, with the place of each partition."""
+        return self._reader.known.to_json()
 
     @property
     def clock_offset_us(self) -> int | None:
@@ -90,6 +115,8 @@ class KafkaSource:
         if passed_us != self._looked_us:
             self._look()
             self._looked_us = passed_us
+        if reasons := [*self._problems, *self._hanging()]:
+            raise RetryLater("; ".join(reasons))
         return min(self._reader.watermark_us(n, passed_us) for n in self._reader.positions)
 
     def close(self) -> None:
@@ -97,5 +124,31 @@ class KafkaSource:
         self._reader.close()
 
     def _look(self) -> None:
-        if added := partitions_of(self._topic).keys() - self._reader.positions.keys():
-            self._reader.add(dict.fromkeys(added, 0))
+        now = look_at(self._topic)
+        self._reader.check(now)
+        if added := now.bounds.keys() - self._reader.positions.keys():
+            self._reader.add(added)
+        self._note_open(now)
+        if self._due.is_due():
+            self._problems = self._topic.problems(self._longest_us)
+
+    def _note_open(self, now: LogNow) -> None:
+        """Notes since when a partition is read up to a transaction that is open."""
+        stuck = {}
+        for number, position in self._reader.positions.items():
+            bounds = now.bounds[number]
+            if bounds.stable < bounds.end and position >= bounds.stable:
+                fresh = bounds.stable, time.monotonic()
+                before = self._stuck.get(number, fresh)
+                stuck[number] = before if before[0] == bounds.stable else fresh
+        self._stuck = stuck
+
+    def _hanging(self) -> list[str]:
+        return [
+            f"a transaction in partition {number} of topic {self._topic.name!r} has been open for "
+            f"more than {_HANGING_SECONDS:.0f} s, and nothing behind it can be read: the action "
+            "describe-producers of Kafka's kafka-transactions.sh names its producer; end that, or "
+            "end the transaction with the action abort of that program"
+            for number, (_, since) in sorted(self._stuck.items())
+            if time.monotonic() - since > _HANGING_SECONDS
+        ]

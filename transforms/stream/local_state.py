@@ -123,10 +123,10 @@ class LocalState:
         with self._connected(self._path):
             yield self._read(source)
 
-    def append(self, events: CaseEvents, positions: Mapping[str, Any]) -> None:
-        """Adds a batch of messages; both are on the disk when this returns."""
+    def append(self, events: CaseEvents | None, positions: Mapping[str, Any]) -> None:
+        """Adds a batch of messages, or none; both are on the disk when this returns."""
         with self._committing():
-            if events.n_events:
+            if events is not None and events.n_events:
                 first, n = self._head["journal"]
                 self._put("journal", first + n, encode(events))
                 self._head["journal"] = [first, n + 1]

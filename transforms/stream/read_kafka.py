@@ -40,13 +40,10 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.transforms.services.kafka_clock import shared_clock
+from tracecloak.transforms.services.kafka_identity import KnownLog, Place
 from tracecloak.transforms.services.kafka_messages import KafkaMessage, KafkaMessages
-from tracecloak.transforms.services.kafka_topic import (
-    KafkaTopic,
-    PartitionReader,
-    check_history,
-    partitions_of,
-)
+from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history, partitions_of
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _LOG = logging.getLogger("tracecloak")
@@ -107,9 +104,9 @@ class ReadKafka(beam.PTransform):
         )
 
 
-# By the form of a message, whether it is stamped by a broker, and whether it is a tombstone.
-_FORMS = {1: (True, False), 2: (False, False), 3: (True, True)}
-_NUMBERS = {form: number for number, form in _FORMS.items()}
+# By the form of a message, whether it is a tombstone. Earlier versions wrote 2, without data, for
+# one that no broker had stamped.
+_FORMS = {1: False, 2: False, 3: True}
 
 
 class KafkaMessageCoder(Coder):
@@ -123,7 +120,7 @@ class KafkaMessageCoder(Coder):
 
     def encode(self, value: KafkaMessage) -> bytes:
         """Returns the bytes of a message."""
-        form = _NUMBERS[value.is_stamped, value.is_tombstone]
+        form = 3 if value.is_tombstone else 1
         numbers = (form, value.partition, value.offset, value.published_us)
         return self._parts.encode((*numbers, value.data, list(value.attributes.items())))
 
@@ -140,7 +137,7 @@ class KafkaMessageCoder(Coder):
                 "restore that version"
             )
         place = (str(offset), partition, offset, published_us)
-        return KafkaMessage(data, dict(headers), *place, *_FORMS[form])
+        return KafkaMessage(data, dict(headers), *place, _FORMS[form])
 
     def is_deterministic(self) -> bool:
         """Returns that equal messages need not have equal bytes: headers have an order."""
@@ -318,7 +315,7 @@ class _Reader:
 
     def __init__(self, topic: KafkaTopic, group: str, partition: int, start: int) -> None:
         self._partition = partition
-        self._reader = PartitionReader(topic, group, {partition: start})
+        self._reader = PartitionReader(topic, group, KnownLog({partition: Place(start)}))
         self._committed = self.used = time.monotonic()
         self._is_closed = False
         self.next = start  # where a turn begins that goes on after the last one

@@ -81,20 +81,22 @@ class SeveralSources:
 
     def __init__(
         self,
-        openings: Mapping[str, Callable[[Mapping[str, Any]], Source]],
+        openings: Mapping[str, Callable[[Mapping[str, Any], bytes], Source]],
         positions: Mapping[str, Any],
+        key: bytes,
     ) -> None:
         """Opens them.
 
         Args:
             openings: By name, in the order of places, what opens each behind its positions.
             positions: As `positions` gave them, by name; empty before the first message.
+            key: Of the digests that a source keeps of messages.
         """
         self._next = 0
         with ExitStack() as opened:
             self._sources: dict[str, Source] = {}
             for name, opening in openings.items():
-                self._sources[name] = opening(positions.get(name, {}))
+                self._sources[name] = opening(positions.get(name, {}), key)
                 opened.callback(self._sources[name].close)
             self._opened = opened.pop_all()
 

@@ -83,7 +83,7 @@ class Appending:
 def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
     """Runs the stream from where it is to its end."""
 
-    def opening(positions: Mapping[str, Any]) -> Script:
+    def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(happenings(), positions) if is_topic else Acknowledged(happenings(), folder)
 
     with paid_epoch(config) as epoch, stopping() as stop:

@@ -159,7 +159,7 @@ def shown(
     with paid_epoch(config) as epoch:
         ask_ledger(health, epoch.noted.gate.store())
 
-        def opening(positions: Mapping[str, Any]) -> Script:
+        def opening(positions: Mapping[str, Any], _: bytes) -> Script:
             return Telling(tell, happenings, positions)
 
         run_epoch(

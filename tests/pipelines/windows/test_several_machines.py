@@ -266,7 +266,7 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
 
     def work(number: int) -> Callable[[], int]:
         def run() -> int:
-            def opening(positions: Mapping[str, Any]) -> Script:
+            def opening(positions: Mapping[str, Any], _: bytes) -> Script:
                 return Script(happenings(), positions)
 
             with paid_epoch(configs[number]) as epoch, stopping() as stop:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.support.kafka_double import Record, TopicDouble
-from tracecloak.schemas.errors import MessagesLost, SourceChanged, UsageError
+from tracecloak.schemas.errors import MessagesLost, SourceChanged
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     Place,
@@ -120,7 +120,7 @@ def test_what_is_no_difference(topic: TopicDouble) -> None:
     with pytest.raises(MessagesLost, match="deleted before they were read"):
         check_log(TOPIC, KEY, known)
     topic.ends.clear()
-    with pytest.raises(UsageError, match="has no topic 'events'"):
+    with pytest.raises(SourceChanged, match="2 of its partitions are gone"):
         check_log(TOPIC, KEY, known)
 
 

@@ -9,7 +9,7 @@ import importlib
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import MagicMock
@@ -24,10 +24,17 @@ from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock, kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_identity import (
+    Bounds,
+    KnownLog,
+    LogNow,
+    Place,
+    TopicIdentity,
+)
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
+from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
-    PartitionReader,
     check_history,
 )
 from tracecloak.transforms.stream import kafka_source, local_stream
@@ -135,16 +142,23 @@ class FakeProducer:
 class FakeReader:
     """A `PartitionReader` of partitions in which all is read, as `PartitionReader` says it."""
 
-    def __init__(self, cluster: Cluster, positions: dict[int, int]) -> None:
+    def __init__(self, cluster: Cluster, known: KnownLog) -> None:
         self._cluster = cluster
-        self.positions = dict(positions)
+        self.known = known
 
     def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
         self._cluster.now += 5.0
         return KafkaMessages([], confluent_kafka.TIMESTAMP_LOG_APPEND_TIME)
 
-    def add(self, positions: dict[int, int]) -> None:
-        self.positions.update(positions)
+    @property
+    def positions(self) -> dict[int, int]:
+        return {number: place.next for number, place in self.known.places.items()}
+
+    def add(self, partitions: Iterable[int]) -> None:
+        self.known = KnownLog({**self.known.places, **dict.fromkeys(partitions, Place(0))})
+
+    def check(self, now: LogNow) -> None:
+        pass
 
     def watermark_us(self, partition: int, passed_us: int) -> int:
         return passed_us - 2 * S
@@ -159,12 +173,21 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(kafka_clock, "_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(admin, "AdminClient", lambda _: FakeAdmin(made))
     monkeypatch.setattr(confluent_kafka, "Producer", lambda _: FakeProducer(made))
-    monkeypatch.setattr(kafka_source, "PartitionReader", lambda _, __, at: FakeReader(made, at))
-    monkeypatch.setattr(kafka_source, "partitions_of", lambda _: dict(made.partitions))
+    monkeypatch.setattr(
+        kafka_source, "PartitionReader", lambda _, __, at, ___: FakeReader(made, at)
+    )
+    monkeypatch.setattr(kafka_source, "look_at", lambda _: log_of(made))
+    monkeypatch.setattr(KafkaTopic, "problems", lambda *_: [])
+    monkeypatch.setattr(kafka_source, "check_log", lambda _, __, known: (known, log_of(made)))
     monkeypatch.setattr(
         kafka_source, "check_history", lambda *given: made.looked_back.append(given)
     )
     return made
+
+
+def log_of(cluster: Cluster) -> LogNow:
+    bounds = {n: Bounds(first, 10, 10) for n, first in cluster.partitions.items()}
+    return LogNow(TopicIdentity(), bounds)
 
 
 def clock_of(cluster: Cluster) -> KafkaClock:
@@ -249,18 +272,23 @@ def test_a_topic_that_senders_stamp_tells_no_time(cluster: Cluster) -> None:
 # --- The source -------------------------------------------------------------------------------
 
 
+def at(source: KafkaSource) -> dict[int, int]:
+    """By partition the offset that is read next."""
+    return {n: place.next for n, place in KnownLog.from_json(source.positions).places.items()}
+
+
 def test_a_partition_that_is_added_is_read_from_its_first_message_on(cluster: Cluster) -> None:
     """Also where messages of it are gone: the reader says so."""
     cluster.partitions = {0: 7}
     source = KafkaSource(TOPIC, "g", clock_of(cluster), 5, {})
-    assert source.positions == {"0": 7}
+    assert at(source) == {0: 7}
     assert cluster.looked_back == [(TOPIC, 5)]
     cluster.partitions = {0: 7, 1: 3}
     cluster.now += 1
     source.watermark_us()
-    assert source.positions == {"0": 7, "1": 0}
+    assert at(source) == {0: 7, 1: 0}
     again = KafkaSource(TOPIC, "g", clock_of(cluster), 0, {"0": 9})
-    assert again.positions == {"0": 9, "1": 0}
+    assert at(again) == {0: 9, 1: 0}
     assert len(cluster.looked_back) == 1  # an epoch that goes on has read what is deleted
 
 
@@ -272,11 +300,11 @@ def test_partitions_are_looked_for_behind_each_moment_that_is_told(
     known = source.watermark_us()
     cluster.now += 60
 
-    def away(_: KafkaTopic) -> dict[int, int]:
+    def away(_: KafkaTopic) -> LogNow:
         raise RetryLater("nobody answers")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kafka_source, "partitions_of", away)
+        patch.setattr(kafka_source, "look_at", away)
         for _ in range(2):
             with pytest.raises(RetryLater, match="nobody answers"):
                 source.watermark_us()
@@ -291,7 +319,7 @@ def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
     monkeypatch.setattr(PartitionReader, "_assign", lambda _: None)
     monkeypatch.setattr(PartitionReader, "_end", lambda *_: 8 if behind else 4)
     monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: None)
-    reader = PartitionReader(TOPIC, "g", {0: 4})
+    reader = PartitionReader(TOPIC, "g", KnownLog({0: Place(4)}))
     assert reader.watermark_us(0, 100 * S) == (-(1 << 63) if behind else 98 * S)
     reader._read_until_us[0] = 90 * S
     assert reader.watermark_us(0, 100 * S) == (88 if behind else 98) * S
@@ -314,7 +342,7 @@ def test_a_client_that_does_not_know_a_partition_is_not_asked_again(
             (partition,) = asked
 
             class Answer:
-                offset = 6
+                offset = 0
 
                 def result(self) -> Answer:
                     return self
@@ -325,15 +353,15 @@ def test_a_client_that_does_not_know_a_partition_is_not_asked_again(
 
     monkeypatch.setattr(admin, "AdminClient", Client)
     monkeypatch.setattr(confluent_kafka, "Consumer", MagicMock())
-    reader = PartitionReader(TOPIC, "g", {0: 6})
+    reader = PartitionReader(TOPIC, "g", KnownLog({0: Place(6)}))
     assert reader.watermark_us(0, 100 * S) == 98 * S
-    reader.add({1: 6})
+    reader.add([1])
     with pytest.raises(RetryLater, match="does not answer"):
         reader.watermark_us(1, 100 * S)
     known[0] = 2
     assert reader.watermark_us(1, 100 * S) == 98 * S
     known[0] = 3
-    reader.add({2: 6})  # and what it may not know is asked of another one at once
+    reader.add([2])  # and what it may not know is asked of another one at once
     assert reader.watermark_us(2, 100 * S) == 98 * S
 
 
@@ -394,7 +422,7 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
     with caplog.at_level(logging.WARNING, logger="tracecloak"), paid_epoch(config) as epoch:
         run_epoch(
             epoch,
-            lambda at: KafkaSource(TOPIC, "g", clock_of(cluster), config.start, at),
+            lambda at, _: KafkaSource(TOPIC, "g", clock_of(cluster), config.start, at),
             NAME,
             [Noting()],
             threading.Event(),

@@ -13,12 +13,21 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
-from tests.support.kafka_double import BY_SENDER, TopicDouble
-from tracecloak.schemas.errors import MessagesLost, RetryLater, TracecloakError, UsageError
+from tests.support.kafka_double import BY_SENDER, SOUND, TopicDouble
+from tracecloak.schemas.errors import (
+    MessagesLost,
+    RetryLater,
+    SourceChanged,
+    TracecloakError,
+    UsageError,
+)
 from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream import kafka_source
 from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NEVER = -(1 << 63)
@@ -52,6 +61,11 @@ def source(clock: Clock, positions: Mapping[str, Any] | None = None) -> KafkaSou
     return KafkaSource(TOPIC, "group", cast(KafkaClock, clock), 0, positions or {})
 
 
+def at(made: KafkaSource) -> dict[int, int]:
+    """By partition the offset that is read next."""
+    return {n: place.next for n, place in KnownLog.from_json(made.positions).places.items()}
+
+
 def test_it_goes_on_behind_its_positions_in_every_partition(
     topic: TopicDouble, clock: Clock
 ) -> None:
@@ -60,7 +74,7 @@ def test_it_goes_on_behind_its_positions_in_every_partition(
     first = source(clock)
     pulled = first.pull(2, 0.0)
     assert ([m.data for m in pulled.messages], list(pulled.publish)) == ([b"a", b"b"], [S, S])
-    assert first.positions == {"0": 2, "1": 0}
+    assert at(first) == {0: 2, 1: 0}
     again = source(clock, first.positions)
     rest = again.pull(10, 0.0)
     assert [(m.partition, m.offset, m.data) for m in rest.messages] == [  # type: ignore[attr-defined]
@@ -73,23 +87,115 @@ def test_it_goes_on_behind_its_positions_in_every_partition(
 
 def test_a_partition_that_is_gone_ends_the_epoch(topic: TopicDouble, clock: Clock) -> None:
     topic.add(0, b"a")
-    with pytest.raises(TracecloakError, match=r"has lost 1 of its partitions.*another epoch"):
+    with pytest.raises(TracecloakError, match=r"1 of its partitions are gone.*another epoch"):
         source(clock, {"0": 1, "1": 5})
 
 
-def test_what_has_no_value_or_no_stamp_of_a_broker_is_told_apart(
+def test_a_message_that_no_broker_stamped_stops_its_partition_alone(
     topic: TopicDouble, clock: Clock
 ) -> None:
-    """And a stamp of a sender is no word on how far all has been read."""
-    topic.add(0, None, millis=1_000)
+    """The settings are right again, and the message is there: nobody passes it but a person."""
+    topic.add(0, b"a", millis=1_000)
     topic.add(0, b"event", millis=10**12, kind=BY_SENDER)
-    topic.add(0, b"unread", millis=3_000)
+    topic.add(0, b"b", millis=3_000)
+    topic.add(1, b"c", millis=2_000)
     made = source(clock)
-    deleted, unstamped = made.pull(2, 0.0).messages
-    assert (deleted.data, deleted.is_stamped) == (b"", True)  # type: ignore[attr-defined]
-    assert (unstamped.data, unstamped.is_stamped) == (b"", False)  # type: ignore[attr-defined]
-    assert made.positions == {"0": 2}
-    assert made.watermark_us() == S - CLOCK_SKEW_US
+    assert [message.data for message in made.pull(10, 0.0).messages] == [b"a", b"c"]
+    topic.add(1, b"d", millis=4_000)
+    assert [message.data for message in made.pull(10, 0.0).messages] == [b"d"]
+    assert at(made) == {0: 1, 1: 2}
+    with pytest.raises(RetryLater, match=r"partition 0 .* no broker has stamped.*stream positions"):
+        made.watermark_us()
+    with pytest.raises(RetryLater, match="no broker has stamped"):
+        again = source(clock, made.positions)
+        assert not again.pull(10, 0.0).messages
+        again.watermark_us()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("message.timestamp.type", "CreateTime", "takes the times of messages from its senders"),
+        ("cleanup.policy", "compact,delete", "is compacted"),
+        ("retention.ms", "20000", "keeps messages for 20000 ms, and a case can take 20000 ms"),
+    ],
+)
+def test_a_topic_that_is_set_as_none_may_be_is_refused_and_holds_what_runs(
+    topic: TopicDouble,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    told: str,
+) -> None:
+    monkeypatch.setattr(NowAndThen, "is_due", lambda _: True)
+    topic.add(0, b"a", millis=1_000)
+    made = KafkaSource(TOPIC, "group", cast(KafkaClock, clock), 0, {}, longest_us=20 * S)
+    made.watermark_us()
+    TOPIC.check(longest_us=20 * S)
+    topic.settings[name] = value
+    with pytest.raises(UsageError, match=told):
+        TOPIC.check(longest_us=20 * S)
+    clock.now_us += S
+    with pytest.raises(RetryLater, match=told):
+        made.watermark_us()
+    assert len(made.pull(10, 0.0).messages) == 1  # read on
+    topic.settings[name] = SOUND[name]
+    clock.now_us += S
+    assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
+
+
+def test_a_transaction_that_nobody_ends_is_named(
+    topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "_HANGING_SECONDS", 0.0)
+    topic.add(0, b"a", b"open", millis=1_000)
+    topic.add(1, b"b", b"open", millis=1_000)
+    topic.stables |= {0: 1, 1: 1}
+    made = source(clock, {"0": 1, "1": 0})
+    with pytest.raises(RetryLater, match=r"in partition 0 .*describe-producers") as held:
+        made.watermark_us()
+    assert "partition 1" not in str(held.value)  # what is before it is not read yet
+    topic.stables.clear()
+    clock.now_us += S
+    made.watermark_us()
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_ends_the_stream(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    topic.add(0, b"a", b"b", millis=1_000)
+    made = source(clock)
+    pulled = made.pull(1, 0.0)
+    topic.topic_id = (2, 2)
+    clock.now_us += S
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        made.watermark_us()
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        source(clock, made.positions)
+    assert pulled.messages and topic.committed == {}
+
+
+def test_messages_of_a_new_epoch_count_only_if_the_last_one_read_is_there(
+    topic: TopicDouble, clock: Clock
+) -> None:
+    """An unclean election, before anybody looks: what is behind the cut was another message."""
+    topic.add(0, b"a", b"b", millis=1_000)
+    made = source(clock)
+    made.pull(10, 0.0)
+    topic.cut(0, 1)
+    topic.add(0, b"x", b"y", millis=2_000)
+    with pytest.raises(SourceChanged, match="partition 0 has not the message"):
+        made.pull(10, 0.0)
+    sound = TopicDouble(records={0: []}, ends={0: 0})
+    sound.add(0, b"a", millis=1_000)
+    with pytest.MonkeyPatch.context() as patch:
+        sound.used_by(patch)
+        made = source(clock)
+        made.pull(10, 0.0)
+        sound.epoch += 1  # another broker leads, which is nothing
+        sound.add(0, b"b", millis=2_000)
+        assert [message.data for message in made.pull(10, 0.0).messages] == [b"b"]
 
 
 def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
@@ -100,7 +206,7 @@ def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
     made = source(clock)
     assert made.watermark_us() == NEVER
     made.pull(3, 0.0)
-    assert made.positions == {"0": 2, "1": 1}
+    assert at(made) == {0: 2, 1: 1}
     assert made.watermark_us() == 9 * S - CLOCK_SKEW_US
     made.pull(1, 0.0)
     # All is read: what comes now is no older than the clock, less what clocks differ.
@@ -114,16 +220,15 @@ def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) 
     made = source(clock)
     made.pull(10, 0.0)
     made.pull(10, 0.0)
-    assert made.positions == {"0": 4}
+    assert at(made) == {0: 4}
     assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
 
 
 def test_a_tombstone_is_no_empty_message(topic: TopicDouble, clock: Clock) -> None:
     topic.add(0, None, b"")
-    topic.add(0, None, kind=BY_SENDER)
     messages = source(clock).pull(10, 0.0).messages
-    assert [(m.data, m.is_tombstone, m.is_stamped) for m in messages] == [
-        (b"", True, True), (b"", False, True), (b"", False, False),
+    assert [(m.data, m.is_tombstone) for m in messages] == [
+        (b"", True), (b"", False),
     ]  # fmt: skip
 
 
@@ -138,7 +243,7 @@ def test_a_partition_that_is_added_is_read_from_its_first_message(
     clock.now_us += S
     assert made.watermark_us() == NEVER  # nothing of it is read
     assert [message.data for message in made.pull(10, 0.0).messages] == [b"b", b"c"]
-    assert made.positions == {"0": 1, "1": 2}
+    assert at(made) == {0: 1, 1: 2}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +252,11 @@ def test_a_partition_that_is_added_is_read_from_its_first_message(
         (confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE, MessagesLost, "were deleted"),
         (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, MessagesLost, "were deleted"),
         (confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, UsageError, "kafka_properties"),
-        (confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, TracecloakError, "cannot be read"),
+        (
+            confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+            SourceChanged,
+            "is not on its servers any more",
+        ),
     ],
 )
 def test_what_no_waiting_mends_ends_the_stream(

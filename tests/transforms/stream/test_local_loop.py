@@ -96,7 +96,7 @@ class Loop:
         stop = Stop(self.time)
         refusals = [RetryLater("not yet")] * n_unopened
 
-        def opening(positions: Mapping[str, Any]) -> Source:
+        def opening(positions: Mapping[str, Any], _: bytes) -> Source:
             if refusals:
                 raise refusals.pop()
             return Slow(self.time, happenings, positions, stop, away=away)

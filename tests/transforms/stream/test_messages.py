@@ -30,7 +30,7 @@ from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import NO_RECORD
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER, UNSTAMPED
+from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_messages import KafkaMessage as OfKafka
@@ -96,8 +96,6 @@ def test_an_event_is_the_same_however_it_is_written() -> None:
         (Sent(b""), "empty message"),
         (Sent(None, None), "empty message"),  # type: ignore[arg-type]
         (OfKafka(b"", is_tombstone=True), "tombstone"),
-        (OfKafka(b"", is_stamped=False), "message without a time from a broker"),
-        (OfKafka(json.dumps(GOOD).encode(), is_stamped=False), UNSTAMPED),
         (Sent(b"{"), "not a JSON object"),
         (Sent(b"{" * 100_000), "not a JSON object"),
         (Sent(b'{"case_id":' * 100_000), "not a JSON object"),

@@ -1,0 +1,72 @@
+"""Positions of a stream on this machine, as a person sees and sets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+from tests.support.kafka_double import BY_SENDER, TopicDouble
+from tests.support.stream_runs import stream_config
+from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.pipelines.budget.opening import officers_ledger, open_store
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.positions import positions
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.stream.local_state import LocalState
+
+SOURCE = "Kafka topic events"
+
+
+def kept_positions(config: StreamConfig, create: bool = False) -> object:
+    """The positions in the state, which is made first where it is to be."""
+    with paid_epoch(config) as epoch:
+        key, identities = (reference.resolve() for reference in epoch.keys)
+        store = LocalState(epoch.state_path, key, epoch.product.released)
+        if create:
+            given = epoch.product, config.rule, config.name, key, identities
+            stream = RunningStream(*given, config.by_individual, config.cap)
+            store.create(stream.begin(), SOURCE)
+            with store.opened(SOURCE):
+                store.append(None, {"0": 1})  # as an earlier version kept them
+        with store.opened(SOURCE) as kept:
+            return kept.positions
+
+
+def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No position is in the ledger, and a message that no broker stamped is passed."""
+    topic = TopicDouble(epoch=4)
+    topic.add(0, b"a", b"b", millis=1_000)
+    topic.add(0, b"unstamped", millis=10**12, kind=BY_SENDER)
+    topic.add(0, b"c", millis=9_000)
+    topic.used_by(monkeypatch)
+    given = {"input_subscription": None, "input_topic": "kafka://b:1/events", "runner": "Local"}
+    config = stream_config(tmp_path, **given)
+    with pytest.raises(UsageError, match="has not begun"):
+        positions(config, True, None, None, None)
+    kept_positions(config, create=True)
+    with pytest.raises(UsageError, match="on a terminal alone"):
+        positions(config, False, None, None, None)
+    rows = dict(positions(config, True, None, None, None))
+    assert rows["cluster"] == "known None, now cluster"
+    assert rows["partition 0"] == ("next 1 (epoch -1); the topic has 0 to 4, stable to 4 (epoch 4)")
+    with pytest.raises(UsageError, match="to_time must be a date"):
+        positions(config, False, "soon", "A. Operator", "failover")
+    with pytest.raises(UsageError):
+        positions(config, False, "1970-01-01T00:00:02", "A. Operator", None)
+    assert kept_positions(config) == {"0": 1}
+    with paid_epoch(config), pytest.raises(Exception, match="another process"):
+        positions(config, False, "1970-01-01T00:00:02", "A. Operator", "failover")
+    positions(config, False, "1970-01-01T00:00:02", "A. Operator", "failover")
+    kept = kept_positions(config)
+    assert isinstance(kept, dict)
+    assert (kept["cluster_id"], kept["places"]) == ("cluster", {"0": [3, 4, -1, ""]})
+    ledger = officers_ledger(open_store(config), config.ledger)
+    [entry] = [entry for entry in ledger.entries() if entry.action == "positions"]
+    assert entry.facts == {"by": "A. Operator", "reason": "failover"}
+    assert ledger.verify() == []

@@ -1,0 +1,248 @@
+"""PartitionReader: messages of partitions of Kafka, and how far all of them have been read.
+
+Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
+needs beside it: positions are the reader's and never the consumer group's, what was deleted before
+it was read is an error and no gap, a log that is another one is noticed, and it is known up to
+which moment everything has been read.
+
+That moment is the partition's watermark. Brokers stamp messages as they append them, where the
+topic is set so; then all that is unread is no older than the last message that was read. Where
+nothing is unread, it is no older than the time that the brokers told before they were asked. Both
+are less what the clocks of brokers may differ, since the next message can be another broker's.
+
+A message that no broker stamped is evidence of the topic's setting. It stops its partition, and is
+neither read nor rejected: the one case in which a record decides for others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.services.kafka_identity import (
+    KnownLog,
+    LogNow,
+    Place,
+    checked,
+    look_at,
+    messages_lost,
+    other_log,
+)
+from tracecloak.transforms.services.kafka_messages import KafkaMessages
+from tracecloak.transforms.services.kafka_topic import (
+    ASK_OFTEN_SECONDS,
+    READING,
+    KafkaTopic,
+    confluent_kafka,
+)
+from tracecloak.transforms.services.schemes import KAFKA
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+
+_NEVER_US = -(1 << 63)
+
+
+class PartitionReader:
+    """Reads some partitions of a topic from given places on, each in its order.
+
+    Not for threads. It belongs to no consumer group that others see: nobody else is given these
+    partitions, and no rebalancing takes them away.
+
+    Attributes:
+        known: The log, with the place of each partition.
+    """
+
+    def __init__(self, topic: KafkaTopic, group: str, known: KnownLog, key: bytes = b"") -> None:
+        """Begins to fetch.
+
+        Args:
+            topic: The topic.
+            group: Name under which `commit` notes positions, for those who watch the lag.
+            known: Where to begin; offsets that are there, or the end.
+            key: Of the digests of messages, see `kafka_identity.DIGEST_PURPOSE`.
+
+        Raises:
+            UsageError: The client library is not installed.
+        """
+        self._library = confluent_kafka()
+        self._topic = topic
+        self._key = key
+        self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
+        self._admin = importlib.import_module("confluent_kafka.admin")
+        self._client: Any = None
+        self.known = known
+        self._held: dict[int, str] = {}
+        self._fetched: Sequence[Any] = ()
+        self._read_until_us = dict.fromkeys(known.places, _NEVER_US)
+        self._assign()
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """By partition the offset of the next message to be read."""
+        return {number: place.next for number, place in self.known.places.items()}
+
+    def add(self, partitions: Iterable[int]) -> None:
+        """Reads further partitions as well, which were added to the topic, from the first on."""
+        added = dict.fromkeys(partitions, Place(0))
+        self.known = replace(self.known, places={**self.known.places, **added})
+        self._read_until_us.update(dict.fromkeys(added, _NEVER_US))
+        self._assign()
+
+    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
+        """Returns what was fetched, at most so many messages; none where nothing came in time.
+
+        Raises:
+            TracecloakError: A message was deleted before it was read, the log is another one, or
+                brokers refuse.
+            RetryLater: The brokers are away.
+        """
+        # What was fetched before the log could be checked is not fetched again.
+        self._fetched = self._fetched or self._consumer.consume(max_messages, timeout_seconds)
+        fetched = [message for message in self._fetched if message.error() is None]
+        messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
+        n_held = len(self._held)
+        if not messages.is_stamped.all():
+            fetched = self._hold(fetched, messages)
+            messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
+        last = {
+            number: int(np.flatnonzero(messages.partitions == number)[-1])
+            for number in np.unique(messages.partitions).tolist()
+        }
+        places = self.known.places
+        grown = [
+            number
+            for number, row in last.items()
+            if places[number].digest and (fetched[row].leader_epoch() or 0) > places[number].epoch
+        ]
+        if grown:
+            self.check(look_at(self._topic), grown)
+        self._pass_marks()
+        behind = {
+            number: self.known.places[number].behind(self._key, fetched[row])
+            for number, row in last.items()
+        }
+        self.known = replace(self.known, places={**self.known.places, **behind})
+        for number, row in last.items():
+            self._read_until_us[number] = int(messages.published_us[row])
+        self._fetched = ()
+        if len(self._held) > n_held:
+            self._assign()
+        return messages
+
+    def check(self, now: LogNow, partitions: Collection[int] = ()) -> None:
+        """Makes sure that the topic is the log that is read.
+
+        The last message read is compared in partitions whose leader epoch grew.
+
+        Args:
+            now: The topic as it is.
+            partitions: In which the message is compared in any case.
+
+        Raises:
+            SourceChanged: It is another log.
+            MessagesLost: Messages were deleted before they were read.
+            RetryLater: No broker answers.
+        """
+        self.known = checked(self._topic, self._key, self.known, now, partitions)
+
+    def watermark_us(self, partition: int, passed_us: int) -> int:
+        """Returns a moment before which all messages of a partition have been returned.
+
+        Args:
+            partition: Of the topic.
+            passed_us: A moment that is over by the brokers' clocks; they told it before they are
+                asked here, as messages may come meanwhile.
+
+        Returns:
+            At most that moment, less CLOCK_SKEW_US: another broker may append what comes next. It
+            is the smallest integer where nothing is known yet.
+
+        Raises:
+            RetryLater: The brokers are away, or a message of the partition has no time.
+        """
+        if partition in self._held:
+            raise RetryLater(self._held[partition])
+        read_us = self._read_until_us[partition]
+        if self.known.places[partition].next >= self._end(partition):
+            read_us = passed_us
+        return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""
+        partitions = [self._partition(number, offset) for number, offset in positions.items()]
+        self._consumer.commit(offsets=partitions, asynchronous=True)
+
+    def close(self) -> None:
+        """Ends fetching."""
+        self._consumer.close()
+
+    def _hold(self, fetched: Sequence[Any], messages: KafkaMessages) -> list[Any]:
+        """Stops partitions before their first message without a stamp; returns what is before."""
+        limits: dict[int, int] = {}
+        for row in np.flatnonzero(~messages.is_stamped).tolist():
+            number = int(messages.partitions[row])
+            limits[number] = min(limits.get(number, 1 << 62), int(messages.offsets[row]))
+            self._held[number] = (
+                f"partition {number} of topic {self._topic.name!r} has a message that no broker "
+                "has stamped, so nobody can tell when all messages of a step are there, and it is "
+                "not read further: set the topic's message.timestamp.type=LogAppendTime, and then "
+                "pass such messages with `tracecloak stream positions`"
+            )
+        return [one for one in fetched if one.offset() < limits.get(one.partition(), 1 << 62)]
+
+    def _pass_marks(self) -> None:
+        """Moves behind marks of transactions and what they took back, which have offsets alone."""
+        places = dict(self.known.places)
+        for message in self._fetched:
+            if (error := message.error()) is None or message.partition() in self._held:
+                continue
+            if error.code() != self._library.KafkaError._PARTITION_EOF:
+                self._raise(error)
+                continue
+            place = places[message.partition()]
+            at_end = replace(place, next=max(place.next, message.offset()))
+            places[message.partition()] = at_end
+        self.known = replace(self.known, places=places)
+
+    def _assign(self) -> None:
+        read = {n: offset for n, offset in self.positions.items() if n not in self._held}
+        self._consumer.assign([self._partition(*one) for one in read.items()])
+        self._client = None  # the next one knows these partitions
+
+    def _partition(self, number: int, offset: int) -> Any:
+        return self._library.TopicPartition(self._topic.name, number, offset)
+
+    def _end(self, partition: int) -> int:
+        """The offset behind the last message, be it of a transaction that is not over."""
+        asked = self._partition(partition, 0)
+        latest = {asked: self._admin.OffsetSpec.latest()}
+        try:
+            if self._client is None:
+                self._client = self._topic.client(self._admin.AdminClient)
+            (answer,) = self._client.list_offsets(
+                latest,
+                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=ASK_OFTEN_SECONDS,
+            ).values()
+            return int(answer.result().offset)
+        except self._library.KafkaException as error:
+            # A client that knows the topic never learns of a partition that is added to it.
+            self._client = None
+            raise RetryLater(f"{KAFKA}{self._topic.servers} does not answer: {error}") from None
+
+    def _raise(self, error: Any) -> None:
+        """Raises what must not be passed over; the client tries the others again by itself."""
+        codes, name = self._library.KafkaError, self._topic.name
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            self.check(look_at(self._topic), self.known.places)
+            raise messages_lost(name)
+        if error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
+            raise other_log(name, "it is not on its servers any more")
+        if error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes._AUTHENTICATION):
+            raise UsageError(f"topic {name!r} cannot be read: {error.str()}; see kafka_properties")
+        if error.fatal() or (not error.retriable() and error.code() > 0):
+            raise TracecloakError(f"topic {name!r} cannot be read: {error.str()}")
