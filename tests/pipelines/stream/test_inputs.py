@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,10 +121,13 @@ def topics_on_beam(scripts: Sequence[Sequence[Happening]]) -> list[beam.PTransfo
     return [_Topic(stream, str(place), outputs) for place in range(len(scripts))]
 
 
+def opening_of(script: Sequence[Happening]) -> Callable[[Mapping[str, Any], bytes], Script]:
+    """Opens a source of a script behind positions."""
+    return lambda positions, _: Script(script, positions)
+
+
 def run_here(config: StreamConfig, scripts: Sequence[Sequence[Happening]]) -> None:
-    openings = {
-        f"topic {place}": functools.partial(Script, script) for place, script in enumerate(scripts)
-    }
+    openings = {f"topic {place}": opening_of(script) for place, script in enumerate(scripts)}
     with paid_epoch(config) as epoch:
         opening = functools.partial(SeveralSources, openings)
         run_epoch(epoch, opening, "topics", [], threading.Event(), lambda: float(1 << 40))
@@ -178,12 +181,12 @@ def test_it_does_not_matter_which_topic_is_read_first(tmp_path: Path) -> None:
 
 def test_a_stream_goes_on_in_each_topic_where_it_was(tmp_path: Path) -> None:
     scripts: dict[str, list[Happening]] = {"a": [[Sent(1, "c", "A")], 3.0], "b": [5.0]}
-    openings = {name: functools.partial(Script, script) for name, script in scripts.items()}
-    source = SeveralSources(openings, {})
+    openings = {name: opening_of(script) for name, script in scripts.items()}
+    source = SeveralSources(openings, {}, b"")
     pulled = [source.pull(9, 0) for _ in range(2)]
     assert [(one.place, len(one.messages)) for one in pulled] == [(0, 1), (0, 0)]
     assert source.watermark_us() == 3 * S
-    again = SeveralSources(openings, json.loads(json.dumps(source.positions)))
+    again = SeveralSources(openings, json.loads(json.dumps(source.positions)), b"")
     assert again.positions == source.positions == {"a": {"place": 2}, "b": {"place": 1}}
     assert again.watermark_us() == 3 * S
     source.close()
