@@ -130,7 +130,7 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
             return super().pull(max_messages, timeout_seconds)
 
     def source_of(config: StreamConfig, is_new: bool) -> Any:
-        return lambda positions: Hanging(happenings, positions), NAME
+        return lambda positions, _: Hanging(happenings, positions), NAME
 
     def watched(config: StreamConfig, standing: Standing, stop: threading.Event) -> Any:
         stops.append(stop)
