@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         type=int,
         metavar="N",
         help="of a stream of Kafka, decode N messages from before start, on a terminal only; "
-        "nothing is committed, charged or written",
+        "nothing is committed, charged or written; by default no message is read",
     )
 
 
