@@ -33,10 +33,10 @@ from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local
 from tracecloak.pipelines.stream.input_keys import (
+    LIST_OR_TEXT,
     MESSAGE_KEYS,
     Input,
     MessageKeys,
-    or_text,
 )
 from tracecloak.pipelines.stream.operator_keys import OperatorConfig
 from tracecloak.schemas.calendar.time_texts import Duration, Moment, duration_us
@@ -92,13 +92,11 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-_TEXTS = {"type": "array", "items": {"type": "string"}}
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
-# What few messages need; see `pipelines.stream.message_keys`.
 _OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
-_PER_INPUT = MessageKeys.model_fields
+# What few messages need; see `pipelines.stream.message_keys`.
 _MORE = ("schema_registry", "schema_registry_properties", "operation", "operation_events")
 
 IN_DIGEST = (
@@ -166,7 +164,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     """Public upper bound on the number of cases of all steps, which bounds delta. It is believed,
     not enforced: a sample of so many cases would double what one case changes. By default there
     is none."""
-    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), or_text(_TEXTS)]
+    vocabulary: Annotated[tuple[str, ...], pydantic.BeforeValidator(_vocabulary), LIST_OR_TEXT]
     """Public file of activity names, one a line; any other activity counts as __other__."""
     closed_vocabulary: bool = False
     """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
@@ -203,9 +201,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     """Age at which a case is over, whatever still comes of it."""
     max_disorder: Duration = 0
     """How much later than its successors a message may be published."""
-    end_activity: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(_as_list), or_text(_TEXTS)
-    ] = ()
+    end_activity: Annotated[tuple[str, ...], pydantic.BeforeValidator(_as_list), LIST_OR_TEXT] = ()
     """Public activity that ends a case, or a list of some; by default none does."""
     tombstone: Duration | None = None
     """How long a closed case is remembered after its last message, so that what still comes of it
@@ -220,7 +216,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     is not over is not published."""
 
     formats: (
-        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(listed), or_text(_TEXTS)] | None
+        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT] | None
     ) = None
     """Forms of the files beside JSON: parquet, and for product log every format of a release;
     separated by commas as a flag (default parquet, and xes for product log)."""
@@ -325,7 +321,10 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         return tuple(self._of_input(one) for one in self.inputs) or (self,)
 
     def _of_input(self, one: Input) -> StreamConfig:
-        own = {name: getattr(one, name) for name in one.model_fields_set & set(_PER_INPUT)}
+        own = {
+            name: getattr(one, name)
+            for name in one.model_fields_set & MessageKeys.model_fields.keys()
+        }
         if "columns" in own:
             columns = {name: getattr(one.columns, name) for name in one.columns.model_fields_set}
             own["columns"] = self.columns.model_copy(update=columns)

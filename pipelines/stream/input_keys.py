@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic import Field
 
 from tracecloak.pipelines.configuration.config import MappedConfig, listed
 from tracecloak.schemas.events.events import EVENT_ID
-
-_TEXTS = {"type": "array", "items": {"type": "string"}}
 
 MessageSchema = Literal["avro", "json", "confluent-avro", "confluent-json", "confluent-protobuf"]
 
@@ -21,9 +19,10 @@ MESSAGE_KEYS = (
 """Fields that change which events messages are; each input can have its own."""
 
 
-def or_text(kind: dict[str, Any]) -> pydantic.WithJsonSchema:
-    """Of a list that as text is separated by commas, or has one member."""
-    return pydantic.WithJsonSchema({"anyOf": [kind, {"type": "string"}]})
+LIST_OR_TEXT = pydantic.WithJsonSchema(
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+)
+"""Of a list that as text is separated by commas, or has one member."""
 
 
 class MessageKeys(MappedConfig):
@@ -46,7 +45,7 @@ class MessageKeys(MappedConfig):
     """Field that says what was done to a record, such as payload.op of Debezium; by default none.
     """
     operation_events: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(listed), or_text(_TEXTS)
+        tuple[str, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT
     ] = ()
     """Values of operation that are events, such as c,r, separated by commas as a flag; a message
     with another one is a reject. By default none, needed with operation."""

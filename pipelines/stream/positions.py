@@ -51,7 +51,10 @@ def positions(
     """
     topics = {f"Kafka topic {one.name}": one for one in _topics_of(config)}
     if not topics or config.runner not in (LOCAL, "DirectRunner"):
-        raise UsageError(f"positions are those of topics of Kafka on runner {LOCAL}")
+        raise UsageError(
+            f"positions are those of topics of Kafka on runner {LOCAL}; another runner has them "
+            "in its own state, so begin another epoch there, which is another spend"
+        )
     if not is_begun(config):
         raise UsageError("this epoch has not begun, so it has no positions")
     if to_time is None and not is_private:

@@ -76,9 +76,9 @@ def run_stream(
         beam_arguments: Flags of Beam.
         messages: What gives the messages (`transforms.formats.messages.Message`, each with the
             time of its publishing for its element time) in place of the configured source, or of
-            each of several. Where
-            the runner is Local, Beam's own on this machine runs the stream then, without its state
-            on disk: that is for tests, and for pipelines of others on their runner.
+            each of several. Where the runner is Local, Beam's own on this machine runs the stream
+            then, without its state on disk: that is for tests, and for pipelines of others on their
+            runner.
         sinks: What takes the releases beside the files and the configured topic; Beam's as well.
 
     Raises:
@@ -478,10 +478,10 @@ def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over:
     """Ends a job that goes on, so that it can be begun again where it was unless it is over."""
     address = str(options.view_as(FlinkRunnerOptions).flink_master)
     name = options.view_as(GoogleCloudOptions).job_name or name
-    if not address.startswith("["):
-        if is_over:
-            cancel(address, name)
-        for place in [] if is_over else stop_with_savepoint(address, name):
+    if is_over and not address.startswith("["):
+        cancel(address, name)
+    elif not address.startswith("["):
+        for place in stop_with_savepoint(address, name):
             _LOG.warning(
                 "stopped, with the state in %s: the same command with --savepoint_path=%s goes on "
                 "from there, and spends nothing twice",

@@ -60,7 +60,7 @@ class Place:
     def behind(self, key: bytes, message: Any) -> Place:
         """Returns the place behind a message of the library, the last one read."""
         offset = message.offset()
-        epoch = max(self.epoch, -1 if message.leader_epoch() is None else message.leader_epoch())
+        epoch = max(self.epoch, epoch_of(message.leader_epoch()))
         return Place(max(self.next, offset + 1), epoch, offset, message_digest(key, message))
 
 
@@ -138,6 +138,11 @@ class LogNow:
     bounds: Mapping[int, Bounds]
 
 
+def epoch_of(given: int | None) -> int:
+    """Returns a leader epoch as the library gives it; -1: the broker has none."""
+    return -1 if given is None else given
+
+
 def message_digest(key: bytes, message: Any) -> str:
     """Returns the keyed digest of a message, of its partition, offset, time and content.
 
@@ -191,7 +196,7 @@ def look_at(topic: KafkaTopic) -> LogNow:
     bounds = {
         number: Bounds(
             first[number].offset, stable[number].offset, end[number].offset,
-            -1 if end[number].leader_epoch is None else end[number].leader_epoch,
+            epoch_of(end[number].leader_epoch),
         )
         for number in sorted(first)
     }  # fmt: skip
@@ -359,29 +364,35 @@ def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:
     try:
         asked = [library.TopicPartition(topic.name, number, since_ms) for number in now.bounds]
         for found in consumer.offsets_for_times(asked, timeout=ASK_SECONDS):
-            number, at = found.partition, found.offset
-            if at >= 0:
-                consumer.assign([library.TopicPartition(topic.name, number, at)])
-            deadline = time.monotonic() + ASK_SECONDS
-            while at >= 0:
-                for message in consumer.consume(1_000, _FETCH_SECONDS):
-                    kind, millis = (0, 0) if message.error() else message.timestamp()
-                    is_stamped = kind == library.TIMESTAMP_LOG_APPEND_TIME
-                    at = max(at, message.offset())
-                    if message.error() or (is_stamped and millis >= since_ms):
-                        break
-                else:
-                    if time.monotonic() > deadline:
-                        raise RetryLater(f"{KAFKA}{topic.servers} does not give its messages")
-                    continue
-                break
-            bounds = now.bounds[number]
-            places[number] = Place(bounds.end if at < 0 else at, bounds.epoch)
+            bounds = now.bounds[found.partition]
+            # A negative offset: no message is as late as that.
+            at = bounds.end if found.offset < 0 else _since(topic, consumer, found, since_ms)
+            places[found.partition] = Place(at, bounds.epoch)
     except library.KafkaException as error:
         raise topic.unreached(error) from None
     finally:
         consumer.close()
     return KnownLog(places, now.identity)
+
+
+def _since(topic: KafkaTopic, consumer: Any, found: Any, since_ms: int) -> int:
+    """Returns the offset of the first message that a broker stamped since a moment, or the end.
+
+    Args:
+        topic: The topic.
+        consumer: Of the topic.
+        found: Where the first message is that has so late a time, be it its sender's.
+        since_ms: Milliseconds since 1970 UTC.
+    """
+    stamped = confluent_kafka().TIMESTAMP_LOG_APPEND_TIME
+    consumer.assign([found])
+    deadline = time.monotonic() + ASK_SECONDS
+    while time.monotonic() < deadline:
+        for message in consumer.consume(1_000, _FETCH_SECONDS):
+            kind, millis = (None, 0) if message.error() else message.timestamp()
+            if kind is None or (kind == stamped and millis >= since_ms):
+                return max(int(found.offset), int(message.offset()))
+    raise RetryLater(f"{KAFKA}{topic.servers} does not give its messages")
 
 
 def other_log(name: str, why: str) -> SourceChanged:

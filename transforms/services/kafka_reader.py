@@ -29,6 +29,7 @@ from tracecloak.transforms.services.kafka_identity import (
     LogNow,
     Place,
     checked,
+    epoch_of,
     look_at,
     messages_lost,
     other_log,
@@ -86,8 +87,9 @@ class PartitionReader:
         return {number: place.next for number, place in self.known.places.items()}
 
     def add(self, partitions: Iterable[int]) -> None:
-        """Reads further partitions as well, which were added to the topic, from the first on."""
-        added = dict.fromkeys(partitions, Place(0))
+        """Reads partitions as well that were added to the topic, from their first messages on."""
+        if not (added := dict.fromkeys(partitions, Place(0))):
+            return
         self.known = replace(self.known, places={**self.known.places, **added})
         self._read_until_us.update(dict.fromkeys(added, _NEVER_US))
         self._assign()
@@ -116,7 +118,8 @@ class PartitionReader:
         grown = [
             number
             for number, row in last.items()
-            if places[number].digest and (fetched[row].leader_epoch() or 0) > places[number].epoch
+            if places[number].digest
+            and epoch_of(fetched[row].leader_epoch()) > places[number].epoch
         ]
         if grown:
             self.check(look_at(self._topic), grown)

@@ -126,8 +126,7 @@ class KafkaSource:
     def _look(self) -> None:
         now = look_at(self._topic)
         self._reader.check(now)
-        if added := now.bounds.keys() - self._reader.positions.keys():
-            self._reader.add(added)
+        self._reader.add(now.bounds.keys() - self._reader.positions.keys())
         self._note_open(now)
         if self._due.is_due():
             self._problems = self._topic.problems(self._longest_us)
