@@ -85,22 +85,37 @@ def _of_input(config: StreamConfig) -> Iterator[Said]:
 
 
 def _of_pubsub(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.transforms.services.pubsub_service import pubsub
+    from tracecloak.pipelines.stream.services import kept_positions, subscription_of
+    from tracecloak.transforms.services.pubsub_service import (
+        check_subscription,
+        pubsub,
+        short_retention,
+        subscription_error,
+    )
 
     library = pubsub()
     errors = importlib.import_module("google.api_core.exceptions")
-    is_topic = config.input_subscription is None
+    kept = kept_positions(config)  # of all inputs by name, if there are several
+    is_begun = kept is not None
+    is_topic = config.input_subscription is None and not is_begun
     client = library.PublisherClient() if is_topic else library.SubscriberClient()
-    name = config.input_topic if is_topic else config.input_subscription
-    key = "input_topic" if is_topic else "input_subscription"
+    name = config.input_topic if is_topic else subscription_of(config)
+    key = "input_topic" if config.input_subscription is None else "input_subscription"
     ask = client.get_topic if is_topic else client.get_subscription
     try:
-        ask(request={key.partition("_")[2]: name}, timeout=20.0)
+        found = ask(request={"topic" if is_topic else "subscription": name}, timeout=20.0)
     except (errors.NotFound, errors.PermissionDenied, errors.InvalidArgument) as error:
+        if is_begun and isinstance(error, errors.NotFound):
+            raise subscription_error(str(name), error.message, is_begun) from None
         raise UsageError(
             f"{key} {name!r} cannot be read: {type(error).__name__}; make it, let this account "
             f"read it, or correct {key}"
         ) from None
     except errors.GoogleAPIError as error:
         raise RetryLater(f"Pub/Sub does not answer: {type(error).__name__}") from None
+    if not is_topic:
+        known = (kept or {}).get(f"subscription {name}", kept or {})
+        check_subscription(known, found, is_begun)
+        if short := short_retention(found):
+            yield "warning", f"{name} {short}"
     yield "ok", f"{key} is there"

@@ -222,6 +222,11 @@ class KeyStore(StoreFolder):
         receipt = self.receipt(output, release_id)
         return receipt if self.key_state(receipt) == "there" else None
 
+    def key_of(self, receipt: Receipt) -> KeyReference:
+        """Returns where the key of an unfinished release is."""
+        path = self._path(receipt.output, receipt.release_id, ".key")
+        return self._reference(path, receipt.key_fingerprint)
+
     def all_unfinished(self) -> list[Receipt]:
         """Returns the receipts whose keys are there."""
         texts = (self.read(f"{name[:-4]}.json") for name in self.names("releases/*.key"))
@@ -261,7 +266,7 @@ class KeyStore(StoreFolder):
         begun = self.unfinished(output, release_id)
         if begun is not None:
             begun.check_same(input_fingerprint, config_digest)
-            return self._reference(key_path, begun.key_fingerprint)
+            return self.key_of(begun)
         key = ReleaseKey.generate()
         self._write_new(key_path, key)
         receipt = Receipt(

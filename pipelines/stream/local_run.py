@@ -18,7 +18,13 @@ from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
-from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
+from tracecloak.pipelines.stream.services import (
+    answered,
+    check_kafka,
+    check_registry,
+    is_begun,
+    subscription_of,
+)
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.services.kafka_identity import DIGEST_PURPOSE
@@ -73,7 +79,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
 
         for one in config.sources:
             if one.input_topic is not None:
-                delete_subscription(_subscription(one))
+                delete_subscription(subscription_of(one))
             delete_subscription(_clock_subscription(one))
     return StreamOutcome(epoch.folder, epoch.is_spent)
 
@@ -218,7 +224,7 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     from tracecloak.transforms.services.pubsub_clock import PubSubClock
     from tracecloak.transforms.stream.pubsub_source import PubSubSource
 
-    subscription = _subscription(config)
+    subscription = subscription_of(config)
 
     def opened(positions: Mapping[str, Any] | None, _: bytes) -> PubSubSource:
         project = subscription.partition("/subscriptions/")[0]
@@ -245,19 +251,9 @@ def _sinks_of(config: StreamConfig) -> list[Sink]:
     return [PubSubSink(config.output_topic)]
 
 
-def _subscription(config: StreamConfig) -> str:
-    """Returns the subscription to read; of a topic each epoch has its own, always the same one."""
-    if config.input_topic is None:
-        assert config.input_subscription is not None
-        return config.input_subscription
-    project, _, _ = config.input_topic.partition("/topics/")
-    digest = text_digest(f"{config.input_topic} {config.name.both}")[:16]
-    return f"{project}/subscriptions/tracecloak-{digest}"
-
-
 def _clock_subscription(config: StreamConfig) -> str:
     """Returns the epoch's own subscription of the topic that tells the time."""
-    read = _subscription(config)
+    read = subscription_of(config)
     project, _, _ = read.partition("/subscriptions/")
     digest = text_digest(f"{read} {config.name.both}")[:16]
     return f"{project}/subscriptions/{config.clock_topic}-{digest}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.pipelines.budget.opening import open_store
+from tracecloak.pipelines.keys.key_store import STREAM_STATE
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute
@@ -102,3 +105,29 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
     output, name = absolute(config.output), config.name.both
     with operator_log(config.dead_letter or open_store(config).operator_folder(output, name)):
         check_history(topic, config.start, _OPERATOR.warning)
+
+
+def subscription_of(config: StreamConfig) -> str:
+    """Returns the subscription to read; of a topic each epoch has its own, always the same one."""
+    if config.input_topic is None:
+        assert config.input_subscription is not None
+        return config.input_subscription
+    project, _, _ = config.input_topic.partition("/topics/")
+    digest = text_digest(f"{config.input_topic} {config.name.both}")[:16]
+    return f"{project}/subscriptions/tracecloak-{digest}"
+
+
+def kept_positions(config: StreamConfig) -> Mapping[str, Any] | None:
+    """Returns the positions in the state of an epoch on this machine; None: it has no state.
+
+    Raises:
+        TracecloakError: The key store or the state cannot be used.
+    """
+    store, name = open_store(config), (absolute(config.output), config.name.both)
+    path = Path(store.operator_folder(*name)) / STREAM_STATE
+    if (receipt := store.unfinished(*name)) is None or not path.exists():
+        return None
+    from tracecloak.transforms.stream.local_state import LocalState
+
+    key = store.key_of(receipt).resolve()
+    return LocalState(path, key, config.made_product().released).positions

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from tracecloak.schemas.errors import SourceChanged, missing_extra
+from tracecloak.schemas.errors import SourceChanged, UsageError, missing_extra
 
 NEVER_US = -(1 << 63)
 LABEL = "tracecloak-read-by"
@@ -32,27 +32,49 @@ def stamp_us(message: Any) -> int:
     return int(stamp.seconds) * 1_000_000 + int(stamp.nanos) // 1_000
 
 
-def subscription_difference(known: Mapping[str, Any], found: Any) -> str | None:
-    """Returns why a subscription is not the one that was read, as a clause; None: nothing says so.
+def check_subscription(known: Mapping[str, Any], found: Any, is_begun: bool) -> None:
+    """Makes sure that a subscription is the one that was read, and still gets messages.
 
     A seek is not seen: it changes nothing of a subscription.
 
     Args:
-        known: Its `topic`, its `filter` and its `label` when it was first read; without one, or
-            with None, that is not compared.
+        known: Its `topic`, its `filter` and its `label` when it was first read; what is not there
+            is not compared.
         found: The subscription, as the service describes it.
+        is_begun: See `subscription_error`.
+
+    Raises:
+        SourceChanged: It is another one, or gets no messages.
+        UsageError: Likewise, of an epoch that has not begun.
     """
-    if found.detached:
-        return "it is detached from its topic"
-    if found.topic == _DELETED_TOPIC:
-        return "its topic was deleted"
-    if known.get("topic", found.topic) != found.topic:
-        return "it is of another topic"
-    if known.get("filter", found.filter) != found.filter:
-        return "it has another filter"
-    if known.get("label") not in (None, found.labels.get(LABEL)):
-        return f"its label {LABEL} differs: it was made anew, or another stream reads it"
-    return None
+    for differs, why in (
+        (found.detached, "it is detached from its topic"),
+        (found.topic == _DELETED_TOPIC, "its topic was deleted"),
+        (known.get("topic", found.topic) != found.topic, "it is of another topic"),
+        (known.get("filter", found.filter) != found.filter, "it has another filter"),
+        (
+            "label" in known and known["label"] != found.labels.get(LABEL),
+            f"its label {LABEL} differs: it was made anew, or another stream reads it",
+        ),
+    ):
+        if differs:
+            raise subscription_error(found.name, why, is_begun)
+
+
+def subscription_error(name: str, why: str, is_begun: bool) -> SourceChanged | UsageError:
+    """Returns the error of a subscription that is not the one to read.
+
+    Args:
+        name: Of the subscription.
+        why: What is wrong, as a clause about it.
+        is_begun: Whether the epoch has begun, so that messages may be lost.
+    """
+    if not is_begun:
+        return UsageError(f"{name} cannot be read: {why}; name another, or make it anew")
+    return SourceChanged(
+        f"{name} is not the subscription that this epoch has read: {why}. Messages may be lost: "
+        "restore what was changed, or begin another epoch, which is another spend"
+    )
 
 
 def short_retention(found: Any) -> str | None:
@@ -65,19 +87,6 @@ def short_retention(found: Any) -> str | None:
     if not 0 < hours < _LEAST_RETENTION_HOURS:  # some emulators do not give it
         return None
     return (
-        f"keeps unread messages for {hours:.1f} hours: those are lost if the stream is down for "
-        "longer. Set its message_retention_duration to a day or more, such as the usual 7 days"
-    )
-
-
-def other_subscription(name: str, why: str) -> SourceChanged:
-    """Returns the error of a subscription that is not the one that was read.
-
-    Args:
-        name: Of the subscription.
-        why: What differs, as a clause about it.
-    """
-    return SourceChanged(
-        f"{name} is not the subscription that this epoch has read: {why}. Messages may be lost: "
-        "restore what was changed, or begin another epoch, which is another spend"
+        f"keeps unread messages for {hours:.1f} hours, so those of a longer pause are lost: set "
+        "its message_retention_duration to a day or more"
     )

@@ -87,6 +87,12 @@ class LocalState:
         """Whether there is a state."""
         return self._path.exists()
 
+    @property
+    def positions(self) -> Mapping[str, Any]:
+        """Those that are kept; the stream may run meanwhile."""
+        with self._connected(self._path):
+            return dict(json.loads(self._get("head", 0))["positions"])
+
     def create(self, state: StreamState, source: str) -> None:
         """Makes the file, which appears with this state in it or not at all.
 

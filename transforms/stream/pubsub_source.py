@@ -28,16 +28,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.services.pubsub_service import (
     LABEL,
     NEVER_US,
-    other_subscription,
+    check_subscription,
     pubsub,
     short_retention,
     stamp_us,
-    subscription_difference,
+    subscription_error,
 )
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.now_and_then import NowAndThen
@@ -96,7 +96,6 @@ class PubSubSource:
         try:
             with self._asking():
                 found = self._subscription(None if is_begun else topic)
-                self._compare(found)
                 self._deadline_seconds = found.ack_deadline_seconds
                 if positions is not None:
                     self._adopt(found)
@@ -126,7 +125,7 @@ class PubSubSource:
         receipt: list[str] = []
         if self._look_again.is_due():
             with self._asking():
-                self._compare(self._subscription(None))
+                self._subscription(None)
         passed_us = self._clock.passed_us()
         end = time.monotonic() + timeout_seconds
         while len(messages) < max_messages and (left := end - time.monotonic()) > 0:
@@ -189,25 +188,25 @@ class PubSubSource:
             except self._errors.DeadlineExceeded:  # it waited for a message, and none came
                 return ()
             except self._errors.FailedPrecondition:  # such as of a detached subscription
-                self._compare(self._subscription(None))
+                self._subscription(None)
                 raise
         return answer._pb.received_messages
 
     def _subscription(self, topic: str | None) -> Any:
+        """The subscription, which is the one that was read; made where it may be, at a topic."""
         try:
             # Asked once: the stream waits by itself, and can be stopped meanwhile.
-            return self._client.get_subscription(
+            found = self._client.get_subscription(
                 subscription=self._name, timeout=_ASK_SECONDS, retry=None
             )
         except self._errors.NotFound:
             if topic is None:
                 raise
-        return self._client.create_subscription(name=self._name, topic=topic, timeout=_ASK_SECONDS)
-
-    def _compare(self, found: Any) -> None:
-        """Makes sure that a subscription is the one that was read, and still gets messages."""
-        if why := subscription_difference(self._known, found):
-            raise self._other(why)
+            found = self._client.create_subscription(
+                name=self._name, topic=topic, timeout=_ASK_SECONDS
+            )
+        check_subscription(self._known, found, self._is_begun)
+        return found
 
     def _adopt(self, found: Any) -> None:
         """Begins to read: keeps what the subscription is, and sets its label if it has none."""
@@ -215,30 +214,17 @@ class PubSubSource:
         if short := short_retention(found):
             _LOG.warning("%s %s", self._name, short)
         self._known = {"topic": found.topic, "filter": found.filter, **self._known}
-        if self._known.get("label") is not None:
+        if "label" in self._known:
             return
         label, errors = secrets.token_hex(8), self._errors
-        labels = {**found.labels, LABEL: label}
-        change = {
-            "subscription": {"name": self._name, "labels": labels},
-            "update_mask": {"paths": ["labels"]},
-        }
+        labelled = {"name": self._name, "labels": {**found.labels, LABEL: label}}
+        change = {"subscription": labelled, "update_mask": {"paths": ["labels"]}}
         try:
             self._client.update_subscription(request=change, timeout=_ASK_SECONDS, retry=None)
+            self._known["label"] = label
         except (errors.Forbidden, errors.InvalidArgument, errors.MethodNotImplemented) as error:
-            _LOG.warning(
-                "%s gets no label (%s), so a subscription of that name that is made anew at the "
-                "same topic is not recognised: let this account update it",
-                self._name,
-                error.message,
-            )
-            return
-        self._known["label"] = label
-
-    def _other(self, why: str) -> SourceChanged | UsageError:
-        if self._is_begun:
-            return other_subscription(self._name, why)
-        return UsageError(f"{self._name} cannot be read: {why}; name another, or make it anew")
+            text = "%s gets no label (%s), so another of that name and topic is not recognised"
+            _LOG.warning(text + ": let this account update it", self._name, error.message)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -246,7 +232,7 @@ class PubSubSource:
         try:
             yield
         except errors.NotFound as error:
-            raise self._other(error.message) from None
+            raise subscription_error(self._name, error.message, self._is_begun) from None
         except (
             errors.InvalidArgument, errors.FailedPrecondition, errors.Forbidden,
             errors.Unauthenticated,

@@ -20,9 +20,13 @@ from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.pipelines.stream.services import subscription_of
 from tracecloak.pipelines.stream.stuck import StuckNote
+from tracecloak.schemas.errors import SourceChanged, TracecloakError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.services import kafka_topic
+from tracecloak.transforms.stream.local_stream import LocalStream
 
 
 @pytest.fixture
@@ -58,6 +62,55 @@ def test_a_subscription_that_is_gone_is_told(service: Service, tmp_path: Path) -
     gone = service.subscription + "-gone"
     line = faults(lines(stream_config(tmp_path, input_subscription=gone)))["input"]
     assert line.exit_code == 2 and gone in line.text
+
+
+@pytest.mark.parametrize("of_topic", [False, True])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("made anew", "its label tracecloak-read-by differs"),
+        ("deleted", "no subscription"),
+        ("detached", "it is detached from its topic"),
+    ],
+)
+def test_a_subscription_that_a_start_would_refuse_is_told(
+    service: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_topic: bool,
+    change: str,
+    why: str,
+) -> None:
+    """What the run ends with, `doctor` reports before; no run makes a lost subscription anew."""
+    own = {"input_topic": service.topic, "input_subscription": None}
+    given = own if of_topic else {"input_subscription": service.subscription}
+    config = stream_config(tmp_path, **given)
+    name = subscription_of(config)
+
+    def cut_off(self: LocalStream, *_: object) -> None:
+        raise TracecloakError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStream, "_end_steps", cut_off)
+        with pytest.raises(TracecloakError, match="cut off"):
+            run_stream(config)
+    assert faults(lines(config)) == {}
+    client = service.subscriber
+    retention = {"name": name, "message_retention_duration": {"seconds": 3600}}
+    mask = {"paths": ["message_retention_duration"]}
+    client.update_subscription(request={"subscription": retention, "update_mask": mask})
+    assert "unread messages for 1.0 hours" in faults(lines(config))["input"].text
+    if change == "detached":
+        service.publisher.detach_subscription(request={"subscription": name})
+    else:
+        client.delete_subscription(subscription=name)
+    if change == "made anew":
+        client.create_subscription(name=name, topic=service.topic)
+    line = faults(lines(config))["input"]
+    assert line.exit_code == 6 and why in line.text
+    with pytest.raises(SourceChanged, match=why):
+        run_stream(config)
+    assert faults(lines(config))["input"].text == line.text
 
 
 def test_a_broker_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
