@@ -51,8 +51,8 @@ def released(folder: Path, method: str, **changes: Any) -> Path:
     return folder / "out" / "run_id=golden"
 
 
-def test_thirteen_methods_and_some_by_their_parameters_have_no_times() -> None:
-    assert len(EXAMPLES.keys() - {"private-log", "pretsa"}) == 13 == len(EXAMPLES) - 2
+def test_eleven_methods_and_some_by_their_parameters_have_no_times() -> None:
+    assert len(EXAMPLES.keys() - {"private-log", "pretsa"}) == 11 == len(EXAMPLES) - 2
     timed = METHODS["private-log"].Params(**METHODS["private-log"].examples[0])
     assert has_times(METHODS["private-log"].operations_of(timed))
 
