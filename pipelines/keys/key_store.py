@@ -229,9 +229,12 @@ class KeyStore(StoreFolder):
 
     def all_unfinished(self) -> list[Receipt]:
         """Returns the receipts whose keys are there."""
+        return [one for one in self.with_key_files() if self.key_state(one) == "there"]
+
+    def with_key_files(self) -> list[Receipt]:
+        """Returns the receipts beside which a key lies, which is not read and may be wrapped."""
         texts = (self.read(f"{name[:-4]}.json") for name in self.names("releases/*.key"))
-        receipts = [Receipt.read(text) for text in texts if text is not None]
-        return [receipt for receipt in receipts if self.key_state(receipt) == "there"]
+        return [Receipt.read(text) for text in texts if text is not None]
 
     def receipts_in(self, output: str) -> list[Receipt]:
         """Returns the receipts of all releases to an output, finished ones too."""

@@ -48,7 +48,7 @@ from tracecloak.transforms.stream.step_topic import PublishToTopic
 _LOG = logging.getLogger("tracecloak")
 
 # What gives the messages of a stream, or of each of its inputs.
-Source: TypeAlias = "beam.PTransform | beam.PCollection | Sequence[beam.PTransform]"
+Source: TypeAlias = beam.PTransform | beam.PCollection | Sequence[beam.PTransform]
 
 # Checkpoints come between bundles, as a stream was seen to stand still when one came in the middle
 # of the first bundle. Operators are not chained: if they were, their names in a savepoint would
