@@ -198,9 +198,11 @@ class _Asking:
         answer = self._registry.asked(
             lambda: self._client.get_version(subject, version, True, **self._form)
         )
-        import attrs  # as the client does
-
-        return attrs.evolve(answer, schema=self._usable(answer.schema))
+        names = ("subject", "version", "schema_id", "guid")
+        return type(answer)(
+            **{name: getattr(answer, name) for name in names},
+            schema=self._usable(answer.schema),
+        )
 
     def config(self) -> dict[str, Any]:
         """Returns no settings: rules, which ask for them, are not run."""

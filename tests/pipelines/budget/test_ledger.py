@@ -441,7 +441,7 @@ def test_hashes_can_be_computed_by_others(ledger: Ledger) -> None:
         (
             ["reserve", "forget"],
             "entry 2: action is not one of reserve, claim, draw, commit, void, forfeit, withdraw, "
-            "account, dataset, accept, erase, restore, step",
+            "account, dataset, accept, erase, restore, positions, step",
         ),
     ],
 )
