@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import MadeElsewhere
@@ -22,13 +22,7 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         MadeElsewhere: It is reserved or visible under another key.
     """
     last = charges(entries)
-    for entry in last.values():
-        if entry.action == "withdraw":
-            raise UsageError(
-                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
-                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
-                "which is another spend"
-            )
+    check_not_withdrawn(last.values())
     ours = last.get(reservation.charge)
     if ours is None or ours.action in ("void", "forfeit"):
         check_not_elsewhere(entries, reservation)
@@ -36,6 +30,21 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         return False
     _check_same_window(entries, reservation)
     return True
+
+
+def check_not_withdrawn(last: Iterable[Entry]) -> None:
+    """Makes sure that a release was not withdrawn, as the last entry of each charge shows.
+
+    Raises:
+        UsageError: It was.
+    """
+    for entry in last:
+        if entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
 
 
 def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:

@@ -29,8 +29,7 @@ from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger import caps, officers_ledger
-from tracecloak.pipelines.ledger import ledger as ledger_module
+from tracecloak.pipelines.ledger import caps, officers_ledger, paid_once
 from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -340,7 +339,7 @@ def no_look_at_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
         return Standing("new", None) if standing.state == "withdrawn" else standing
 
     patch.setattr(Books, "look", forgetful)
-    patch.setattr(ledger_module, "_check_not_withdrawn", nothing)
+    patch.setattr(paid_once, "check_not_withdrawn", nothing)
 
 
 def no_lock(patch: pytest.MonkeyPatch) -> None:

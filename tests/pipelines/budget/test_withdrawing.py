@@ -163,7 +163,7 @@ def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_agai
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches steps that stay, a key with which more are drawn, and another epoch that goes too."""
-    monkeypatch.setattr("tracecloak.pipelines.stream.run._run", lambda *_: None)  # stopped before it ends
+    monkeypatch.setattr("tracecloak.pipelines.stream.run._run", lambda *_: None)  # stopped early
     for epoch in ("1", "2"):
         run(stream_config(tmp_path, epoch=epoch), ())
     published = tmp_path / "out" / "run_id=ward"

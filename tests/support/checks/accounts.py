@@ -149,9 +149,9 @@ def _officers_caps(trial: Trial) -> str:
 
 def _with_what_is_left(trial: Trial, place: Place) -> Place:
     """Reserves releases until no further one fits."""
-    folder = ReleaseFolder(str(place.output), "r")
     for number in range(_MOST_RESERVATIONS):
         try:
+            folder = ReleaseFolder(str(place.output), f"r{number}")
             place.ledger.reserve(reservation_of(place.config(), folder, f"key {number}"))
         except BudgetExhausted:
             return place

@@ -301,6 +301,7 @@ def test_a_release_on_an_object_store_has_its_manifest_last(
 
     steps: list[str] = []
     monkeypatch.setattr(FileSystems, "get_scheme", staticmethod(lambda path: "gs"))
+    monkeypatch.setattr(FileSystems, "exists", staticmethod(lambda path: False))
     monkeypatch.setattr(FileSystems, "join", staticmethod(lambda *parts: "/".join(parts)))
     monkeypatch.setattr(
         FileSystems, "rename", staticmethod(lambda old, new: steps.append(f"rename {new}"))
