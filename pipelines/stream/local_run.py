@@ -27,11 +27,10 @@ from tracecloak.pipelines.stream.services import (
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.services.kafka_identity import DIGEST_PURPOSE
 from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.sources import SeveralSources, Source
+from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
 from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
 

@@ -29,8 +29,6 @@ from tracecloak.transforms.services.kafka_topic import (
 )
 from tracecloak.transforms.services.schemes import KAFKA
 
-# Of `ReleaseKey.derive`, for the key of digests.
-DIGEST_PURPOSE = b"last message read"
 _DIGEST_DIGITS = 32
 _FETCH_SECONDS = 1.0
 _REMEDY = (
@@ -147,7 +145,7 @@ def message_digest(key: bytes, message: Any) -> str:
     """Returns the keyed digest of a message, of its partition, offset, time and content.
 
     Args:
-        key: That of the epoch, see DIGEST_PURPOSE.
+        key: That of the epoch, see `sources.DIGEST_PURPOSE`.
         message: One of the library, as it was fetched.
     """
     mac = hmac.new(key, digestmod=hashlib.sha256)

@@ -64,7 +64,7 @@ class PartitionReader:
             topic: The topic.
             group: Name under which `commit` notes positions, for those who watch the lag.
             known: Where to begin; offsets that are there, or the end.
-            key: Of the digests of messages, see `kafka_identity.DIGEST_PURPOSE`.
+            key: Of the digests of messages, see `sources.DIGEST_PURPOSE`.
 
         Raises:
             UsageError: The client library is not installed.

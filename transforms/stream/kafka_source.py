@@ -58,7 +58,7 @@ class KafkaSource:
             start_us: Where step 0 begins, microseconds since 1970 UTC.
             positions: As `positions` gave them, or as an earlier version did; without any, from
                 the oldest message on.
-            key: Of the digests of messages, see `kafka_identity.DIGEST_PURPOSE`.
+            key: Of the digests of messages, see `sources.DIGEST_PURPOSE`.
             longest_us: See `KafkaTopic.problems`.
 
         Raises:

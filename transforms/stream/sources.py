@@ -11,6 +11,9 @@ import numpy as np
 
 from tracecloak.transforms.formats.messages import Message
 
+DIGEST_PURPOSE = b"last message read"
+"""Of `ReleaseKey.derive`, for the key of digests by which a source recognises its log."""
+
 
 @dataclass(frozen=True)
 class Pulled:
