@@ -53,16 +53,17 @@ def _of_query(release: ReleaseConfig) -> Iterator[Said]:
 
 
 def _of_stream(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.pipelines.stream.services import check_registry
+    from tracecloak.pipelines.stream.services import check_registry, step_sinks
 
     if config.schema_registry is not None:
         check_registry(config)
         yield "ok", "the registry of schemas answers"
     for one in config.sources:
         yield from _of_input(one)
-    if config.output_kafka is not None:
-        config.output_kafka.check(is_read=False)
-        yield "ok", "output_topic is there"
+    step_sinks(config)
+    for name in ("output", "reject"):
+        if getattr(config, f"{name}_kafka") is not None:
+            yield "ok", f"{name}_topic is there"
 
 
 def _of_input(config: StreamConfig) -> Iterator[Said]:

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.plugins import load
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.files import open_raw, read_if_there
-from tracecloak.transforms.lakes.appending import AppendedRelease
-from tracecloak.transforms.lakes.tables import TABLES, Append, address_of
+from tracecloak.transforms.lakes.appending import AppendedRelease, plain
+from tracecloak.transforms.lakes.tables import address_of
 
 _BATCH_ROWS = 1 << 16
 
@@ -49,12 +48,7 @@ def append_release(folder: str, table: str) -> Appended:
         TracecloakError: As the kind of table raises.
     """
     address = address_of(table)
-    place = TABLES.named(address.kind).append
-    if address.version is not None or place is None:
-        raise UsageError(
-            f"table {table!r} must be one that can be written, such as delta:PATH or "
-            "iceberg:CATALOG.TABLE, and has no version"
-        )
+    append = address.append
     manifest = read_if_there(f"{folder}/{MANIFEST_NAME}")
     if manifest is None:
         raise UsageError(
@@ -79,7 +73,6 @@ def append_release(folder: str, table: str) -> Appended:
         )
     release_id, fingerprint = body["release_id"], body["randomness"]["key_fingerprint"]
     release = AppendedRelease(release_id, fingerprint, lambda: _rows(sorted(paths)))
-    append: Append = load(place)
     return Appended(release_id, str(address), not append(address.place, release))
 
 
@@ -87,8 +80,7 @@ def _rows(paths: Sequence[str]) -> pa.RecordBatchReader:
     """Returns the rows of files of Parquet, whose dictionaries are written out."""
     with open_raw(paths[0]) as stream:
         whole = pq.ParquetFile(stream).schema_arrow
-    # What its own metadata says of the release is not what the table is.
-    schema = pa.schema([pa.field(field.name, _plain(field.type)) for field in whole])
+    schema = plain(whole)
     return pa.RecordBatchReader.from_batches(schema, _batches(paths, schema))
 
 
@@ -97,7 +89,3 @@ def _batches(paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch
         with open_raw(path) as stream:
             for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS, use_threads=False):
                 yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind

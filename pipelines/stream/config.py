@@ -223,8 +223,12 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     output_topic: str | None = None
     """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
     well; by default none does."""
+    output_table: str | None = None
+    """Table of Delta or Iceberg, delta:PATH or iceberg:CATALOG.TABLE, that gets the rows of every
+    step as well, once each; by default none does."""
     reject_topic: str | None = None
-    """Pub/Sub topic that gets these as well; by default none does."""
+    """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the places of these as
+    well; by default none does."""
     runner: str = LOCAL
     """Local, for one machine, which keeps its state on disk, or a runner of Beam: FlinkRunner reads
     topics of Kafka, DataflowRunner reads Pub/Sub."""
@@ -270,25 +274,25 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         Raises:
             ValueError: One is not.
         """
-        for name in ("input_subscription", "reject_topic"):
-            if (getattr(self, name) or "").startswith(KAFKA):
-                raise ValueError(
-                    f"{name} is Pub/Sub's; input_topic and output_topic can be Kafka's"
-                )
-        for name in ("input_kafka", "output_kafka"):
+        if (self.input_subscription or "").startswith(KAFKA):
+            raise ValueError("input_subscription is Pub/Sub's; input_topic can be Kafka's")
+        topics = ("input_kafka", "output_kafka", "reject_kafka")
+        for name in topics:
             try:
                 getattr(self, name)
             except UsageError as error:
                 raise ValueError(f"{name.split('_')[0]}_topic: {error}") from None
-        if self.kafka_properties is not None and not (self.input_kafka or self.output_kafka):
-            raise ValueError(
-                f"kafka_properties are for topics of Kafka, and there is none: name one as {KAFKA}"
-                "HOST:PORT/NAME in input_topic or output_topic"
-            )
+        has_topic = any(getattr(self, name) is not None for name in topics)
+        for name in ("kafka_properties", "kafka_token"):
+            if getattr(self, name) is not None and not has_topic:
+                raise ValueError(
+                    f"{name} is for topics of Kafka, and there is none: name one as {KAFKA}"
+                    "HOST:PORT/NAME in input_topic, output_topic or reject_topic"
+                )
         if self.kafka_token is not None or self.input_kafka is not None:
             from tracecloak.pipelines.stream.message_keys import check_brokers
 
-            check_brokers(self.input_kafka, self.output_kafka, self.kafka_token)
+            check_brokers(self.input_kafka, self.kafka_token)
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -344,6 +348,11 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     def output_kafka(self) -> KafkaTopic | None:
         """The topic of Kafka that gets the steps, if one does."""
         return self._kafka(self.output_topic)
+
+    @property
+    def reject_kafka(self) -> KafkaTopic | None:
+        """The topic of Kafka that gets the places of unreadable messages, if one does."""
+        return self._kafka(self.reject_topic)
 
     def _kafka(self, topic: str | None) -> KafkaTopic | None:
         if topic is None or not topic.startswith(KAFKA):

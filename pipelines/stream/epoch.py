@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -36,6 +37,7 @@ from tracecloak.pipelines.runners.options import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
+from tracecloak.pipelines.stream.services import table_sinks
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
@@ -47,7 +49,16 @@ from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
 from tracecloak.transforms.stream.kept_steps import KeptSteps
-from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace, write_whole
+from tracecloak.transforms.stream.rejects import add_up
+from tracecloak.transforms.stream.step_files import (
+    FileSink,
+    epoch_folder,
+    epoch_workplace,
+    write_whole,
+)
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.stream.local_stream import Sink
 
 _LOG = logging.getLogger("tracecloak")
 _STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
@@ -106,6 +117,17 @@ class Epoch:
     folder: str
     private: str
     noted: NotedSteps
+
+    @property
+    def sinks(self) -> list[Sink]:
+        """What gets its steps, in this order: the files, and the table if there is one; it pickles.
+
+        Raises:
+            UsageError: The table is of a kind that is not written.
+        """
+        to, config, manifest = self.places, self.config, self.manifest
+        files = FileSink(to.output, config.written, manifest, to.workplace)
+        return [files, *table_sinks(config, manifest.key_fingerprint)]
 
     @property
     def state_path(self) -> Path:
@@ -196,6 +218,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
             epoch.end()
             raise _spent(config)
         with operator_log(places.rejected):
+            add_up(places.rejected)
             yield epoch
         remove_folder(workplace)
         if epoch.is_spent:

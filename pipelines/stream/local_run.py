@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.runners.names import LOCAL
@@ -23,16 +21,17 @@ from tracecloak.pipelines.stream.services import (
     check_kafka,
     check_registry,
     is_begun,
+    step_sinks,
     subscription_of,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.stream.local_sinks import FileSink, NoteSink
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
+from tracecloak.transforms.stream.rejects import RejectSink, add_up
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
 from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_files import epoch_folder, write_rejects
+from tracecloak.transforms.stream.step_files import epoch_folder
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -60,7 +59,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     standing = Standing()
     with stopping() as stop, watched(config, standing, stop):
         connected = answered(
-            lambda: (_source_of(config, is_new), _sinks_of(config)), stop, standing
+            lambda: (_source_of(config, is_new), step_sinks(config)), stop, standing
         )
         if connected is None:
             folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
@@ -127,21 +126,19 @@ def run_epoch(
         source = answered(lambda: opening(state_file.positions, digest_key), stop, standing)
         if source is None:
             return
-        files = FileSink(
-            epoch.places.output, config.written, epoch.manifest, epoch.places.workplace
-        )
         loop = LocalStream(
             stream,
             config.layouts,
             store,
-            [NoteSink(epoch.noted), files, *sinks],
-            _rejecting(epoch),
+            [epoch.noted, *epoch.sinks, *sinks],
+            RejectSink(epoch.places.rejected, config.reject_kafka or config.reject_topic).send,
             config.release_delay,
             clock,
             standing,
         )
         with contextlib.closing(source):
             is_done = loop.run(source, state_file, stop)
+        add_up(epoch.places.rejected)
     if is_done:
         _LOG.warning(
             "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
@@ -236,40 +233,9 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
     return opened, f"subscription {subscription}"
 
 
-def _sinks_of(config: StreamConfig) -> list[Sink]:
-    """Returns the sinks of the steps beside their files, once their topics are known to exist."""
-    if config.output_kafka is not None:
-        from tracecloak.transforms.stream.topic_sinks import KafkaSink
-
-        config.output_kafka.check(is_read=False)
-        return [KafkaSink(config.output_kafka)]
-    if config.output_topic is None:
-        return []
-    from tracecloak.transforms.stream.topic_sinks import PubSubSink
-
-    return [PubSubSink(config.output_topic)]
-
-
 def _clock_subscription(config: StreamConfig) -> str:
     """Returns the epoch's own subscription of the topic that tells the time."""
     read = subscription_of(config)
     project, _, _ = read.partition("/subscriptions/")
     digest = text_digest(f"{read} {config.name.both}")[:16]
     return f"{project}/subscriptions/{config.clock_topic}-{digest}"
-
-
-def _rejecting(epoch: Epoch) -> Callable[[pa.RecordBatch], None]:
-    """Returns the list of unreadable messages, kept in a folder and in the configured topic."""
-    topic = epoch.config.reject_topic
-    lines = None
-    if topic is not None:
-        from tracecloak.transforms.stream.topic_sinks import LineSink
-
-        lines = LineSink(topic)
-
-    def reject(rejects: pa.RecordBatch) -> None:
-        written = write_rejects(rejects, epoch.places.rejected)
-        if lines is not None:
-            lines.send(written)
-
-    return reject

@@ -82,16 +82,15 @@ def operations_of(
     return Operations(operation, events)
 
 
-def check_brokers(read: KafkaTopic | None, written: KafkaTopic | None, token: str | None) -> None:
+def check_brokers(read: KafkaTopic | None, token: str | None) -> None:
     """Makes sure that what is read is no service whose clock nobody has seen, and tokens are known.
 
     Args:
         read: The topic of Kafka that is read, if one is.
-        written: That which gets the steps, if one does.
         token: `kafka_token`.
 
     Raises:
-        ValueError: It is, or a token is for no topic, or there is none of that name.
+        ValueError: It is, or there is no token of that name.
     """
     servers = [] if read is None else read.servers.lower().split(",")
     hosts = [server.strip().partition(":")[0].rstrip(".") for server in servers]
@@ -104,11 +103,6 @@ def check_brokers(read: KafkaTopic | None, written: KafkaTopic | None, token: st
         )
     if token is None:
         return
-    if read is None and written is None:
-        raise ValueError(
-            f"kafka_token is for topics of Kafka, and there is none: name one as {KAFKA}"
-            "HOST:PORT/NAME in input_topic or output_topic"
-        )
     from tracecloak.transforms.services.kafka_tokens import TOKENS
 
     try:

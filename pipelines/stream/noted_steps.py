@@ -29,7 +29,7 @@ class NotedSteps:
 
     gate: Gate
 
-    def __call__(self, released: Step) -> None:
+    def send(self, released: Step) -> None:
         """Notes that a step is decided, first in the ledger; a step that is noted stays as it is.
 
         Args:
@@ -117,4 +117,4 @@ def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
     last, last_kept = noted.last(), steps.last()
     for step in range(0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1):
         if (kept_step := steps.of(step, key)) is not None:
-            noted(kept_step.released)
+            noted.send(kept_step.released)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     GoogleCloudOptions,
@@ -31,19 +32,25 @@ from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
 from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
-from tracecloak.pipelines.stream.services import answered, check_kafka, check_registry, is_begun
+from tracecloak.pipelines.stream.services import (
+    answered,
+    check_kafka,
+    check_registry,
+    is_begun,
+    step_sinks,
+)
 from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import AssembleCases
-from tracecloak.transforms.stream.kafka_steps import PublishToKafka
 from tracecloak.transforms.stream.local_state import older_than_decided
 from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
+from tracecloak.transforms.stream.rejects import RejectSink, WriteRejects
 from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_files import WriteRejects, WriteSteps, epoch_folder
-from tracecloak.transforms.stream.step_topic import PublishToTopic
+from tracecloak.transforms.stream.step_files import epoch_folder
+from tracecloak.transforms.stream.step_topic import SendSteps
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -117,14 +124,14 @@ def _run_on_beam(
         require_update(config, options, is_new)
     with stopping() as stop:
         connected = answered(
-            lambda: (messages or source_of(config, is_new), [*sinks, *sinks_of(config)]),
+            lambda: (messages or source_of(config, is_new), step_sinks(config)),
             stop,
             standing,
         )
     if connected is None:
         folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
         return StreamOutcome(folder, False)
-    source, others = connected
+    source, own = connected
     check_ready(options)
     with paid_epoch(config) as epoch:
         if is_on_this_machine(epoch.private) and epoch.state_path.exists():
@@ -135,7 +142,8 @@ def _run_on_beam(
         check_decided(epoch)
         warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
-        build_stream(pipeline, source, epoch, others)
+        others = [beam.ParDo(SendSteps(sink)) for sink in own]
+        build_stream(pipeline, source, epoch, [*sinks, *others])
         is_ended = threading.Event()
         try:
             with noting(epoch, is_ended), _following(epoch, standing):
@@ -184,20 +192,19 @@ def build_stream(
         [begun],
         config.publish_on_drain,
         # Workers that cannot read the key store find no ledger by it; see `noting`.
-        epoch.noted if config.worker_keys is None else None,
+        epoch.noted.send if config.worker_keys is None else None,
     )
-    written = released | "WriteSteps" >> WriteSteps(
-        places.output, config.written, epoch.manifest, places.workplace
-    )
+    written = released
+    for step, sink in zip(("WriteSteps", "Table"), epoch.sinks, strict=False):
+        written = written | step >> beam.ParDo(SendSteps(sink))
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
-    rejects = decoded[REJECTS] | "WriteRejects" >> WriteRejects(places.rejected)
-    if config.reject_topic is not None:
-        _ = (
-            rejects
-            | "ToBytes" >> beam.Map(str.encode).with_output_types(bytes)
-            | "RejectTopic" >> beam.io.WriteToPubSub(config.reject_topic)
-        )
+    rejected = RejectSink(places.rejected, config.reject_kafka or config.reject_topic)
+    _ = (
+        decoded[REJECTS]
+        | "AllRejects" >> beam.WithKeys(0).with_output_types(tuple[int, pa.RecordBatch])
+        | "WriteRejects" >> beam.ParDo(WriteRejects(rejected))
+    )
     return written
 
 
@@ -259,19 +266,6 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
         )
     except ValueError as error:
         raise UsageError(f"input_subscription or input_topic: {error}") from None
-
-
-def sinks_of(config: StreamConfig) -> list[beam.PTransform]:
-    """Returns the transform that sends the steps to the configured topic, if there is one.
-
-    Raises:
-        UsageError: The topic's name is wrong, or it is not there.
-        RetryLater: No broker of Kafka answers.
-    """
-    if config.output_kafka is not None:
-        config.output_kafka.check(is_read=False)
-        return [PublishToKafka(config.output_kafka)]
-    return [] if config.output_topic is None else [PublishToTopic(config.output_topic)]
 
 
 def require_reads(config: StreamConfig) -> None:

@@ -20,6 +20,7 @@ from tracecloak.transforms.stream.now_and_then import NowAndThen
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_clock import KafkaClock
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
+    from tracecloak.transforms.stream.local_stream import Sink
     from tracecloak.transforms.stream.standing import Standing
 
 _LOG = logging.getLogger("tracecloak")
@@ -131,3 +132,41 @@ def kept_positions(config: StreamConfig) -> Mapping[str, Any] | None:
 
     key = store.key_of(receipt).resolve()
     return LocalState(path, key, config.made_product().released).positions
+
+
+def step_sinks(config: StreamConfig) -> list[Sink]:
+    """Returns the sink of the topic that gets the steps, if one does; it pickles.
+
+    Topics of Kafka are known to exist then, and what else is written to has a name that can be one.
+
+    Raises:
+        UsageError: A topic is not there, or the table is of a kind that is not written.
+        RetryLater: No broker of Kafka answers.
+    """
+    for topic in (config.output_kafka, config.reject_kafka):
+        if topic is not None:
+            topic.check(is_read=False)
+    table_sinks(config, "")
+    if config.reject_topic is not None:
+        from tracecloak.transforms.stream.topic_sinks import LineSink
+
+        LineSink(config.reject_kafka or config.reject_topic)
+    if config.output_topic is None:
+        return []
+    from tracecloak.transforms.stream.topic_sinks import StepSink
+
+    return [StepSink(config.output_kafka or config.output_topic)]
+
+
+def table_sinks(config: StreamConfig, key_fingerprint: str) -> list[Sink]:
+    """Returns the sink of the table that gets the steps, if one does; it pickles.
+
+    Raises:
+        UsageError: The table is of a kind that is not written.
+    """
+    if config.output_table is None:
+        return []
+    from tracecloak.transforms.lakes.tables import address_of
+    from tracecloak.transforms.stream.topic_sinks import TableSink
+
+    return [TableSink(address_of(config.output_table), key_fingerprint)]

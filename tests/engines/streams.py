@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
+
 from tests.engines.flink import FlinkCluster
 from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import Process, running, wait_until
@@ -27,6 +29,7 @@ from tracecloak.transforms.services.kafka_topic import KafkaTopic, partitions_of
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 EVENTS, STEPS = "events", "steps"
+NO_EVENT = b"no event"
 CHECKPOINT_MILLIS = 1_000
 PERIOD_SECONDS, DELAY_SECONDS = 2, 1
 _STEP_SECONDS = 400.0
@@ -204,7 +207,7 @@ class StreamOnFlink:
         for topic, layout in zip(self.topics, config.layouts, strict=True):
             messages = all_messages(topic)
             events, rejects = layout.decode(messages, [m.published_us for m in messages])
-            assert rejects.num_rows == 0
+            assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
         _, decided = stream.advance(state, stream.release_us(stream.horizon))
         return {made.step: made.released.to_json() for made in decided}
@@ -241,8 +244,6 @@ class Feed:
             n_cases_per_second: Cases that begin in a second; each has one to six messages.
             frame: What stands before each message.
         """
-        from confluent_kafka import Producer
-
         self._names = [topic.name for topic in topics]
         self._producer = Producer(
             {"bootstrap.servers": topics[0].servers, "enable.idempotence": True, "log_level": 0}
@@ -284,6 +285,14 @@ class Feed:
                 name = self._names[int(event.rpartition(".")[2]) % len(self._names)]
                 self._producer.produce(name, data, case.encode())
             self._producer.poll(0)
+
+
+def send_no_events(n: int, *topics: KafkaTopic) -> None:
+    """Sends each topic so many messages that cannot be read."""
+    producer = Producer({"bootstrap.servers": topics[0].servers, "log_level": 0})
+    for topic in n * topics:
+        producer.produce(topic.name, NO_EVENT)
+    assert producer.flush(60) == 0
 
 
 def ask(cluster: FlinkCluster, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -155,14 +155,14 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
 
 def test_a_message_that_is_sent_is_there_with_its_headers(topic: KafkaTopic) -> None:
     writer = TopicWriter(topic)
-    writer.send(b"key", b"data", {"step": "3", "epoch": "ä"})
+    writer.send([(b"key", b"data")], {"step": "3", "epoch": "ä"})
     [found] = read(PartitionReader(topic, "g", KnownLog.from_json({0: 0})), 1)
     assert (found.data, found.attributes) == (b"data", {"step": "3", "epoch": "ä"})
 
 
 def test_a_message_that_is_too_large_is_told_with_the_mend(topic: KafkaTopic) -> None:
     with pytest.raises(UsageError, match=r"2000000 bytes: raise max\.message\.bytes"):
-        TopicWriter(topic).send(b"key", bytes(2_000_000), {})
+        TopicWriter(topic).send([(b"key", bytes(2_000_000))], {})
 
 
 def test_positions_that_are_committed_are_seen_on_the_broker(topic: KafkaTopic) -> None:

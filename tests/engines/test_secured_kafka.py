@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -23,10 +25,12 @@ from confluent_kafka.admin import (
 from tests.engines.kafka import PASSWORD, KafkaBroker, kafka_broker
 from tests.engines.processes import free_port, wait_until
 from tests.engines.skipping import or_skip
+from tests.engines.streams import all_messages
 from tests.support.certificates import certificate
 from tests.support.killed_streams import ACTIVITIES, PERIOD_SECONDS, Runs, flags, n_cases
 from tests.support.registry_double import registry_double
 from tests.support.releasing import counting_charges
+from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.services import kafka_tokens, kafka_topic
@@ -94,7 +98,7 @@ def read_back(topic: KafkaTopic, text: bytes) -> None:
     """Checks a topic, asks its brokers for the time, sends a message and reads it."""
     topic.check()
     assert abs(KafkaClock(topic, "tracecloak-clock").passed_us() - time.time_ns() // 1_000) < 5e6
-    TopicWriter(topic).send(b"key", text, {})
+    TopicWriter(topic).send([(b"key", text)], {})
     reader = PartitionReader(topic, "g", KnownLog.from_json({0: 0}))
     contents: list[bytes] = []
 
@@ -203,7 +207,8 @@ def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
     """The whole command: a secured broker, a registry, deletions and tombstones."""
     n, begin = 2_000, time.time() // PERIOD_SECONDS * PERIOD_SECONDS
     who = {"sasl_mechanisms": "SCRAM-SHA-512", "sasl_username": "scram", "name": "changes"}
-    secured.broker.new_topic("changes", 2)
+    for name, n_partitions in (("changes", 2), ("unread", 1)):
+        secured.broker.new_topic(name, n_partitions)
     topic = secured.topic(**who, sasl_password=PASSWORD)
     wrong = secured.topic(**who, sasl_password=f"{PASSWORD}-mistyped")
     with registry_double() as registry:
@@ -215,7 +220,8 @@ def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
                 input_topic=f"kafka://{secured.servers}/changes", kafka_properties=properties,
                 schema="confluent-avro", schema_registry=registry.url, operation="op",
                 operation_events="c,r", case_id="after.patient", activity="after.step",
-                timestamp="after.at",
+                timestamp="after.at", reject_topic=f"kafka://{secured.servers}/unread",
+                output_table=f"delta:{tmp_path}/steps",
             )  # fmt: skip
 
         refused = Runs(tmp_path, given(wrong.properties))
@@ -230,12 +236,18 @@ def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
         assert runs.end(None, 200) == 0, runs.said()
     assert abs(n_cases(tmp_path) - n) <= 5
     letters = {
-        (row["partition"], row["offset"]): row["reason"]
-        for path in (tmp_path / "keys").glob("operator/*/messages-*.jsonl")
-        for row in map(json.loads, path.read_text().splitlines())
+        (row["partition"], row["offset"]): row["reason"] for row in rejected(tmp_path / "keys")
     }
-    assert Counter(letters.values()) == {
-        "operation that is no event": n_none // 2,
-        "tombstone": n_none // 2,
-    }
+    reasons = {"operation that is no event": n_none // 2, "tombstone": n_none // 2}
+    assert Counter(letters.values()) == reasons
+    # Each is counted once, and sent; each step is in the table once.
+    assert reject_counts(tmp_path / "keys") == reasons
+    unread = secured.topic(**{**who, "name": "unread"}, sasl_password=PASSWORD)
+    lines = {message.data for message in all_messages(unread)}
+    assert Counter(json.loads(line)["reason"] for line in lines) == reasons
+    table = pytest.importorskip("deltalake").DeltaTable(f"{tmp_path}/steps")
+    steps = sorted((tmp_path / "out").rglob("step-*.parquet"))
+    assert len(table.history()) == len(steps) == horizon
+    files = pa.concat_tables([pq.ParquetFile(path).read() for path in steps])
+    assert table.to_pyarrow_table().num_rows == files.num_rows > 0
     assert len(counting_charges(tmp_path / "keys")) == 1

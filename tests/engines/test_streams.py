@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.engines.fetching import UnavailableError
 from tests.engines.flink import (
@@ -30,14 +32,18 @@ from tests.engines.skipping import or_skip
 from tests.engines.streams import (
     Feed,
     StreamOnFlink,
+    all_messages,
     job_of,
     jobs_of,
     last_checkpoint,
+    send_no_events,
     stop_with_savepoint,
 )
 from tests.support.registry_double import registry_double
 from tests.support.releasing import ROOT
+from tests.support.stream_runs import rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 
@@ -85,22 +91,37 @@ def keys_of_workers(stream: StreamOnFlink) -> int:
 def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
-    """Of two topics; and after the job server is killed with all in it, from its checkpoint."""
+    """Of two topics; and after the job server is killed with all in it, from its checkpoint.
+
+    Each step is in the table once, and each message that cannot be read is listed once.
+    """
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     configuration = {"state.checkpoints.dir": checkpoints.as_uri()}
-    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=300, n_topics=2)
+    broker.new_topic("unread")
+    unread, table = f"kafka://{broker.servers}/unread", f"delta:{tmp_path}/table"
+    written = {"reject_topic": unread, "output_table": table}
+    stream = StreamOnFlink(tmp_path, broker, ledger, 300, n_topics=2, **written)
+    send_no_events(200, *stream.topics)
     feed = Feed(*stream.topics)
     server = flink_job_server(tmp_path / "server", configuration=configuration)
     with or_skip(server) as running:
         with stream.started(running.flags()) as client:
             stream.wait_for_steps(6, client)
             running.process.kill_9()
+        send_no_events(50, *stream.topics)
         running.process.start()
         begin = f"--savepoint_path={last_checkpoint(checkpoints)}"
         with stream.started([*running.flags(), begin]) as client:
             stream.wait_for_steps(6, client)
     assert_each_case_counted_once(stream, feed)
+    places = [(row["topic"], row["partition"], row["offset"]) for row in rejected(tmp_path)]
+    assert len(places) == len(set(places)) == 500
+    lines = {message.data for message in all_messages(KafkaTopic.parse(unread, None, None))}
+    assert [json.loads(line)["reason"] for line in lines] == ["not a JSON object"] * 500
+    found = DeltaTable(f"{tmp_path}/table")
+    steps = found.to_pyarrow_table(columns=["step"])["step"].value_counts().to_pylist()
+    assert len(found.history()) == len(steps) >= 12 and len({of["counts"] for of in steps}) == 1
 
 
 def test_a_stream_ends_with_its_last_step_and_leaves_no_key_to_workers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -252,3 +252,19 @@ def taken_back(config: StreamConfig, keys: Path) -> None:
     store = store_at(str(keys))
     signed = ("A. Officer", "a name was in it")
     withdraw(store, officers_ledger(store), config.output, config.name.both, *signed)
+
+
+def rejected(keys: Path) -> list[dict[str, Any]]:
+    """The messages that are listed as unreadable in a key store."""
+    files = [*keys.rglob("rejects.jsonl"), *keys.rglob("messages-*.jsonl")]
+    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    return [row for row in rows if "counts" not in row]
+
+
+def reject_counts(keys: Path) -> Counter[str]:
+    """How many messages a key store counts as unreadable, by reason."""
+    found: Counter[str] = Counter()
+    for path in keys.rglob("rejects.jsonl"):
+        for of in json.loads(path.read_text().splitlines()[0])["counts"].values():
+            found.update(of)
+    return found

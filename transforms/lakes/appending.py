@@ -1,4 +1,4 @@
-"""A finished release on its way into a table."""
+"""A finished release, or a step of a stream, on its way into a table."""
 
 from __future__ import annotations
 
@@ -21,13 +21,25 @@ class AppendedRelease:
         release_id: The release's name.
         key_fingerprint: Tells releases apart that have one name: of other outputs, or begun anew.
         rows: Returns the rows from the first on.
+        number: Of its parts, which are appended in their order; a table that has one has those
+            before it.
     """
 
     release_id: str
     key_fingerprint: str
     rows: Callable[[], pa.RecordBatchReader]
+    number: int = 1
 
     @property
     def key(self) -> str:
         """By what the table knows that it has this release; both parts of it are published."""
         return f"{COMMIT_PROPERTY}.{self.release_id}.{self.key_fingerprint}"
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """Returns a schema as a table has it: dictionaries are written out, and metadata is left."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

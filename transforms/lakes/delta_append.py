@@ -40,7 +40,7 @@ def append(place: str, release: AppendedRelease) -> bool:
     commit = CommitProperties(
         custom_metadata={COMMIT_PROPERTY: release.release_id},
         max_commit_retries=0,  # a commit that is tried again would not look whether it is there
-        app_transactions=[Transaction(release.key, 1)],
+        app_transactions=[Transaction(release.key, release.number)],
     )
     for _ in range(TRIES):
         try:
@@ -48,8 +48,10 @@ def append(place: str, release: AppendedRelease) -> bool:
                 table = DeltaTable(place)
             except TableNotFoundError:
                 table = None
-            if table is not None and table.transaction_version(release.key) is not None:
-                return False
+            if table is not None:
+                number = table.transaction_version(release.key)
+                if number is not None and number >= release.number:
+                    return False
             if table is not None and not _fits(table, release):
                 raise _other_columns(place)
             write_deltalake(
@@ -83,6 +85,8 @@ def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
 
 
 def _kind(of: pa.DataType) -> str:
+    if pa.types.is_list(of) or pa.types.is_large_list(of):
+        return f"list of {_kind(of.value_type)}"
     is_text = pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of)
     return "text" if is_text else str(of)
 

@@ -39,10 +39,12 @@ def _append(place: str, catalog: Catalog, name: str, release: AppendedRelease) -
     for _ in range(TRIES):
         try:
             table = _table(catalog, name, release)
-            if release.key in table.properties:
+            there = table.properties.get(release.key, "0")
+            # Earlier versions appended no parts, and wrote a word for the number.
+            if there == "appended" or int(there) >= release.number:
                 return False
             with table.transaction() as transaction:
-                transaction.set_properties({release.key: "appended"})
+                transaction.set_properties({release.key: str(release.number)})
                 transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
             return True
         except (CommitFailedException, CommitStateUnknownException):

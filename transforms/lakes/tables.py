@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.plugins import Plugins, load
@@ -102,6 +102,21 @@ class Address:
             return f"{self.kind}:{self.place}@{self.version}"
         # What follows an @ in the last part of a path would be a version without the slash.
         return f"{self.kind}:{self.place}" + ("/" if "@" in self.place.rpartition("/")[2] else "")
+
+    @property
+    def append(self) -> Append:
+        """What appends releases to the table.
+
+        Raises:
+            UsageError: The kind of table has none, or a version is named.
+        """
+        place = TABLES.named(self.kind).append
+        if self.version is not None or place is None:
+            raise UsageError(
+                f"table {str(self)!r} must be one that can be written, such as delta:PATH or "
+                "iceberg:CATALOG.TABLE, and has no version"
+            )
+        return cast("Append", load(place))
 
     def snapshot(self) -> Snapshot:
         """Returns the version that is named, or the last one, with all of its files there.

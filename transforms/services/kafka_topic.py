@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -345,32 +345,34 @@ class TopicWriter:
         # A message that is tried again by the client itself is one message.
         self._producer = topic.client(self._library.Producer, {"enable.idempotence": True})
 
-    def send(self, key: bytes, data: bytes, attributes: Mapping[str, str]) -> None:
-        """Sends a message and waits until the brokers have it.
+    def send(self, messages: Sequence[tuple[bytes, bytes]], attributes: Mapping[str, str]) -> None:
+        """Sends messages and waits until the brokers have them.
 
         Args:
-            key: Messages of one key go to one partition, in their order.
-            data: Its value.
-            attributes: Its headers.
+            messages: (Key, value) of each; those of one key go to one partition, in their order.
+            attributes: Their headers.
 
         Raises:
-            RetryLater: They did not take it.
-            UsageError: It is larger than they take.
+            RetryLater: They did not take one.
+            UsageError: One is larger than they take.
         """
-        errors: list[Any] = []
+        ends: list[Any] = []
         headers = [(name, text.encode()) for name, text in attributes.items()]
-        try:
-            self._producer.produce(
-                self._topic.name,
-                data,
-                key,
-                headers=headers,
-                on_delivery=lambda error, _: errors.append(error),
-            )
-        except self._library.KafkaException as error:
-            raise self._not_taken(error.args[0], data) from None
+        data = b""
+        for key, data in messages:
+            try:
+                self._producer.produce(
+                    self._topic.name,
+                    data,
+                    key,
+                    headers=headers,
+                    on_delivery=lambda error, _: ends.append(error),
+                )
+            except self._library.KafkaException as error:
+                raise self._not_taken(error.args[0], data) from None
         left = self._producer.flush(ASK_SECONDS)
-        if left or errors != [None]:
+        errors = [error for error in ends if error is not None]
+        if left or errors or len(ends) != len(messages):
             raise self._not_taken(errors[0] if errors else None, data)
 
     def _not_taken(self, error: Any, data: bytes) -> TracecloakError:

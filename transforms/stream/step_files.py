@@ -1,4 +1,4 @@
-"""WriteSteps: the releases of a stream as files, each written once; and lists of bad messages.
+"""FileSink: the releases of a stream as files, each written once.
 
 A file's name says which release it holds, so a file that is there already is not written again. If
 it has the same bytes, a runner has tried the same release again. If it has other bytes, the new one
@@ -16,29 +16,21 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any, cast
+from typing import cast
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.metrics import Metrics
 
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.files import is_on_this_machine, write_anew
+from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
-from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 _LOG = logging.getLogger("tracecloak")
-_OPERATOR = logging.getLogger("tracecloak.operator")
-_METRICS = "tracecloak"
-# One for the process; how many lines there are must not grow with the messages.
-_REJECTING = NowAndThen()
 
 
 def epoch_folder(output: str, release_id: str, epoch: str) -> str:
@@ -113,16 +105,15 @@ def write_whole(path: str, data: bytes, workplace: str) -> None:
     FileSystems.rename([fresh], [path])
 
 
-class WriteSteps(beam.PTransform):
-    """Writes releases to <output>/run_id=…/epoch=…/product=…/view=…/step-000000.{json,parquet}.
+class FileSink:
+    """Writes steps to <output>/run_id=…/epoch=…/product=…/view=…/step-000000.{json,parquet}.
 
-    A log has a folder of that name, with step.json, log.parquet and log.xes.gz. Returns the
-    releases, each after its files are there: what follows cannot show more than they do. JSON is
-    always written and comes last.
+    A log has a folder of that name, with step.json, log.parquet and log.xes.gz. JSON is always
+    written and comes last.
     """
 
     def __init__(
-        self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest, workplace: str
+        self, output: str, formats: Sequence[str], manifest: ReleaseManifest, workplace: str
     ) -> None:
         """Keeps where to write.
 
@@ -132,47 +123,21 @@ class WriteSteps(beam.PTransform):
             manifest: Whose promise the files carry.
             workplace: Where they are written before they appear, see `write_whole`.
         """
-        super().__init__()
-        self._write = _Write(output, formats, manifest, workplace)
-
-    def expand(self, releases: beam.PCollection[Any]) -> beam.PCollection[Any]:
-        """Writes each release."""
-        return releases | "Write" >> beam.ParDo(self._write)
-
-
-class _Write(beam.DoFn):
-    def __init__(
-        self, output: str, formats: tuple[str, ...], manifest: ReleaseManifest, workplace: str
-    ) -> None:
         self._output = output
         self._formats = formats
         self._manifest = manifest
         self._workplace = workplace
 
-    def process(self, release: Step) -> Iterable[Step]:
-        write_step(release, self._output, self._formats, self._manifest, self._workplace)
-        yield release
+    def send(self, released: Step) -> None:
+        """Publishes the files of a step, unless they are there with the same bytes.
 
-
-def write_step(
-    release: Step, output: str, formats: Sequence[str], manifest: ReleaseManifest, workplace: str
-) -> None:
-    """Publishes the files of a step, unless they are there with the same bytes.
-
-    Args:
-        release: The step.
-        output: The folder of all releases.
-        formats: Beside JSON.
-        manifest: Whose promise the files carry.
-        workplace: See `write_whole`.
-
-    Raises:
-        GuaranteeError: One is there with other bytes.
-    """
-    path = step_path(output, release)
-    for ending, data in files_of(release, formats, manifest).items():
-        write_once(path + ending, data, workplace)
-    _LOG.info("published step %d; %d are left", release.key[-1], release.n_steps_left)
+        Raises:
+            GuaranteeError: One is there with other bytes.
+        """
+        path = step_path(self._output, released)
+        for ending, data in files_of(released, self._formats, self._manifest).items():
+            write_once(path + ending, data, self._workplace)
+        _LOG.info("published step %d; %d are left", released.key[-1], released.n_steps_left)
 
 
 def possible_forms(kind: type[Step]) -> Iterable[str]:
@@ -219,55 +184,3 @@ def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes
         writer.write(rows)
         writer.close()
     return stream.getvalue()
-
-
-class WriteRejects(beam.PTransform):
-    """Lists the messages that could not be read, for the operator: when and where, and why.
-
-    Takes the rejects of `DecodeMessages`. A file is named after its content, so a batch that is
-    tried or delivered again is listed once. A metric counts the messages.
-    """
-
-    def __init__(self, folder: str) -> None:
-        super().__init__()
-        self._folder = folder
-
-    def expand(self, rejects: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[str]:
-        """Writes a file a batch, and returns its lines."""
-        return rejects | "WriteRejects" >> beam.ParDo(_WriteRejects(self._folder))
-
-
-class _WriteRejects(beam.DoFn):
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._counted = Metrics.counter(_METRICS, "messages that cannot be read")
-
-    def process(self, rejects: pa.RecordBatch) -> Iterable[str]:
-        self._counted.inc(rejects.num_rows)
-        with kept_on_worker(self._folder):
-            lines = write_rejects(rejects, self._folder)
-        yield from lines
-
-
-def write_rejects(rejects: pa.RecordBatch, folder: str) -> list[str]:
-    """Lists messages that could not be read in a file that is named after its content.
-
-    A line is a JSON object with what the service knows of a message, and nothing of the message.
-
-    Args:
-        rejects: Batch of MESSAGE_REJECT_SCHEMA, with at least one row.
-        folder: Where, on any Beam file system.
-
-    Returns:
-        Its lines.
-    """
-    lines = [
-        json.dumps({name: value for name, value in row.items() if value is not None})
-        for row in rejects.to_pylist()
-    ]
-    text = "".join(f"{line}\n" for line in lines)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    write_anew(FileSystems.join(folder, f"messages-{name}.jsonl"), text.encode())
-    if _REJECTING.is_due():
-        _OPERATOR.warning("messages could not be read; see %s", folder)
-    return lines

@@ -1,6 +1,6 @@
-"""PublishToTopic: the releases of a stream as messages of a topic, which may come more than once.
+"""The releases of a stream as messages of a topic, which may come more than once.
 
-Beam publishes at least once, and the message service delivers at least once. Equal releases are
+Steps are sent at least once, and the message service delivers at least once. Equal releases are
 equal bytes and have equal attributes, so a consumer keeps the first message of each key and drops
 what repeats it; `FirstOfEach` does. Two messages with one key and different bytes are two releases
 for the price of one: that is an error, never a repetition.
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.gcp.pubsub import PubsubMessage, WriteToPubSub
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import Step
@@ -21,32 +21,7 @@ from tracecloak.schemas.published.step import Step
 # What a consumer needs to drop a repetition without reading the data; together they are the key.
 KEY_ATTRIBUTES = ("release_id", "epoch", "product", "view", "step")
 
-# A message has room for 10,000,000 bytes, and an attribute for 1,024.
-_MOST_BYTES = 10_000_000
-_LONGEST_ATTRIBUTE = 1024
-
 Key = tuple[str, str, str, str, int]
-
-
-def to_message(release: Step) -> PubsubMessage:
-    """Returns a release as a message: its JSON, with KEY_ATTRIBUTES as attributes.
-
-    A made-up log has only what it is of as its data: the cases are in the files.
-
-    Raises:
-        UsageError: The release is larger than a message, or a part of its key than an attribute.
-    """
-    data = release.to_json()
-    attributes = attributes_of(release)
-    if len(data) > _MOST_BYTES - 2 * len(KEY_ATTRIBUTES) * _LONGEST_ATTRIBUTE:
-        raise UsageError(
-            f"the release of a step has {len(data)} bytes, more than a message of Pub/Sub holds; "
-            "publish it to files"
-        )
-    for name, value in attributes.items():
-        if len(value.encode()) > _LONGEST_ATTRIBUTE:
-            raise UsageError(f"{name} must have at most {_LONGEST_ATTRIBUTE} bytes")
-    return PubsubMessage(data, attributes)
 
 
 def attributes_of(release: Step) -> dict[str, str]:
@@ -70,33 +45,17 @@ def key_of(attributes: Mapping[str, str]) -> Key:
         ) from None
 
 
-class PublishToTopic(beam.PTransform):
-    """Publishes releases to a topic; takes a PCollection of `Step`.
+class SendSteps(beam.DoFn):
+    """Sends releases by a sink, and gives each once it is there."""
 
-    The messages of a bundle are published together, and a bundle is done when the service has
-    taken them all: what fails is published again, with the same bytes. Beam's connector has no
-    attribute of its own for that on local runners, which refuse `id_label`.
-    """
+    def __init__(self, sink: Any) -> None:
+        """Keeps the sink, a `local_stream.Sink` that pickles."""
+        self._sink = sink
 
-    def __init__(self, topic: str) -> None:
-        """Keeps the name.
-
-        Args:
-            topic: projects/PROJECT/topics/NAME.
-
-        Raises:
-            UsageError: It is no such name.
-        """
-        super().__init__()
-        try:
-            self._writer = WriteToPubSub(topic, with_attributes=True)
-        except ValueError:
-            raise UsageError(f"a topic is projects/PROJECT/topics/NAME, got {topic!r}") from None
-
-    def expand(self, releases: beam.PCollection[Step]) -> beam.PCollection[None]:
-        """Makes messages and publishes them."""
-        messages = releases | "ToMessage" >> beam.Map(to_message).with_output_types(PubsubMessage)
-        return messages | "Publish" >> self._writer
+    def process(self, release: Step) -> Iterable[Step]:
+        """Sends a release; one that is tried again is sent again, with the same bytes."""
+        self._sink.send(release)
+        yield release
 
 
 class FirstOfEach:

@@ -189,6 +189,7 @@ STREAM_KEYS: Keys = {
     "output": (WHERE, {"output": "other"}),
     "staging_area": (WHERE, {"staging_area": "x"}),
     "formats": (IN_DIGEST, {"formats": ["json"]}),
+    "output_table": (WHERE, {"output_table": "delta:/tables/steps"}),
     "output_topic": (WHERE, {"output_topic": "kafka://a:1/out"}),
     "dead_letter": (WHERE, {"dead_letter": "x"}),
     "reject_topic": (WHERE, {"reject_topic": "projects/p/topics/t"}),

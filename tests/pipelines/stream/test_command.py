@@ -139,7 +139,7 @@ def test_flags_and_a_file_say_the_same(
         ({"horizon": "0"}, "horizon"),
         ({"no_such_flag": "1"}, "unknown flag --no_such_flag"),
         ({"input_subscription": "kafka://b:9092/t"}, "input_subscription is Pub/Sub's"),
-        ({"reject_topic": "kafka://b:9092/t"}, "reject_topic is Pub/Sub's"),
+        ({"reject_topic": "kafka://b:9092"}, "reject_topic: a topic of Kafka is kafka://HOST"),
         ({"output_topic": "kafka://b:9092"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"output_topic": "kafka:///t"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"kafka_properties": "client.properties"}, "there is none: name one as kafka://"),

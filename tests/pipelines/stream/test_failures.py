@@ -33,6 +33,7 @@ from tests.support.stream_runs import (
     one_key,
     published,
     random_messages,
+    rejected,
     run,
     stream_config,
     stream_of,
@@ -301,8 +302,8 @@ def test_a_poison_message_stops_nothing_and_is_listed_without_itself(tmp_path: P
         run(config, [*happenings[:4], poison, [poison[0]], *happenings[4:]])
     expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 9}
     assert {r.step: counts_of(r) for r in published(config) if counts_of(r)} == expected
-    files = list((tmp_path / "keys" / "operator").rglob("messages-*.jsonl"))
-    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    files = list((tmp_path / "keys" / "operator").rglob("*.jsonl"))
+    lines = rejected(tmp_path / "keys")
     assert Counter(line["publish_time"] for line in lines)[12_500_000] >= 1
     assert {line["publish_time"] for line in lines} == {12_500_000, 13_000_000, 14_000_000}
     assert "patient" not in "".join(path.read_text() for path in files)
@@ -331,7 +332,7 @@ def test_only_the_kind_of_messages_that_is_asked_for_is_read(tmp_path: Path) -> 
     with no_noise():
         run(config, [[Sent(1, "c", "END", "1")], *ticking(0, 90)])
     assert not any(counts_of(release) for release in published(config))
-    assert list((tmp_path / "keys" / "operator").rglob("messages-*.jsonl"))
+    assert rejected(tmp_path / "keys")
 
 
 # --- What is said of it -----------------------------------------------------------------------

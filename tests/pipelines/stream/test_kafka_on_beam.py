@@ -14,6 +14,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.pipelines.stream import run as stream
+from tracecloak.pipelines.stream import services
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
@@ -21,9 +22,9 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.kafka_steps import PublishToKafka
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.step_topic import PublishToTopic
+from tracecloak.transforms.stream.step_topic import SendSteps
+from tracecloak.transforms.stream.topic_sinks import StepSink
 
 CHECKPOINTS = "--checkpointing_interval=1000"
 NAMES_OF_STATE = {
@@ -60,14 +61,20 @@ def test_topics_of_kafka_are_looked_for_before_they_are_used(
 ) -> None:
     config = of_kafka(tmp_path, output_topic="kafka://b:1/steps", runner="FlinkRunner")
     assert isinstance(stream.source_of(config)[0], ReadKafka)
-    [sink] = stream.sinks_of(config)
-    assert isinstance(sink, PublishToKafka)
+    [sink] = services.step_sinks(config)
+    assert isinstance(sink, StepSink)
     assert checked == [("events", True), ("steps", False)]
     assert isinstance(stream.source_of(config, is_new=True)[0], ReadKafka)
     assert checked[2:] == [("events", True), ("history of events", config.start)]
-    [sink] = stream.sinks_of(of_kafka(tmp_path, output_topic="projects/hospital/topics/steps"))
-    assert isinstance(sink, PublishToTopic)
-    assert stream.sinks_of(of_kafka(tmp_path)) == []
+    others = {
+        "output_topic": "projects/hospital/topics/steps",
+        "reject_topic": "kafka://b:1/unread",
+    }
+    [sink] = services.step_sinks(of_kafka(tmp_path, **others))
+    assert isinstance(sink, StepSink) and checked[4:] == [("unread", False)]
+    assert services.step_sinks(of_kafka(tmp_path)) == []
+    with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got 'unread'"):
+        services.step_sinks(of_kafka(tmp_path, reject_topic="unread"))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_buil
     topic = KafkaTopic("broker:9092", "events", None)
     with paid_epoch(stream_config(tmp_path)) as epoch:
         source = ReadKafka(topic, "group", "clock", 0, 1)
-        stream.build_stream(pipeline, source, epoch, [PublishToKafka(topic)])
+        stream.build_stream(pipeline, source, epoch, [beam.ParDo(SendSteps(StepSink(topic)))])
     transforms = pipeline.to_runner_api().components.transforms
     stateful = {
         name

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.streams import running
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
-from tracecloak.pipelines.stream import local_run
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
@@ -48,6 +47,7 @@ from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import pubsub_clock
 from tracecloak.transforms.stream import local_stream, pubsub_source
 from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.rejects import RejectSink
 from tracecloak.transforms.stream.sources import Pulled
 
 END_US = 1 << 60
@@ -382,7 +382,7 @@ def test_what_cannot_be_read_is_listed_and_the_others_count(tmp_path: Path) -> N
     sent = random_messages(10, 20)
     with no_noise():
         run_script(config, [[broken], *in_time(sent, 80)])
-    (listed,) = (tmp_path / "keys" / "operator").rglob("messages-*.jsonl")
+    (listed,) = (tmp_path / "keys" / "operator").rglob("*.jsonl")
     assert "secret" not in listed.read_text() and '"publish_time": 2000000' in listed.read_text()
     found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
     assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
@@ -398,14 +398,11 @@ def test_messages_stay_where_the_topic_of_rejects_is_away(
     monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
     refusals = [RetryLater("the topic is away")] * 3
 
-    def rejecting(epoch: object) -> Callable[[pa.RecordBatch], None]:
-        def reject(rejects: pa.RecordBatch) -> None:
-            if refusals:
-                raise refusals.pop()
+    def refuse(sink: RejectSink, rejects: pa.RecordBatch) -> None:
+        if refusals:
+            raise refusals.pop()
 
-        return reject
-
-    monkeypatch.setattr(local_run, "_rejecting", rejecting)
+    monkeypatch.setattr(RejectSink, "send", refuse)
     config = stream_config(tmp_path)
     sent = random_messages(10, 20)
     first, *others = in_time(sent, 80)

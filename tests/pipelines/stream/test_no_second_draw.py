@@ -44,9 +44,9 @@ from tracecloak.schemas.errors import (
     TracecloakError,
     UsageError,
 )
-from tracecloak.transforms.stream import local_stream, step_files
-from tracecloak.transforms.stream.local_sinks import FileSink
+from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.publish_steps import PublishSteps
+from tracecloak.transforms.stream.step_files import FileSink
 
 EPOCH = "ward@1"
 
@@ -319,15 +319,15 @@ def test_workers_on_this_machine_note_steps_before_they_hand_them_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, keys = stream_config(tmp_path), tmp_path / "keys"
-    write = step_files.write_step
+    send = FileSink.send
 
-    def watched(released: Any, *others: Any) -> None:
+    def watched(sink: FileSink, released: Any) -> None:
         step = released.key[-1]
         assert step in steps_noted(keys)
         assert (KeyStore(keys).last_step(config.output, EPOCH) or 0) >= step
-        write(released, *others)
+        send(sink, released)
 
-    monkeypatch.setattr(step_files, "write_step", watched)
+    monkeypatch.setattr(FileSink, "send", watched)
     cut_off(config, in_time(random_messages(), 120))
     run(config, in_time(random_messages(), 120))
     assert steps_noted(keys) == [release.step for release in published(config)] == list(range(6))

@@ -137,7 +137,7 @@ def test_an_epoch_that_was_begun_may_have_read_what_is_deleted(
 
         patch.setattr(local_run, "paid_epoch", paid_epoch)
         patch.setattr(local_run, "run_epoch", lambda *_, **__: None)
-        patch.setattr(local_run, "_sinks_of", lambda _: [])
+        patch.setattr(local_run, "step_sinks", lambda _: [])
         run_stream(config)
     assert away.asked == ["events", "clock", "history"]
     away.asked.clear()

@@ -9,7 +9,6 @@ import stat
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,9 +18,9 @@ from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
-from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 from tracecloak.transforms.stream import step_files
 from tracecloak.transforms.stream.step_files import files_of, step_path, write_once
+from tracecloak.transforms.stream.step_topic import SendSteps
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
 MANIFEST = ReleaseManifest(
@@ -59,7 +58,8 @@ def release(step: int = 3, count: int = 5) -> StepRelease:
 
 
 def write(output: Path, *releases: StepRelease | StepLog) -> list[StepRelease | StepLog]:
-    fn = step_files._Write(str(output), ("parquet", "xes"), MANIFEST, str(workplace(output)))
+    sink = step_files.FileSink(str(output), ("parquet", "xes"), MANIFEST, str(workplace(output)))
+    fn = SendSteps(sink)
     return [passed for made in releases for passed in fn.process(made)]
 
 
@@ -164,25 +164,3 @@ def test_what_is_kept_of_a_step_makes_the_same_files(made: StepRelease | StepLog
     kept = type(made).from_kept(made.to_kept())
     assert files_of(kept, forms, MANIFEST) == files_of(made, forms, MANIFEST)
     assert kept.key == made.key
-
-
-def rejects(*offsets: int) -> pa.RecordBatch:
-    rows = [
-        {"publish_time": 7, "partition": 0, "offset": offset, "reason": "no time"}
-        for offset in offsets
-    ]
-    return pa.RecordBatch.from_pylist(rows, MESSAGE_REJECT_SCHEMA)
-
-
-def test_rejects_that_come_again_are_listed_once(tmp_path: Path) -> None:
-    """And others of the same moment are others."""
-    fn = step_files._WriteRejects(str(tmp_path))
-    for batch in (rejects(1, 2), rejects(3), rejects(1, 2)):
-        lines = list(fn.process(batch))
-        assert len(lines) == batch.num_rows
-    files = {name: data for name, data in contents(tmp_path).items() if "operator" not in name}
-    listed = [json.loads(line) for data in files.values() for line in data.splitlines()]
-    expected = [
-        {"publish_time": 7, "partition": 0, "offset": n, "reason": "no time"} for n in (1, 2, 3)
-    ]
-    assert sorted(listed, key=lambda line: line["offset"]) == expected
