@@ -289,6 +289,10 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
                     f"{name} is for topics of Kafka, and there is none: name one as {KAFKA}"
                     "HOST:PORT/NAME in input_topic, output_topic or reject_topic"
                 )
+        if self.reject_topic in {self.input_topic, self.output_topic} - {None}:
+            raise ValueError(
+                "reject_topic must be a topic of its own: what it gets is for you alone"
+            )
         if self.kafka_token is not None or self.input_kafka is not None:
             from tracecloak.pipelines.stream.message_keys import check_brokers
 

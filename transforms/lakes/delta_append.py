@@ -7,8 +7,6 @@ commit of somebody else in between makes ours fail, and the log is looked at aga
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from tracecloak.schemas.errors import (
@@ -20,23 +18,21 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+try:
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
+except ImportError:
+    raise missing_extra("a table of Delta", "deltalake", "delta") from None
 
 
 def append(place: str, release: AppendedRelease) -> bool:
     """Appends a release to the table in a folder, which is made where there is none; see `Append`.
 
     Raises:
-        UsageError: deltalake is not installed, or the table has other columns.
+        UsageError: The table has other columns.
         InputSchemaError: The table cannot be read or written.
         RetryLater: Others write to it all the time.
     """
-    try:
-        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-        from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
-    except ImportError:
-        raise missing_extra("a table of Delta", "deltalake", "delta") from None
     commit = CommitProperties(
         custom_metadata={COMMIT_PROPERTY: release.release_id},
         max_commit_retries=0,  # a commit that is tried again would not look whether it is there

@@ -6,15 +6,21 @@ its snapshot is. Both are set by one commit, which fails if somebody else commit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
+from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError, missing_extra
 from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
 from tracecloak.transforms.lakes.iceberg import opened_catalog
 
-if TYPE_CHECKING:
+try:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
+    from pyiceberg.table import Table, TableProperties
+except ImportError:
+    raise missing_extra("a table of Iceberg", "pyiceberg", "iceberg") from None
 
 
 def append(place: str, release: AppendedRelease) -> bool:
@@ -23,8 +29,7 @@ def append(place: str, release: AppendedRelease) -> bool:
     The library takes all rows at once, so memory holds the released log.
 
     Raises:
-        UsageError: pyiceberg is not installed, or knows no such catalogue, or the table has other
-            columns.
+        UsageError: pyiceberg knows no such catalogue, or the table has other columns.
         InputSchemaError: The table cannot be read or written.
         RetryLater: Others write to it all the time.
     """
@@ -34,8 +39,6 @@ def append(place: str, release: AppendedRelease) -> bool:
 
 
 def _append(place: str, catalog: Catalog, name: str, release: AppendedRelease) -> bool:
-    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-
     for _ in range(TRIES):
         try:
             table = _table(catalog, name, release)
@@ -67,9 +70,6 @@ def _append(place: str, catalog: Catalog, name: str, release: AppendedRelease) -
 
 def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
     """Returns the table, whose commits are tried once alone; makes it where there is none."""
-    from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
-    from pyiceberg.table import TableProperties
-
     try:
         table = catalog.load_table(name)
     except NoSuchTableError:

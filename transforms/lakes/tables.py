@@ -108,7 +108,8 @@ class Address:
         """What appends releases to the table.
 
         Raises:
-            UsageError: The kind of table has none, or a version is named.
+            UsageError: The kind of table has none, or its library is not installed, or a version is
+                named.
         """
         place = TABLES.named(self.kind).append
         if self.version is not None or place is None:
@@ -261,5 +262,5 @@ Append = Callable[[str, "AppendedRelease"], bool]
 """Appends the rows of a release to the table at a place, unless the table has them.
 
 Returns whether it appended them. It is one commit, which a second call for this release finds,
-however old it is and whoever made it, at the same time too.
+however old it is and whoever made it, at the same time too. A part is also found by a later one.
 """

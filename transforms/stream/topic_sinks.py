@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 
 import pyarrow as pa
@@ -114,8 +114,11 @@ class TableSink:
         Args:
             address: Of the table, which is made where there is none.
             key_fingerprint: Of the epoch's key.
+
+        Raises:
+            UsageError: The table is of a kind that is not written, or its library is missing.
         """
-        self._address = address
+        self._append = partial(address.append, address.place)
         self._fingerprint = key_fingerprint
 
     def send(self, released: Step) -> None:
@@ -129,6 +132,6 @@ class TableSink:
         name = f"{release_id}@{epoch}"
         part = AppendedRelease(name, self._fingerprint, rows, number=step + 1)
         try:
-            self._address.append(self._address.place, part)
+            self._append(part)
         except InputSchemaError as error:  # as of a store that does not answer
             raise RetryLater(str(error)) from None

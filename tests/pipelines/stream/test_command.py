@@ -140,6 +140,7 @@ def test_flags_and_a_file_say_the_same(
         ({"no_such_flag": "1"}, "unknown flag --no_such_flag"),
         ({"input_subscription": "kafka://b:9092/t"}, "input_subscription is Pub/Sub's"),
         ({"reject_topic": "kafka://b:9092"}, "reject_topic: a topic of Kafka is kafka://HOST"),
+        (dict.fromkeys(["reject_topic", "output_topic"], "kafka://b:9092/t"), "of its own"),
         ({"output_topic": "kafka://b:9092"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"output_topic": "kafka:///t"}, "output_topic: a topic of Kafka is kafka://HOST"),
         ({"kafka_properties": "client.properties"}, "there is none: name one as kafka://"),
